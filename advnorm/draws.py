@@ -1,0 +1,101 @@
+r"""Random numbers that are a function of (seed, sample) alone.
+
+A sample's draw must not depend on who shares its batch, on the order of the data or on the
+number of ranks, and must leave the caller's random state alone. So nothing here has a
+state: each number is a hash of a key and a position (the finalizer of SplitMix64, Steele
+et al., 2014), computed for a whole batch at once, with the same bits on every device.
+"""
+
+from dataclasses import dataclass
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+_MULTIPLIERS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # two's complement, 64 bits
+_GOLDEN = -0x61C8864680B583EB
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A stream of random numbers for each sample of a batch.
+
+    >>> a = Draws.of(0, torch.arange(4))
+    >>> b = Draws.of(0, torch.tensor([2]))
+    >>> bool((a.uniform(3)[2] == b.uniform(3)[0]).all())
+    True
+    """
+
+    keys: Tensor
+    """One 64-bit key a sample, shape ``(batch,)``."""
+
+    @classmethod
+    def of(cls, seed: int, samples: Tensor) -> "Draws":
+        """Return the streams of these sample indices under ``seed``."""
+        # torch.compile: plain integers are folded outside of the graph.
+        return cls(_mix(samples.long() * _GOLDEN + _mix_int(seed)))
+
+    def stream(self, *words: str | int) -> "Draws":
+        """Return streams independent of these, named by ``words`` (a purpose, an epoch)."""
+        keys = self.keys
+        for word in words:
+            number = crc32(word.encode()) if isinstance(word, str) else word
+            keys = _mix(keys ^ _mix_int(number + 1))
+        return Draws(keys)
+
+    def __getitem__(self, rows: Tensor | slice) -> "Draws":
+        return Draws(self.keys[rows])
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def bits(self, *shape: int) -> Tensor:
+        """Return 64 random bits an entry, shape ``(batch, *shape)``."""
+        count = 1
+        for size in shape:
+            count *= size
+        positions = torch.arange(1, count + 1, device=self.keys.device) * _GOLDEN
+        return _mix(self.keys[:, None] + positions).view(-1, *shape)
+
+    def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Draw from the open interval (0, 1), shape ``(batch, *shape)``."""
+        digits = 52 if dtype == torch.float64 else 23
+        return (
+            (_shift(self.bits(*shape), 64 - digits).double() + 0.5)
+            .mul_(2.0**-digits)
+            .to(dtype)
+        )
+
+    def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Draw from the standard normal, shape ``(batch, *shape)``."""
+        return torch.special.ndtri(self.uniform(*shape, dtype=torch.float64)).to(dtype)
+
+    def integers(self, high: int, *shape: int) -> Tensor:
+        """Draw from 0 to ``high - 1``, shape ``(batch, *shape)``."""
+        return (self.uniform(*shape, dtype=torch.float64) * high).long()
+
+
+def permutation(count: int, seed: int, *words: str | int) -> Tensor:
+    """Return 0 to ``count - 1`` in an order that (seed, words) decide."""
+    return torch.argsort(Draws.of(seed, torch.arange(count)).stream(*words).keys)
+
+
+def _shift(z: Tensor, places: int) -> Tensor:
+    """Shift right, filling with zeros (``>>`` repeats the sign)."""
+    return (z >> places) & ((1 << (64 - places)) - 1)
+
+
+def _mix(z: Tensor) -> Tensor:
+    z = (z ^ _shift(z, 30)) * _MULTIPLIERS[0]
+    z = (z ^ _shift(z, 27)) * _MULTIPLIERS[1]
+    return z ^ _shift(z, 31)
+
+
+def _mix_int(number: int) -> int:
+    """Mix a Python integer as :func:`_mix` does, as a signed 64-bit number."""
+    mask = (1 << 64) - 1
+    z = (number * _GOLDEN) & mask
+    z = ((z ^ (z >> 30)) * (_MULTIPLIERS[0] & mask)) & mask
+    z = ((z ^ (z >> 27)) * (_MULTIPLIERS[1] & mask)) & mask
+    z ^= z >> 31
+    return z - (1 << 64) if z >> 63 else z

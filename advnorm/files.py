@@ -1,0 +1,44 @@
+"""Files that are whole or not there: atomic writes and digests."""
+
+import os
+from contextlib import suppress
+from hashlib import file_digest
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write ``content`` so that ``path`` holds the old bytes or the new, never a part.
+
+    Temporary file, fsync, rename, fsync of the folder. A full or read-only folder raises an
+    ``OSError`` that names the path; what was there before stays.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise OSError(
+            error.errno,
+            f"cannot write {path}: {error.strerror}; free room or choose another",
+        ) from error
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` survive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,306 @@
+"""The run folder and its typed records. Anything printed is recomputed from here.
+
+A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
+epoch), ``checkpoints/``, ``results/*.json`` (one attack each), ``verdicts/*.json`` (one
+verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same names)
+and ``report.html``. This module imports no torch, so that a report can be made anywhere.
+"""
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from math import sqrt
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from advnorm.files import write_atomically
+
+Setting = str | int | float | bool | None
+
+
+class Record(BaseModel):
+    """A frozen value with known fields, JSON in and out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Accuracy(Record):
+    """``correct`` of ``n`` samples, with its 95% interval."""
+
+    correct: int
+    n: int
+
+    @property
+    def rate(self) -> float:
+        """The fraction that was right."""
+        return self.correct / self.n if self.n else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% score interval (Wilson, 1927); inside [0, 1] also at the ends.
+
+        >>> low, high = Accuracy(correct=9, n=10).interval
+        >>> round(low, 3), round(high, 3)
+        (0.596, 0.982)
+        """
+        if not self.n:
+            return (0.0, 1.0)
+        z, p, n = 1.959963984540054, self.rate, self.n
+        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        return (max(0.0, centre - half), min(1.0, centre + half))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}] n={self.n}"
+
+
+class ThreatRecord(Record):
+    """What the adversary may change."""
+
+    norm: str
+    eps: float
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+class Epoch(Record):
+    """One line of ``metrics.jsonl``."""
+
+    epoch: int
+    step: int
+    rate: float
+    eps: float
+    loss: float
+    parts: dict[str, float] = {}
+    train: Accuracy
+    """On the images that were trained on: adversarial ones where the objective has them."""
+    validation_clean: Accuracy | None = None
+    validation_robust: Accuracy | None = None
+    best: bool = False
+    alarms: tuple[str, ...] = ()
+    seconds: float
+
+
+class Result(Record):
+    """One attack on one model: ``results/<key>.json``."""
+
+    attack: str
+    settings: dict[str, Setting] = {}
+    threat: ThreatRecord | None = None
+    """``None`` for what has no adversary: clean images and noise."""
+    accuracy: Accuracy
+    data: str
+    split: str = "test"
+    weights: str
+    """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
+    statistics: Literal["running", "batch"] = "running"
+    seed: int
+    seconds: float
+    flags: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A file name that says attack, norm and radius."""
+        return result_key(self.attack, self.threat)
+
+
+def result_key(attack: str, threat: ThreatRecord | None) -> str:
+    """Name a result: the attack, the norm and the radius.
+
+    >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255))
+    'pgd-10_linf_0.03137'
+    """
+    return f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+
+
+class Verdicts(Record):
+    """One verdict a sample: what was predicted, and whether it stayed right."""
+
+    samples: tuple[int, ...] = ()
+    labels: tuple[int, ...] = ()
+    predictions: tuple[int, ...] = ()
+    """Under the attack where it succeeded, else on the clean image."""
+    robust: tuple[bool, ...] = ()
+
+    def accuracy(self) -> Accuracy:
+        """Count them."""
+        return Accuracy(correct=sum(self.robust), n=len(self.robust))
+
+
+class Environment(Record):
+    """Where and with what a run was made."""
+
+    advnorm: str
+    python: str
+    torch: str
+    platform: str
+    processor: str
+    cores: int
+    device: str
+    threads: int
+
+    @classmethod
+    def here(cls, *, device: str, threads: int) -> "Environment":
+        """Describe this machine."""
+        return cls(
+            advnorm=_version("advnorm"),
+            python=platform.python_version(),
+            torch=_version("torch"),
+            platform=f"{platform.system()} {platform.machine()}",
+            processor=_processor(),
+            cores=os.cpu_count() or 1,
+            device=device,
+            threads=threads,
+        )
+
+
+class Run:
+    """A run folder. Every write is atomic; every read names the file that is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, recipe: str, environment: Environment) -> "Run":
+        """Make a new run folder from the text of its recipe; an existing one is refused."""
+        if (path / "recipe.yaml").exists():
+            raise FileExistsError(
+                f"{path} already holds a run: add --resume to go on with it, "
+                "or choose another --out"
+            )
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            raise FileExistsError(f"{path} exists and is not empty: choose another --out")
+        run = cls(path)
+        try:
+            for folder in ("checkpoints", "results", "verdicts", "examples"):
+                (path / folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot write to {path}: {error.strerror}; choose another --out",
+            ) from error
+        run.write_environment(environment)
+        write_atomically(path / "recipe.yaml", recipe.encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """Return an existing run folder, or say why it is none."""
+        if not (path / "recipe.yaml").is_file():
+            raise FileNotFoundError(
+                f"{path} is not a run folder (it has no recipe.yaml): "
+                "give the --out of an 'advnorm train'"
+            )
+        return cls(path)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the weights."""
+        return self.path / "checkpoints"
+
+    def recipe_text(self) -> str:
+        """The recipe as it was written when the run began."""
+        return (self.path / "recipe.yaml").read_text()
+
+    def recipe(self) -> dict[str, Any]:
+        """The recipe as plain values."""
+        return dict(yaml.safe_load(self.recipe_text()))
+
+    def write_environment(self, environment: Environment) -> None:
+        """Write ``environment.json``."""
+        _write(self.path / "environment.json", environment)
+
+    def environment(self) -> Environment:
+        """Read ``environment.json``."""
+        return _read(self.path / "environment.json", Environment)
+
+    def append_epoch(self, epoch: Epoch) -> None:
+        """Add a line to ``metrics.jsonl``."""
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.write(epoch.model_dump_json() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def truncate_epochs(self, count: int) -> None:
+        """Keep the first ``count`` lines: what came after the checkpoint is done again."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            lines = path.read_text().splitlines(keepends=True)[:count]
+            write_atomically(path, "".join(lines).encode())
+
+    def epochs(self) -> list[Epoch]:
+        """Read ``metrics.jsonl``; a last line cut short by a kill is left out."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = path.read_text().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        return [_parse(path, line, Epoch) for line in whole]
+
+    def write_result(self, result: Result) -> None:
+        """Write ``results/<key>.json``."""
+        (self.path / "results").mkdir(exist_ok=True)
+        _write(self.path / "results" / f"{result.key}.json", result)
+
+    def results(self) -> list[Result]:
+        """Read all results, in the order of their names."""
+        paths = sorted((self.path / "results").glob("*.json"))
+        return [_read(path, Result) for path in paths]
+
+    def result(self, key: str) -> Result | None:
+        """Read one result, if it is there."""
+        path = self.path / "results" / f"{key}.json"
+        return _read(path, Result) if path.exists() else None
+
+    def write_verdicts(self, key: str, verdicts: Verdicts) -> None:
+        """Write ``verdicts/<key>.json``."""
+        (self.path / "verdicts").mkdir(exist_ok=True)
+        _write(self.path / "verdicts" / f"{key}.json", verdicts)
+
+    def verdicts(self, key: str) -> Verdicts:
+        """Read the verdicts of one attack; none yet is an empty record."""
+        path = self.path / "verdicts" / f"{key}.json"
+        return _read(path, Verdicts) if path.exists() else Verdicts()
+
+    def examples(self, key: str) -> Path:
+        """Where the example images of one attack are kept."""
+        return self.path / "examples" / f"{key}.safetensors"
+
+
+def _write(path: Path, record: Record) -> None:
+    write_atomically(path, record.model_dump_json(indent=None).encode())
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    return _parse(path, path.read_text(), kind)
+
+
+def _parse(path: Path, text: str, kind: type[R]) -> R:
+    try:
+        return kind.model_validate(json.loads(text))
+    except (ValidationError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it and run again") from error
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

@@ -1,0 +1,63 @@
+"""Names chosen by strings: one registry a kind, and an unknown name says which exist."""
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from inspect import getdoc
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+def unknown(kind: str, name: str, choices: list[str]) -> ValueError:
+    """Return the error for ``name``: the closest choice first, then all of them.
+
+    >>> str(unknown("model", "mpl", ["cnn", "mlp"]))
+    "no model 'mpl': did you mean 'mlp'? There are: cnn, mlp"
+    """
+    close = get_close_matches(name, choices, n=1, cutoff=0.5)
+    hint = f": did you mean {close[0]!r}? There are: " if close else "; there are: "
+    return ValueError(f"no {kind} {name!r}{hint}{', '.join(sorted(choices))}")
+
+
+class Registry(Generic[T]):
+    """Maps names of one ``kind`` to functions.
+
+    >>> norms = Registry("norm")
+    >>> @norms.register("none")
+    ... def none(features):
+    ...     "No normalization."
+    >>> norms["none"] is none, norms.summary("none")
+    (True, 'No normalization.')
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that enters its function under ``name``."""
+
+        def enter(entry: T) -> T:
+            assert name not in self._entries, f"two {self.kind}s are called {name!r}"
+            self._entries[name] = entry
+            return entry
+
+        return enter
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            raise unknown(self.kind, name, list(self._entries))
+        return self._entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def summary(self, name: str) -> str:
+        """Return the first line of the entry's docstring."""
+        return (getdoc(self[name]) or "").partition("\n")[0]
