@@ -68,7 +68,8 @@ class Draws:
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Draw from the standard normal, shape ``(batch, *shape)``."""
-        return torch.special.ndtri(self.uniform(*shape, dtype=torch.float64)).to(dtype)
+        normal: Tensor = torch.special.ndtri(self.uniform(*shape, dtype=torch.float64))
+        return normal.to(dtype)
 
     def integers(self, high: int, *shape: int) -> Tensor:
         """Draw from 0 to ``high - 1``, shape ``(batch, *shape)``."""

@@ -206,11 +206,11 @@ class Run:
         return self.path / "checkpoints"
 
     def recipe_text(self) -> str:
-        """The recipe as it was written when the run began."""
+        """Return the recipe as it was written when the run began."""
         return (self.path / "recipe.yaml").read_text()
 
     def recipe(self) -> dict[str, Any]:
-        """The recipe as plain values."""
+        """Return the recipe as plain values."""
         return dict(yaml.safe_load(self.recipe_text()))
 
     def write_environment(self, environment: Environment) -> None:

@@ -1,8 +1,9 @@
 """Names chosen by strings: one registry a kind, and an unknown name says which exist."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from inspect import getdoc
+from functools import partial
+from inspect import getdoc, signature
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -61,3 +62,26 @@ class Registry(Generic[T]):
     def summary(self, name: str) -> str:
         """Return the first line of the entry's docstring."""
         return (getdoc(self[name]) or "").partition("\n")[0]
+
+
+def options(function: Callable[..., object]) -> dict[str, object]:
+    """Return the keyword-only settings of ``function`` that have a default."""
+    parameters = signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def bind(
+    function: Callable[..., T], given: Mapping[str, object], *, what: str
+) -> Callable[..., T]:
+    """Fix settings by name; an unknown one says which exist.
+
+    >>> def group(*, groups=32): ...
+    >>> bind(group, {"group": 8}, what="setting of norm 'group'")
+    Traceback (most recent call last):
+    ValueError: no setting of norm 'group' 'group': did you mean 'groups'? There are: groups
+    """
+    known = options(function)
+    for name in given:
+        if name not in known:
+            raise unknown(what, name, list(known))
+    return partial(function, **given)

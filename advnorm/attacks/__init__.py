@@ -1,0 +1,19 @@
+"""Attacks: ``attack(logits_fn, clean, labels, threat, *, ...) -> adversarial``."""
+
+from advnorm.attacks.aims import AIMS, Aim, Gain, LogitsFn, hard_labels, untargeted
+from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
+from advnorm.attacks.registry import ATTACKS
+
+__all__ = [
+    "AIMS",
+    "ATTACKS",
+    "Aim",
+    "Gain",
+    "LogitsFn",
+    "NonFiniteGradientError",
+    "bim",
+    "fgsm",
+    "hard_labels",
+    "pgd",
+    "untargeted",
+]

@@ -1,0 +1,59 @@
+r"""What an attack maximizes: away from the label, or towards a chosen target.
+
+An aim looks at the batch once, before the first step, and returns the function of the
+logits that the attack climbs. Targets and labels therefore never reach the search itself.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from advnorm.draws import Draws
+
+LogitsFn = Callable[[Tensor], Tensor]
+Gain = Callable[[Tensor], Tensor]  # logits -> one number a sample, to be maximized
+Aim = Callable[[LogitsFn, Tensor, Tensor, Draws], Gain]  # (logits_fn, clean, labels, draws)
+
+
+def untargeted(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+    r"""Climb the cross-entropy of the label, :math:`-\log p_y`; soft labels are fine."""
+    return lambda logits: F.cross_entropy(logits, labels, reduction="none")
+
+
+def random_target(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+    """Descend the cross-entropy of a class drawn uniformly among the wrong ones.
+
+    xie2020, section 3, draws the target over all classes; drawing the label itself would
+    help the defender, so it is left out, as the paper's code does.
+    """
+    with torch.no_grad():
+        classes = logits_fn(clean[:1]).shape[1]
+    wrong = draws.stream("target").integers(classes - 1)
+    hard = hard_labels(labels)
+    return _towards(wrong + (wrong >= hard).long())
+
+
+def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+    """Descend the cross-entropy of the class that the clean image resembles least."""
+    with torch.no_grad():
+        logits = logits_fn(clean)
+    others = logits.scatter(1, hard_labels(labels)[:, None], torch.inf)
+    return _towards(others.argmin(1))
+
+
+def hard_labels(labels: Tensor) -> Tensor:
+    """Return class indices, also of soft labels."""
+    return labels.argmax(1) if labels.is_floating_point() else labels
+
+
+def _towards(targets: Tensor) -> Gain:
+    return lambda logits: -F.cross_entropy(logits, targets, reduction="none")
+
+
+AIMS: dict[str, Aim] = {
+    "none": untargeted,
+    "random": random_target,
+    "least_likely": least_likely,
+}

@@ -1,0 +1,135 @@
+"""Projected gradient ascent (Madry et al., 2018, https://arxiv.org/abs/1706.06083).
+
+The fast gradient sign method (Goodfellow et al., 2015) is one step of it from the clean
+image, the basic iterative method (Kurakin et al., 2017) several steps from there.
+"""
+
+import torch
+from torch import Tensor
+
+from advnorm.attacks.aims import Aim, LogitsFn, untargeted
+from advnorm.attacks.registry import ATTACKS
+from advnorm.draws import Draws
+from advnorm.threat import Threat
+
+
+class NonFiniteGradientError(FloatingPointError):
+    """The gradient that an attack follows is not a number."""
+
+
+@ATTACKS.register("pgd")
+def pgd(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    steps: int,
+    step_size: float,
+    aim: Aim = untargeted,
+    clean_start: float = 0.0,
+    draws: Draws | None = None,
+) -> Tensor:
+    r"""Climb the loss inside the threat model, from a random admissible point.
+
+    .. math::
+        x_{t+1} = \Pi_{S(x)}\bigl(x_t + \alpha \, d(\nabla_{x_t} \ell(f(x_t), y))\bigr)
+
+    The last iterate is returned, whether or not it fools the model: this is the example
+    that adversarial training needs. Evaluation keeps the worst over restarts itself.
+
+    Args:
+        logits_fn: Maps inputs in the threat's bounds to logits. The mode of its norms is
+            the caller's choice (see :func:`advnorm.norms.mode`).
+        clean: Clean inputs in the threat's bounds, shape ``(batch, ...)``.
+        labels: Class indices ``(batch,)``, or soft labels ``(batch, classes)``.
+        threat: The set to search.
+        steps: Number of ascent steps.
+        step_size: Length :math:`\alpha` of a step, in units of the threat's norm.
+        aim: What to maximize.
+        clean_start: Probability to start at the clean input (xie2020 section 3: 0.2).
+        draws: The samples' random numbers; by default those of samples 0, 1, ... under
+            seed 0.
+
+    Returns:
+        Admissible inputs, detached, same shape as ``clean``.
+
+    Raises:
+        NonFiniteGradientError: If a gradient held NaN or infinity.
+    """
+    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
+    gain = aim(logits_fn, clean, labels, draws)
+    x = _start(clean, threat, clean_start, draws)
+    finite = torch.ones((), dtype=torch.bool, device=clean.device)
+    for _ in range(steps):
+        x.requires_grad_()
+        with torch.enable_grad():
+            (grad,) = torch.autograd.grad(gain(logits_fn(x)).sum(), x)
+        finite &= grad.sum().isfinite()  # read once, after the loop: no wait inside it
+        x = threat.project(x.detach() + step_size * threat.direction(grad), clean)
+    if not finite:
+        raise NonFiniteGradientError(
+            "the attack met a gradient that is not finite: the model's logits overflow, or "
+            "its weights or statistics are not numbers"
+        )
+    return x.detach()
+
+
+@ATTACKS.register("fgsm")
+def fgsm(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    aim: Aim = untargeted,
+    draws: Draws | None = None,
+) -> Tensor:
+    """Take one step of length eps from the clean input (fast gradient sign method)."""
+    return bim(
+        logits_fn,
+        clean,
+        labels,
+        threat,
+        steps=1,
+        step_size=threat.eps,
+        aim=aim,
+        draws=draws,
+    )
+
+
+@ATTACKS.register("bim")
+def bim(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    steps: int,
+    step_size: float,
+    aim: Aim = untargeted,
+    draws: Draws | None = None,
+) -> Tensor:
+    """Climb from the clean input (basic iterative method): PGD without a random start."""
+    return pgd(
+        logits_fn,
+        clean,
+        labels,
+        threat,
+        steps=steps,
+        step_size=step_size,
+        aim=aim,
+        clean_start=1.0,
+        draws=draws,
+    )
+
+
+def _start(clean: Tensor, threat: Threat, clean_start: float, draws: Draws) -> Tensor:
+    if clean_start >= 1:
+        return clean.clone()
+    x = threat.sample(clean, draws.stream("start"))
+    if clean_start > 0:
+        ones = (1,) * (clean.ndim - 1)
+        stay = draws.stream("clean start").uniform(*ones) < clean_start
+        x = torch.where(stay, clean, x)
+    return x

@@ -1,0 +1,364 @@
+"""What a run is made of: frozen, typed, validated; YAML in and out; ``8/255`` accepted."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from advnorm import schedules
+from advnorm.threat import THREATS, Threat
+
+Option = bool | int | float | str | None
+Mode = Literal["train", "batch", "running"]
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run; the text holds every reason, a line each."""
+
+
+def number(value: object) -> object:
+    """Turn ``"8/255"`` and ``"1e-3"`` into a float; leave the rest to the type check.
+
+    >>> number("8/255") == 8 / 255
+    True
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(Fraction(value.replace(" ", ""))) if "/" in value else float(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{value!r} is not a number: write 0.03 or 8/255") from None
+
+
+Number = Annotated[float, BeforeValidator(number)]
+Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """A frozen part of a recipe; a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Constant(Spec):
+    """No schedule: the base value throughout."""
+
+    kind: Literal["constant"] = "constant"
+
+    def build(self) -> schedules.Schedule:
+        """Return the function of the epoch."""
+        return schedules.constant()
+
+
+class Piecewise(Spec):
+    """The base value times ``factor`` at each epoch of ``at``."""
+
+    kind: Literal["piecewise"] = "piecewise"
+    at: tuple[Number, ...]
+    factor: Positive = 0.1
+
+    def build(self) -> schedules.Schedule:
+        """Return the function of the epoch."""
+        return schedules.piecewise(at=self.at, factor=self.factor)
+
+
+class Ramp(Spec):
+    """From ``start`` to ``stop`` times the base value, linearly between two epochs."""
+
+    kind: Literal["ramp"] = "ramp"
+    first: Number = 0.0
+    last: Number
+    start: Number = 0.0
+    stop: Number = 1.0
+
+    def build(self) -> schedules.Schedule:
+        """Return the function of the epoch."""
+        return schedules.ramp(
+            first=self.first, last=self.last, start=self.start, stop=self.stop
+        )
+
+
+class Cyclic(Spec):
+    """Up from 0 to the base value at epoch ``peak``, down to 0 at epoch ``end``."""
+
+    kind: Literal["cyclic"] = "cyclic"
+    peak: Positive
+    end: Positive
+
+    def build(self) -> schedules.Schedule:
+        """Return the function of the epoch."""
+        return schedules.cyclic(peak=self.peak, end=self.end)
+
+
+class Cosine(Spec):
+    """Half a cosine down to 0 at epoch ``end``, after a linear ``warmup``."""
+
+    kind: Literal["cosine"] = "cosine"
+    end: Positive
+    warmup: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+
+    def build(self) -> schedules.Schedule:
+        """Return the function of the epoch."""
+        return schedules.cosine(end=self.end, warmup=self.warmup)
+
+
+ScheduleSpec = Annotated[
+    Constant | Piecewise | Ramp | Cyclic | Cosine, Field(discriminator="kind")
+]
+
+
+class Data(Spec):
+    """Which images, and what is done to them before the model sees them."""
+
+    name: str = "digits"
+    size: Count | None = None
+    """Resize to this many pixels a side."""
+    classes: tuple[int, ...] | None = None
+    """Keep these classes only (galloway2019 Table 1: 3 and 7)."""
+    train: Count | None = None
+    """Draw this many training samples, uniformly per class."""
+    test: Count | None = None
+    validation: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.1
+    """The held-out share of the training samples, where the set has no validation split."""
+    augment: str = "none"
+    mixup: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+    """Beta parameter of mixup; 0 is none."""
+    workers: Annotated[int, Field(ge=0)] = 2
+    """Processes that read image folders."""
+
+
+class Model(Spec):
+    """Which network. ``options`` are those of its constructor: ``advnorm list models``."""
+
+    name: str = "mlp"
+    options: dict[str, Option] = {}
+    standardize: Literal["data", "per_image", "none"] = "data"
+    """The first layer: by the training data's moments, by each image's own, or nothing."""
+
+
+class Norm(Spec):
+    """Which normalization. ``options`` are those of ``advnorm list norms``."""
+
+    name: str = "batch"
+    options: dict[str, Option] = {}
+
+
+class ThreatSpec(Spec):
+    """What the adversary may change."""
+
+    norm: Literal["linf", "l2"] = "linf"
+    eps: Positive = 0.1
+    bounds: tuple[Number, Number] = (0.0, 1.0)
+    schedule: ScheduleSpec = Constant()
+    """Factor of eps over the epochs of training; at 0 the images stay clean."""
+
+    def build(self) -> Threat:
+        """Return the threat at full radius."""
+        return THREATS[self.norm](self.eps, self.bounds)
+
+
+class Attack(Spec):
+    """The attack inside training: PGD."""
+
+    steps: Count = 10
+    step_size: Positive | None = None
+    """In units of the norm; by default 2.5 eps / steps. Follows the schedule of eps."""
+    target: Literal["none", "random", "least_likely"] = "none"
+    clean_start: Share = 0.0
+    """Start at the clean image with this probability (xie2020: 0.2), else in the ball."""
+    statistics: Mode = "running"
+    """Which statistics the norms use while the attack searches."""
+
+
+class Objective(Spec):
+    """What is minimized."""
+
+    name: str = "pgd"
+
+
+class Optimizer(Spec):
+    """How the weights move."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    rate: Positive = 0.1
+    schedule: ScheduleSpec = Constant()
+    momentum: Share = 0.9
+    nesterov: bool = False
+    weight_decay: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+    decay_norms: bool = True
+    """Whether weight decay also reaches biases and the norms' own parameters."""
+
+
+class Validation(Spec):
+    """The held-out accuracies that choose the best checkpoint."""
+
+    every: Count = 1
+    """Epochs between two validations; the last epoch always has one."""
+    samples: Count | None = 1000
+    steps: Count = 10
+    """PGD steps of the robust accuracy."""
+
+
+class Evaluation(Spec):
+    """What ``advnorm evaluate`` runs."""
+
+    attacks: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
+    """``name-steps`` or ``name-stepsxrestarts``; ``noise-sigma``; ``clean``."""
+    eps: tuple[Positive, ...] = ()
+    """Radii of the accuracy curve; by default the recipe's own, half and double."""
+    step_ratio: Positive = 2.5
+    """Length of all steps together over eps: step size = ratio * eps / steps."""
+    samples: Count | None = None
+    """The first so many test samples; by default all."""
+    batch_size: Count = 250
+    weights: Literal["best", "last"] = "best"
+    examples: Annotated[int, Field(ge=0)] = 8
+    """Images kept for the report."""
+
+
+class Recipe(Spec):
+    """Everything that decides a training run, and how it is evaluated."""
+
+    name: str = "unnamed"
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: Data = Data()
+    model: Model = Model()
+    norm: Norm = Norm()
+    threat: ThreatSpec = ThreatSpec()
+    objective: Objective = Objective()
+    attack: Attack = Attack()
+    optimizer: Optimizer = Optimizer()
+    epochs: Count = 30
+    batch_size: Count = 128
+    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    channels_last: bool = False
+    compile: bool = False
+    checkpoint_seconds: Positive = 60.0
+    """Longest time between two checkpoints; there is one after every epoch too."""
+    validation: Validation = Validation()
+    evaluation: Evaluation = Evaluation()
+
+
+def parse(values: Mapping[str, Any]) -> Recipe:
+    """Validate plain values; every mistake is reported at once."""
+    try:
+        return Recipe.model_validate(dict(values))
+    except ValidationError as error:
+        lines = [_explain(details) for details in error.errors()]
+        raise RecipeError("\n".join(lines)) from None
+
+
+def from_yaml(text: str) -> Recipe:
+    """Read a recipe written by :func:`to_yaml` or by hand."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"the recipe is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise RecipeError("a recipe is a YAML mapping, such as 'epochs: 10'")
+    return parse(values)
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """Write a recipe in full, so that no default of a later version changes it."""
+    text: str = yaml.safe_dump(plain(recipe.model_dump()), sort_keys=False)
+    return text
+
+
+def read(path: Path) -> Recipe:
+    """Read a recipe file."""
+    try:
+        return from_yaml(path.read_text())
+    except RecipeError as error:
+        raise RecipeError(f"{path}:\n{error}") from None
+
+
+def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
+    """Return ``recipe`` with each ``dotted.name=value`` changed.
+
+    >>> override(Recipe(), ["threat.eps=8/255", "epochs=2"]).epochs
+    2
+    """
+    values = plain(recipe.model_dump())
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals or not name:
+            raise RecipeError(f"--set takes key=value, such as epochs=3, not {change!r}")
+        _assign(values, name.strip().split("."), yaml.safe_load(text))
+    return parse(values)
+
+
+def differences(one: Recipe, other: Recipe) -> list[str]:
+    """Name the keys in which two recipes differ, with both values.
+
+    >>> differences(Recipe(epochs=2), Recipe(epochs=3))
+    ['epochs: 2 -> 3']
+    """
+    left, right = _flatten(one.model_dump()), _flatten(other.model_dump())
+    keys = [*left, *(key for key in right if key not in left)]
+    return [
+        f"{key}: {left.get(key)} -> {right.get(key)}"
+        for key in keys
+        if left.get(key) != right.get(key)
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Turn tuples into lists, so that a safe YAML writer takes the value."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        inner = values.get(part)
+        values[part] = inner = dict(inner) if isinstance(inner, dict) else {}
+        values = inner
+    values[path[-1]] = value
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = isinstance(value, dict)
+        flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def _explain(details: ErrorDetails) -> str:
+    """Say in one line which key is wrong and what to write instead."""
+    path = [str(part) for part in details["loc"]]
+    key = ".".join(path)
+    if details["type"] == "extra_forbidden":
+        known = _fields(path[:-1])
+        close = get_close_matches(path[-1], known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return f"{key}: no such key; {hint}There are: {', '.join(known)}"
+    message = details["msg"].removeprefix("Value error, ")
+    return f"{key}: {message} (given: {details['input']!r})"
+
+
+def _fields(path: Sequence[str]) -> list[str]:
+    """Return the keys of the part of a recipe that ``path`` leads to."""
+    spec: type[BaseModel] = Recipe
+    for part in path:
+        if part in spec.model_fields:
+            spec = _spec_of(spec.model_fields[part].annotation, path)
+    return list(spec.model_fields)
+
+
+def _spec_of(annotation: Any, path: Sequence[str]) -> type[BaseModel]:
+    """Return the part of a recipe a field holds; of a schedule, the kind that was named."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    kinds: list[type[Spec]] = [kind for kind in get_args(annotation)]
+    named = [kind for kind in kinds if kind.model_fields["kind"].default == path[-1]]
+    return (named or kinds)[0]

@@ -1,0 +1,165 @@
+r"""Threat models: which perturbed inputs an adversary may choose.
+
+A threat model is a set :math:`S(x)` around a clean input :math:`x`: a norm ball cut with
+the box of valid images. Every attack is written against its maps, so no attack mentions a
+norm.
+"""
+
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from advnorm.draws import Draws
+
+Bounds = tuple[float, float]
+
+
+class Threat(Protocol):
+    """A set of admissible inputs around each clean input of a batch."""
+
+    @property
+    def name(self) -> str:
+        """The norm, ``"linf"`` or ``"l2"``."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """The radius of the ball."""
+        ...
+
+    @property
+    def bounds(self) -> Bounds:
+        """The smallest and the largest value of a valid image."""
+        ...
+
+    def sample(self, clean: Tensor, draws: Draws) -> Tensor:
+        """Draw one admissible input per clean input."""
+        ...
+
+    def project(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Map each ``x`` to an admissible input, and to itself where it is one."""
+        ...
+
+    def direction(self, grad: Tensor) -> Tensor:
+        """Return the unit step that increases the loss most, to first order."""
+        ...
+
+    def contains(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
+        ...
+
+    def with_eps(self, eps: float) -> Self:
+        """Return the same threat with another radius."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Ball:
+    """What both norms share: a radius, the box of valid images, and their checks."""
+
+    eps: float
+    bounds: Bounds = (0.0, 1.0)
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        if not low < high:
+            raise ValueError(f"bounds are (low, high) with low < high, not {self.bounds}")
+        if not (isfinite(self.eps) and self.eps > 0):
+            raise ValueError(
+                f"eps is the radius of a ball and must be > 0 and finite, not {self.eps:g}"
+            )
+
+    def with_eps(self, eps: float) -> Self:
+        """Return the same threat with another radius."""
+        return replace(self, eps=eps)
+
+
+@dataclass(frozen=True)
+class Linf(_Ball):
+    r""":math:`\{x' \in [l, h]^d : \|x' - x\|_\infty \le \epsilon\}`."""
+
+    name: ClassVar[str] = "linf"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.bounds
+        if self.eps > high - low:
+            raise ValueError(
+                f"eps {self.eps:g} is larger than the whole range of pixels "
+                f"[{low:g}, {high:g}]: write 8/255, not 8"
+            )
+
+    def sample(self, clean: Tensor, draws: Draws) -> Tensor:
+        """Draw uniformly from the cube, then clip to the valid images."""
+        unit = draws.uniform(*clean.shape[1:], dtype=clean.dtype)
+        return (clean + unit.mul_(2).sub_(1).mul_(self.eps)).clamp_(*self.bounds)
+
+    def project(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Clip to the box; both constraints are boxes, so this is exact."""
+        return torch.clamp(x, clean - self.eps, clean + self.eps).clamp_(*self.bounds)
+
+    def direction(self, grad: Tensor) -> Tensor:
+        """Return the sign of the gradient."""
+        return grad.sign()
+
+    def contains(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
+        distance = (x - clean).abs().flatten(1).amax(1)
+        slack = 4 * torch.finfo(x.dtype).eps * (1 + _magnitude(clean))
+        return (distance <= self.eps + slack) & _inside(x, self.bounds)
+
+
+@dataclass(frozen=True)
+class L2(_Ball):
+    r""":math:`\{x' \in [l, h]^d : \|x' - x\|_2 \le \epsilon\}`."""
+
+    name: ClassVar[str] = "l2"
+
+    def sample(self, clean: Tensor, draws: Draws) -> Tensor:
+        r"""Draw uniformly from the ball, then clip: radius :math:`\epsilon u^{1/d}`."""
+        unit = self.direction(draws.normal(*clean.shape[1:], dtype=clean.dtype))
+        u = draws.stream("radius").uniform(*(1,) * (clean.ndim - 1), dtype=clean.dtype)
+        radius = self.eps * u ** (1 / clean[0].numel())
+        return self.project(clean + radius * unit, clean)
+
+    def project(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Shrink onto the ball, then clip; clipping towards ``clean`` stays inside it."""
+        delta = x - clean
+        norm = _l2_norm(delta).clamp(min=torch.finfo(x.dtype).tiny)
+        return (clean + (self.eps / norm).clamp(max=1) * delta).clamp_(*self.bounds)
+
+    def direction(self, grad: Tensor) -> Tensor:
+        """Scale the gradient to unit length, however small it is; zero stays zero."""
+        tiny = torch.finfo(grad.dtype).tiny
+        largest = grad.abs().flatten(1).amax(1).view(-1, *(1,) * (grad.ndim - 1))
+        scaled = grad / largest.clamp(min=tiny)  # squares of the raw gradient may underflow
+        return scaled / _l2_norm(scaled).clamp(min=tiny)
+
+    def contains(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
+        distance = _l2_norm(x - clean).flatten()
+        unit = torch.finfo(x.dtype).eps
+        slack = unit * (1 + _magnitude(clean)) * clean[0].numel() ** 0.5
+        near: Tensor = distance <= self.eps * (1 + 8 * unit) + slack
+        return near & _inside(x, self.bounds)
+
+
+THREATS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}
+
+
+def _l2_norm(x: Tensor) -> Tensor:
+    """Return each example's norm, shaped to broadcast against ``x``."""
+    norm: Tensor = torch.linalg.vector_norm(x, dim=tuple(range(1, x.ndim)), keepdim=True)
+    return norm
+
+
+def _magnitude(clean: Tensor) -> Tensor:
+    return clean.abs().flatten(1).amax(1)
+
+
+def _inside(x: Tensor, bounds: Bounds) -> Tensor:
+    return ((x >= bounds[0]) & (x <= bounds[1])).flatten(1).all(1)
