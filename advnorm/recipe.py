@@ -212,7 +212,7 @@ class Evaluation(Spec):
     attacks: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
     """``name-steps`` or ``name-stepsxrestarts``; ``noise-sigma``; ``clean``."""
     eps: tuple[Positive, ...] = ()
-    """Radii of the accuracy curve; by default the recipe's own, half and double."""
+    """Radii of the accuracy curve; by default half the recipe's own and its own."""
     step_ratio: Positive = 2.5
     """Length of all steps together over eps: step size = ratio * eps / steps."""
     samples: Count | None = None

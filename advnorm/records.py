@@ -123,6 +123,8 @@ def result_key(attack: str, threat: ThreatRecord | None) -> str:
 class Verdicts(Record):
     """One verdict a sample: what was predicted, and whether it stayed right."""
 
+    fingerprint: str = ""
+    """Of everything that decides them; verdicts of other settings are not gone on with."""
     samples: tuple[int, ...] = ()
     labels: tuple[int, ...] = ()
     predictions: tuple[int, ...] = ()

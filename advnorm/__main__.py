@@ -1,0 +1,5 @@
+"""``python -m advnorm``."""
+
+from advnorm.cli import main
+
+main()

@@ -1,0 +1,166 @@
+"""The command line: parse, call one function, print."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="advnorm",
+    help="How should a network be normalized when it must resist an adversary?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Fetch data sets and say where they are.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
+Root = Annotated[
+    Path | None, typer.Option("--data", help="Folder of data sets [ADVNORM_DATA].")
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/demo"),
+) -> None:
+    """Train and attack four small models on digits, and write a report."""
+    from advnorm import demo as showcase
+    from advnorm.progress import shown
+
+    with shown() as progress:
+        report = showcase.run(out, progress=progress)
+    typer.echo(showcase.closing(report))
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="A name of 'advnorm list', or a YAML file.")
+    ],
+    out: Annotated[Path, typer.Option(help="The run folder to write.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
+) -> None:
+    """Train a recipe into a run folder."""
+    from advnorm.progress import shown
+    from advnorm.recipe import override
+    from advnorm.recipes import find
+    from advnorm.train import train as run_training
+
+    chosen = override(find(recipe), set_ or [])
+    with shown() as progress:
+        run_training(
+            chosen, out, root=data, device=device, resume=resume, progress=progress
+        )
+    typer.echo(f"trained: {out}\nnext: advnorm evaluate {out}")
+
+
+@app.command()
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Attack the models of runs; --set changes their 'evaluation' settings."""
+    from advnorm.progress import shown
+    from advnorm.recipe import from_yaml, override
+    from advnorm.records import Run
+    from advnorm.report import terminal
+    from advnorm.train import assess
+
+    changes = [f"evaluation.{change}" for change in set_ or []]
+    found = [Run.open(path) for path in runs]
+    with shown() as progress:
+        for run in found:
+            recipe = override(from_yaml(run.recipe_text()), changes)
+            progress.line(f"{run.path}:")
+            assess(run, recipe, root=data, device=device, progress=progress)
+    typer.echo(terminal(found))
+    typer.echo(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page that compares runs."""
+    from advnorm.records import Run
+    from advnorm.report import write
+
+    typer.echo(f"wrote {write([Run.open(path) for path in runs], out)}")
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="recipes, models, norms, ...; or all.")
+    ] = "all",
+) -> None:
+    """List what can be named: recipes, data, models, norms, objectives, attacks."""
+    from advnorm.listing import listing
+
+    typer.echo(listing(kind))
+
+
+@data_app.command(name="get")
+def get(
+    name: Annotated[str, typer.Argument(help="A data set of 'advnorm list data'.")],
+    data: Root = None,
+) -> None:
+    """Download a data set, once, with size and digest checked."""
+    from advnorm.data.download import get as download
+    from advnorm.progress import shown
+
+    with shown() as progress:
+        paths = download(
+            name,
+            root=data,
+            report=lambda file, done, total: progress.update(done, max(total, done), file),
+        )
+    for path in paths:
+        typer.echo(path)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one sentence, not a traceback."""
+    try:
+        app()
+    except (ValueError, OSError, NotImplementedError, FloatingPointError) as error:
+        _fail(error)
+    except Exception as error:
+        if type(error).__name__ != "StoppedError":
+            raise
+        _stopped(error)
+
+
+def _fail(error: Exception) -> None:
+    """Print one message; an OSError's own text already names the path."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.filename and str(error.filename) not in text:
+        text = f"{error.filename}: {text}"
+    typer.echo(f"advnorm: {text}", err=True)
+    sys.exit(2)
+
+
+def _stopped(error: Exception) -> None:
+    from advnorm.train import StoppedError
+
+    assert isinstance(error, StoppedError)
+    typer.echo(f"advnorm: {error}; everything done so far is saved.", err=True)
+    if error.resume:
+        typer.echo(f"go on with: {error.resume}", err=True)
+    sys.exit(128 + error.signum)
+
+
+if __name__ == "__main__":
+    main()

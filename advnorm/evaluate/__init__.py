@@ -1,0 +1,19 @@
+"""Evaluation of any model: ``advnorm.evaluate(model, images, labels, eps=8/255)``."""
+
+import sys
+from types import ModuleType
+
+from advnorm.evaluate.api import Evaluation, evaluate
+from advnorm.evaluate.cells import Cell, cells
+from advnorm.evaluate.engine import judge
+
+__all__ = ["Cell", "Evaluation", "cells", "evaluate", "judge"]
+
+
+class _CallableModule(ModuleType):
+    """``advnorm.evaluate(...)`` is the function, ``advnorm.evaluate.x`` are its parts."""
+
+    __call__ = staticmethod(evaluate)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,61 @@
+"""What an evaluation refuses, each with one sentence that says what to do."""
+
+import torch
+from torch import Tensor
+
+from advnorm.threat import Bounds
+
+
+def check_images(images: Tensor, bounds: Bounds) -> None:
+    """Refuse images outside of the bounds; standardized ones get their own sentence."""
+    if not len(images):
+        raise ValueError("there are no images: give at least one")
+    if not images.is_floating_point():
+        raise ValueError(
+            f"images are floats in [{bounds[0]:g}, {bounds[1]:g}], not {images.dtype}: "
+            "for bytes, divide by 255"
+        )
+    low, high = images.amin().item(), images.amax().item()
+    if not torch.isfinite(images).all():
+        raise ValueError("some images hold NaN or infinity: remove or repair them")
+    if low >= bounds[0] and high <= bounds[1]:
+        return
+    where = f"images reach from {low:.3g} to {high:.3g}, outside of the bounds "
+    where += f"[{bounds[0]:g}, {bounds[1]:g}]"
+    if low < bounds[0] and abs(images.mean().item()) < 1 and high < 10:
+        raise ValueError(
+            f"{where}, and look standardized: undo that, and make standardization the "
+            "model's first layer (advnorm.models.Standardize)"
+        )
+    raise ValueError(f"{where}: scale them into it (divide bytes by 255), or set bounds")
+
+
+def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
+    """Refuse labels that are not one class index an image."""
+    if labels.is_floating_point() or labels.ndim != 1:
+        raise ValueError(
+            f"labels are class indices of shape (batch,), not {labels.dtype} of shape "
+            f"{tuple(labels.shape)}"
+        )
+    if len(labels) != count:
+        raise ValueError(f"{count} images but {len(labels)} labels: give one an image")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise ValueError(
+            f"labels reach from {low} to {high}, but the model has {classes} classes "
+            f"(0 to {classes - 1}): number them from 0"
+        )
+
+
+def check_logits(logits: Tensor, *, count: int) -> None:
+    """Refuse what is not one finite vector of logits an image."""
+    if logits.ndim != 2 or len(logits) != count or logits.shape[1] < 2:
+        raise ValueError(
+            f"the model must return logits of shape ({count}, classes), not "
+            f"{tuple(logits.shape)}"
+        )
+    if not torch.isfinite(logits).all():
+        raise ValueError(
+            "the model returns logits that are NaN or infinite on clean images: its "
+            "weights or statistics are damaged, or it overflows"
+        )

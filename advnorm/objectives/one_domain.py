@@ -1,0 +1,30 @@
+r"""Objectives that train on one domain: clean images, or adversarial ones alone."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm import norms
+from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
+
+
+@OBJECTIVES.register("standard")
+def standard(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -> Loss:
+    """Minimize the cross-entropy of clean images."""
+    with norms.mode(model, "train"):
+        logits = model(clean)
+    loss = F.cross_entropy(logits, labels)
+    return Loss(loss, {"clean": loss.detach()}, right(logits, labels))
+
+
+@OBJECTIVES.register("pgd")
+def pgd(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -> Loss:
+    r"""Minimize the cross-entropy of adversarial images alone (Madry et al., 2018).
+
+    .. math::
+        \min_\theta \max_{x' \in S(x)} \ell(f_\theta(x'), y)
+    """
+    adversarial = adversary(model, clean, labels)
+    with norms.mode(model, "train"):
+        logits = model(adversarial)
+    loss = F.cross_entropy(logits, labels)
+    return Loss(loss, {"adversarial": loss.detach()}, right(logits, labels))

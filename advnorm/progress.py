@@ -1,0 +1,133 @@
+"""How far a long job is: a bar on a terminal, plain lines elsewhere, nothing by default."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Protocol
+
+PLAIN_SECONDS = 5.0
+"""Time between two plain lines."""
+
+
+class Progress(Protocol):
+    """What a long job reports to."""
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Say that ``done`` of ``total`` parts are done, and the figures so far."""
+        ...
+
+    def line(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        ...
+
+
+class Quiet:
+    """Report nothing."""
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Ignore it."""
+
+    def line(self, text: str) -> None:
+        """Ignore it."""
+
+
+class Plain:
+    """Report in lines, at most one every few seconds: for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self._last = monotonic()
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Write a line if the last one is old enough."""
+        left = self._clock.left(done, total)
+        if monotonic() - self._last >= PLAIN_SECONDS:
+            self.line(f"{done}/{total} {text} {left}")
+
+    def line(self, text: str) -> None:
+        """Write a line now."""
+        import sys
+
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+        self._last = monotonic()
+
+
+class Bar:
+    """Report on a terminal: one bar with the figures and the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("", total=1, left="")
+        self._clock = Clock()
+        self._bar.start()
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Move the bar."""
+        left = self._clock.left(done, total)
+        self._bar.update(
+            self._task, completed=done, total=total, description=text, left=left
+        )
+
+    def line(self, text: str) -> None:
+        """Write a line above the bar."""
+        self._bar.console.print(text, highlight=False, markup=False)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.stop()
+
+
+class Clock:
+    """Estimates the time left from the parts done since it last started over."""
+
+    def __init__(self) -> None:
+        self._start, self._first = monotonic(), 0
+        self._total = self._done = 0
+
+    def left(self, done: int, total: int) -> str:
+        """Return ``"1:05 left"``, or nothing while nothing is known."""
+        if total != self._total or done < self._done:
+            self._start, self._first, self._total = monotonic(), done, total
+        self._done = done
+        fresh = done - self._first
+        if not fresh:
+            return ""
+        seconds = (monotonic() - self._start) / fresh * (total - done)
+        return f"{clock(seconds)} left"
+
+
+def clock(seconds: float) -> str:
+    """Write a duration.
+
+    >>> clock(65), clock(3725)
+    ('1:05', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def shown() -> Iterator[Progress]:
+    """Report to standard error: a bar if it is a terminal, else lines."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield Plain()
+        return
+    bar = Bar()
+    try:
+        yield bar
+    finally:
+        bar.close()

@@ -1,0 +1,8 @@
+"""The named recipes."""
+
+from collections.abc import Callable
+
+from advnorm.recipe import Recipe
+from advnorm.registry import Registry
+
+RECIPES: Registry[Callable[[], Recipe]] = Registry("recipe")

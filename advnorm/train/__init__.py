@@ -1,0 +1,21 @@
+"""Training: the only part that turns a recipe into objects."""
+
+from advnorm.train.assess import assess, load_model
+from advnorm.train.build import Job, build, check, load, network
+from advnorm.train.guards import NotFiniteError
+from advnorm.train.run import how_to_resume, train
+from advnorm.train.stop import StoppedError
+
+__all__ = [
+    "Job",
+    "NotFiniteError",
+    "StoppedError",
+    "assess",
+    "build",
+    "check",
+    "how_to_resume",
+    "load",
+    "load_model",
+    "network",
+    "train",
+]

@@ -1,0 +1,150 @@
+"""Evaluates a run: its weights, its data, the attacks of its recipe; resumable."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import save as dump_tensors
+from torch import nn
+
+from advnorm.data import DataSet
+from advnorm.evaluate import Cell, cells, judge
+from advnorm.evaluate.engine import Examples, check
+from advnorm.files import write_atomically
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, plain
+from advnorm.records import Result, Run, Verdicts
+from advnorm.train import checkpoints
+from advnorm.train.build import check as check_names
+from advnorm.train.build import choose_device, load, network
+from advnorm.train.state import restore
+
+
+class Subject(NamedTuple):
+    """What is evaluated."""
+
+    recipe: Recipe
+    data: DataSet
+    model: nn.Module
+    weights: str
+    device: torch.device
+
+
+def assess(
+    run: Run,
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Run the recipe's evaluation on the run's weights; finished cells are not run again.
+
+    ``recipe`` is the run's own, with its ``evaluation`` changed at will.
+    """
+    check_names(recipe)
+    progress = progress or Quiet()
+    subject = _subject(run, recipe, root, choose_device(device), progress)
+    spec, threat = recipe.evaluation, recipe.threat.build()
+    radii = spec.eps or tuple(threat.eps * factor for factor in (0.5, 1.0))
+    threats = [threat.with_eps(eps) for eps in sorted(radii)]
+    columns = cells(spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio)
+    return [_cell(run, subject, cell, progress) for cell in columns]
+
+
+def load_model(
+    run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
+) -> tuple[nn.Module, str]:
+    """Return the run's network with its best or last weights, and their name and digest."""
+    kind = "best" if weights == "best" else "state"
+    found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
+    if found is None:
+        raise FileNotFoundError(
+            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or set "
+            f"evaluation.weights={'last' if weights == 'best' else 'best'}"
+        )
+    model = network(recipe, data)
+    model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
+    restore(found.tensors, model, None)
+    return model, f"{found.path.stem} sha256:{found.digest}"
+
+
+def _subject(
+    run: Run, recipe: Recipe, root: Path | None, device: torch.device, progress: Progress
+) -> Subject:
+    data = load(recipe, root=root)
+    warnings: list[str] = []
+    model, weights = load_model(
+        run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
+    )
+    for warning in warnings:
+        progress.line(warning)
+    few = next(
+        data.test.batches(torch.arange(min(8, len(data.test))), batch_size=8, device=device)
+    )
+    model.to(device)
+    check(model, few, bounds=recipe.threat.bounds)
+    return Subject(recipe, data, model, weights, device)
+
+
+def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
+    """Judge one cell, from where it stopped if the settings are the same."""
+    spec, test, seed = subject.recipe.evaluation, subject.data.test, subject.recipe.seed
+    order = torch.arange(min(len(test), spec.samples or len(test)))
+    print_ = _fingerprint(subject, cell, len(order))
+    done = run.verdicts(cell.key)
+    if done.fingerprint != print_:
+        done = Verdicts(fingerprint=print_)
+    known = run.result(cell.key)
+    if known and len(done.samples) == len(order):
+        return known
+    start = perf_counter()
+    found = judge(
+        subject.model,
+        test.batches(
+            order[len(done.samples) :], batch_size=spec.batch_size, device=subject.device
+        ),
+        cell,
+        total=len(order),
+        seed=seed,
+        done=done,
+        save=lambda verdicts: run.write_verdicts(cell.key, verdicts),
+        progress=progress,
+    )
+    if found.examples and cell.threat and spec.examples:
+        _write_examples(run.examples(cell.key), found.examples, spec.examples)
+    result = Result(
+        attack=cell.name,
+        settings=cell.settings,
+        threat=cell.threat_record,
+        accuracy=found.verdicts.accuracy(),
+        data=subject.data.name,
+        weights=subject.weights,
+        seed=seed,
+        seconds=perf_counter() - start,
+    )
+    run.write_result(result)
+    progress.line(f"{result.key}: {result.accuracy}")
+    return result
+
+
+def _fingerprint(subject: Subject, cell: Cell, count: int) -> str:
+    """Hash everything that decides the verdicts of a cell."""
+    recipe = subject.recipe
+    facts = {
+        "weights": subject.weights,
+        "data": plain(recipe.data.model_dump()),
+        "seed": recipe.seed,
+        "samples": count,
+        "cell": [cell.key, cell.settings, repr(cell.threat)],
+    }
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _write_examples(path: Path, examples: Examples, count: int) -> None:
+    path.parent.mkdir(exist_ok=True)
+    tensors = {name: value[:count].clone() for name, value in examples._asdict().items()}
+    write_atomically(path, dump_tensors(tensors))

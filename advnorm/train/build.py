@@ -1,0 +1,185 @@
+"""Turns a recipe into objects; nothing below ever sees the recipe."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from advnorm import data as sets
+from advnorm import models
+from advnorm.evaluate import cells
+from advnorm.models import MODELS, PerImage, Standardize
+from advnorm.norms import NORMS, Norm
+from advnorm.objectives import OBJECTIVES
+from advnorm.recipe import Model, Recipe, RecipeError
+from advnorm.registry import bind, options
+from advnorm.threat import Threat
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe and the objects made of it."""
+
+    recipe: Recipe
+    data: sets.DataSet
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    threat: Threat
+    device: torch.device
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch; a rest is left out, and drawn in another epoch."""
+        return max(1, len(self.data.train) // self.recipe.batch_size)
+
+
+def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
+    """Make everything that a recipe names; the model's start depends on its seed alone."""
+    check(recipe)
+    where = choose_device(device)
+    data = load(recipe, root=root)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model = network(recipe, data).to(where)
+    model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
+    if recipe.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Job(
+        recipe=recipe,
+        data=data,
+        model=model,
+        optimizer=_optimizer(recipe, model),
+        threat=recipe.threat.build(),
+        device=where,
+    )
+
+
+def check(recipe: Recipe) -> None:
+    """Look up every name of a recipe, and report all that are wrong at once."""
+    lookups: list[Callable[[], object]] = [
+        lambda: sets.DATA[recipe.data.name.partition(":")[0]],
+        lambda: sets.AUGMENTATIONS[recipe.data.augment],
+        lambda: _model_options(recipe.model),
+        lambda: norm_of(recipe),
+        lambda: OBJECTIVES[recipe.objective.name],
+        lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
+        lambda: recipe.threat.build(),
+        lambda: [recipe.threat.build().with_eps(eps) for eps in recipe.evaluation.eps],
+        lambda: _attack_statistics(recipe),
+    ]
+    problems = []
+    for look_up in lookups:
+        try:
+            look_up()
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise RecipeError("\n".join(problems))
+
+
+def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
+    """Read the recipe's data, and refuse bounds that do not hold it."""
+    spec = recipe.data
+    data = sets.load(
+        spec.name,
+        root=root,
+        size=spec.size,
+        validation=spec.validation,
+        seed=recipe.seed,
+        workers=spec.workers,
+    )
+    if spec.classes is not None:
+        data = sets.select(data, classes=spec.classes)
+    if spec.train is not None or spec.test is not None:
+        data = sets.subset(data, train=spec.train, test=spec.test, seed=recipe.seed)
+    (low, high), (least, most) = data.bounds, recipe.threat.bounds
+    if low < least or high > most:
+        raise RecipeError(
+            f"{spec.name} lives in [{low:g}, {high:g}], outside of threat.bounds "
+            f"[{least:g}, {most:g}]: set threat.bounds=[{_yaml(low)}, {_yaml(high)}]"
+        )
+    return data
+
+
+def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
+    """Build the recipe's model, with standardization as its first layer."""
+    spec = recipe.model
+    return models.build(
+        spec.name,
+        shape=data.shape,
+        classes=len(data.classes),
+        norm=norm_of(recipe),
+        standardize=_first_layer(spec, data),
+        options={k: v for k, v in spec.options.items() if v is not None},
+    )
+
+
+def norm_of(recipe: Recipe) -> Norm:
+    """Build the recipe's norm, after checking its options."""
+    name = recipe.norm.name
+    what = f"option of norm {name!r} called"
+    norm: Norm = bind(NORMS[name], recipe.norm.options, what=what)()
+    return norm
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the named device; ``auto`` is CUDA where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"no device {name!r}: write cpu, cuda or cuda:1") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("there is no CUDA device here: leave out --device, or write cpu")
+    return device
+
+
+def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
+    if spec.standardize == "data":
+        mean, std = data.moments()
+        return Standardize(mean.tolist(), std.tolist())
+    return PerImage() if spec.standardize == "per_image" else None
+
+
+def _model_options(spec: Model) -> None:
+    known = options(MODELS[spec.name])
+    what = f"option of model {spec.name!r} called"
+    bind(MODELS[spec.name], {k: known.get(k) for k in spec.options}, what=what)
+
+
+def _attack_statistics(recipe: Recipe) -> None:
+    if recipe.attack.statistics == "train":
+        raise ValueError(
+            "attack.statistics: an attack must not move running statistics; "
+            "write running or batch"
+        )
+
+
+def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
+    spec = recipe.optimizer
+    weights = [p for p in model.parameters() if p.ndim > 1 or spec.decay_norms]
+    others = [p for p in model.parameters() if not (p.ndim > 1 or spec.decay_norms)]
+    groups: list[dict[str, list[nn.Parameter] | float]] = [
+        {"params": weights, "weight_decay": spec.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if spec.name == "adam":
+        return torch.optim.Adam(groups, lr=spec.rate)
+    return torch.optim.SGD(
+        groups, lr=spec.rate, momentum=spec.momentum, nesterov=spec.nesterov
+    )
+
+
+def _yaml(value: float) -> str:
+    return f"{value:g}".replace("inf", ".inf")

@@ -1,0 +1,89 @@
+"""Weights on disk: whole or not there, checked when read, the previous one as a spare.
+
+A checkpoint is ``<kind>-<step>.safetensors`` and, written after it, ``<kind>-<step>.json``
+with its SHA-256 and its size. The facts that are no tensors are in the header of the first,
+so that the digest covers them. One without its manifest was never finished and is ignored.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save as dump_tensors
+from torch import Tensor
+
+from advnorm.files import sha256, write_atomically
+
+KEEP = 2
+
+
+class Checkpoint(NamedTuple):
+    """What was saved: tensors by name and facts as plain JSON."""
+
+    path: Path
+    digest: str
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+class DamagedError(ValueError):
+    """A checkpoint whose bytes are not those that were written."""
+
+
+def save(
+    folder: Path, kind: str, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]
+) -> Path:
+    """Write a checkpoint, then remove all but the newest two of its kind."""
+    path = folder / f"{kind}-{step:08}.safetensors"
+    copies = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    content = dump_tensors(copies, metadata={"facts": json.dumps(facts)})
+    write_atomically(path, content)
+    manifest = {"sha256": sha256(path), "size": len(content)}
+    write_atomically(path.with_suffix(".json"), json.dumps(manifest).encode())
+    for old in manifests(folder, kind)[:-KEEP]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    return path
+
+
+def load(folder: Path, kind: str, *, warnings: list[str]) -> Checkpoint | None:
+    """Read the newest whole checkpoint; each damaged one adds a line to ``warnings``."""
+    for manifest in reversed(manifests(folder, kind)):
+        try:
+            return read(manifest)
+        except DamagedError as error:
+            warnings.append(f"{error}; the checkpoint before it is used")
+    return None
+
+
+def read(manifest: Path) -> Checkpoint:
+    """Read one checkpoint, and refuse bytes that are not those that were written."""
+    path = manifest.with_suffix(".safetensors")
+    try:
+        expected = json.loads(manifest.read_text())
+        digest, size = expected["sha256"], expected["size"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{manifest} is damaged ({error})") from None
+    if not path.exists():
+        raise DamagedError(f"{path} is missing")
+    content = path.read_bytes()
+    if len(content) != size:
+        raise DamagedError(f"{path} has {len(content)} bytes instead of {size}")
+    if sha256(path) != digest:
+        raise DamagedError(f"{path} does not have the SHA-256 that was written")
+    return Checkpoint(path, digest, parse_tensors(content), _facts(content))
+
+
+def _facts(content: bytes) -> dict[str, Any]:
+    """Read the header: its length in eight bytes, then JSON."""
+    length = int.from_bytes(content[:8], "little")
+    facts: dict[str, Any] = json.loads(
+        json.loads(content[8 : 8 + length])["__metadata__"]["facts"]
+    )
+    return facts
+
+
+def manifests(folder: Path, kind: str) -> list[Path]:
+    """Return the manifests of a kind, oldest first."""
+    return sorted(folder.glob(f"{kind}-*.json"))

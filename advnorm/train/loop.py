@@ -1,0 +1,105 @@
+"""The training loop, on one page, read from top to bottom."""
+
+from time import perf_counter
+
+from advnorm.draws import permutation
+from advnorm.progress import Progress
+from advnorm.records import Accuracy, Epoch, Run
+from advnorm.train.build import Job
+from advnorm.train.guards import alarms
+from advnorm.train.saver import Saver
+from advnorm.train.state import State, Totals
+from advnorm.train.step import Stepper
+from advnorm.train.stop import Stop
+from advnorm.train.validate import Validated, validate
+
+
+def fit(
+    job: Job, run: Run, state: State, saver: Saver, *, stop: Stop, progress: Progress
+) -> None:
+    """Train from ``state`` to the recipe's last epoch.
+
+    ``stop.check()`` raises only where weights, optimizer and state belong together, so that
+    whoever catches it may save them.
+    """
+    recipe, train, step = job.recipe, job.data.train, Stepper(job)
+    total = recipe.epochs * job.steps_per_epoch
+    while state.epoch < recipe.epochs:
+        start = perf_counter()
+        order = permutation(len(train), recipe.seed, "order", state.epoch)
+        order = order[: job.steps_per_epoch * recipe.batch_size]
+        rest = order[state.seen * recipe.batch_size :]
+        batches = train.batches(
+            rest,
+            batch_size=recipe.batch_size,
+            device=job.device,
+            epoch=state.epoch,
+        )
+        for batch in batches if len(rest) else ():
+            stop.check()
+            numbers = step(batch, state)
+            state.totals.add(len(batch.labels), *numbers)
+            state.seen += 1
+            state.step += 1
+            progress.update(state.step, total, _figures(state))
+            saver.save_if_due(state)
+        stop.check()
+        checked = _validation(job, state, stop)
+        line = _line(job, state, step, checked, seconds=perf_counter() - start)
+        run.append_epoch(line)
+        if line.best:
+            state.best_score = _score(checked)
+            saver.save_best(state.step)
+        progress.line(_sentence(line, recipe.epochs))
+        state.epoch, state.seen, state.totals = state.epoch + 1, 0, Totals()
+        saver.save(state)
+
+
+def _validation(job: Job, state: State, stop: Stop) -> Validated | None:
+    """Validate after every k-th epoch and after the last."""
+    spec, last = job.recipe.validation, state.epoch + 1 == job.recipe.epochs
+    due = last or (state.epoch + 1) % spec.every == 0
+    return validate(job, stop) if due and len(job.data.validation) else None
+
+
+def _line(
+    job: Job, state: State, step: Stepper, checked: Validated | None, *, seconds: float
+) -> Epoch:
+    totals, now = state.totals, state.epoch + (state.seen - 1) / job.steps_per_epoch
+    train = Accuracy(correct=round(totals.correct), n=totals.count)
+    classes = len(job.data.classes)
+    return Epoch(
+        epoch=state.epoch + 1,
+        step=state.step,
+        rate=job.recipe.optimizer.rate * step.rate(now),
+        eps=step.eps(now),
+        loss=totals.loss / totals.count,
+        parts={name: value / totals.count for name, value in totals.parts.items()},
+        train=train,
+        validation_clean=checked.clean.accuracy() if checked else None,
+        validation_robust=checked.robust.accuracy() if checked else None,
+        best=checked is not None and _score(checked) > state.best_score,
+        alarms=alarms(train, *checked, classes=classes) if checked else (),
+        seconds=seconds,
+    )
+
+
+def _score(checked: Validated | None) -> float:
+    """Clean plus robust accuracy on held-out data: what the best checkpoint maximizes."""
+    assert checked is not None
+    return checked.clean.accuracy().rate + checked.robust.accuracy().rate
+
+
+def _figures(state: State) -> str:
+    totals = state.totals
+    loss, rate = totals.loss / totals.count, totals.correct / totals.count
+    return f"epoch {state.epoch + 1} loss {loss:.3f} accuracy {rate:.1%}"
+
+
+def _sentence(line: Epoch, epochs: int) -> str:
+    text = f"epoch {line.epoch}/{epochs}: loss {line.loss:.4f}, train {line.train.rate:.1%}"
+    if line.validation_clean and line.validation_robust:
+        text += f", validation clean {line.validation_clean.rate:.1%}"
+        text += f" robust {line.validation_robust.rate:.1%}"
+    text += " (best so far)" if line.best else ""
+    return "\n".join([text, *(f"  alarm: {alarm}" for alarm in line.alarms)])

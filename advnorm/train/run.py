@@ -1,0 +1,106 @@
+"""A training run from its recipe to its folder: begin, go on, stop."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
+from advnorm.records import Environment, Run
+from advnorm.train import checkpoints
+from advnorm.train.build import Job, build
+from advnorm.train.guards import NotFiniteError
+from advnorm.train.loop import fit
+from advnorm.train.saver import Saver
+from advnorm.train.state import State, restore
+from advnorm.train.step import HALF_SCALE
+from advnorm.train.stop import Stop, StoppedError
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Train ``recipe`` into the folder ``out``, or go on with the run that is there.
+
+    Raises:
+        StoppedError: After a signal; everything is saved.
+        NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
+            checkpoint is on disk and named.
+    """
+    progress = progress or Quiet()
+    if resume:
+        _same(recipe, Run.open(out))
+    job = build(recipe, root=root, device=device)
+    environment = Environment.here(device=str(job.device), threads=torch.get_num_threads())
+    run = Run.open(out) if resume else Run.create(out, to_yaml(recipe), environment)
+    saver, state = Saver(job, run), _begin(job, run, progress)
+    if not checkpoints.manifests(run.checkpoints, "state"):
+        saver.save(state)
+    with Stop() as stop, _reproducible():
+        try:
+            fit(job, run, state, saver, stop=stop, progress=progress)
+        except StoppedError as stopped:
+            saver.save(state)
+            stopped.resume = how_to_resume(out)
+            raise
+        except NotFiniteError as error:
+            good = checkpoints.manifests(run.checkpoints, "state")[-1]
+            raise NotFiniteError(
+                f"{error} in epoch {state.epoch + 1}, step {state.step + 1}: stopped "
+                f"before the optimizer's step. The last good checkpoint is "
+                f"{good.with_suffix('.safetensors')}; try a smaller optimizer.rate, or "
+                "precision=float32"
+            ) from error
+    return run
+
+
+def how_to_resume(out: Path) -> str:
+    """Return the command that goes on with a stopped run."""
+    return f"advnorm train {out / 'recipe.yaml'} --out {out} --resume"
+
+
+def _same(recipe: Recipe, run: Run) -> None:
+    changed = differences(from_yaml(run.recipe_text()), recipe)
+    if changed:
+        raise RecipeError(
+            f"{run.path} was begun with another recipe; these keys differ (run -> given):\n"
+            + "\n".join(f"  {line}" for line in changed)
+            + f"\nGo on with its own: {how_to_resume(run.path)}"
+        )
+
+
+def _begin(job: Job, run: Run, progress: Progress) -> State:
+    """Return a fresh state, or the newest whole checkpoint's with everything put back."""
+    warnings: list[str] = []
+    found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
+    for warning in warnings:
+        progress.line(warning)
+    if found is None:
+        if warnings:
+            raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
+        return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
+    restore(found.tensors, job.model, job.optimizer)
+    run.truncate_epochs(found.facts["epochs"])
+    state = State.of(found.facts["state"])
+    progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
+    return state
+
+
+@contextmanager
+def _reproducible() -> Iterator[None]:
+    """Leave the caller's random state alone, and let cuDNN repeat itself exactly."""
+    deterministic = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        torch.backends.cudnn.deterministic = deterministic

@@ -1,0 +1,144 @@
+"""One step: augment, attack, differentiate, look at the numbers, move the weights."""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import AIMS, NonFiniteGradientError, pgd
+from advnorm.data import AUGMENTATIONS, Batch, mixup
+from advnorm.draws import Draws
+from advnorm.gradients import plain
+from advnorm.objectives import OBJECTIVES, Adversary
+from advnorm.train.build import DTYPES, Job
+from advnorm.train.guards import NotFiniteError, gradient_norm
+from advnorm.train.state import State
+
+HALF_SCALE = 2.0**10
+GROWTH_STEPS = 2000
+
+
+class Numbers(NamedTuple):
+    """What a step reports, read from the device in one transfer."""
+
+    loss: float
+    correct: float
+    parts: dict[str, float]
+
+
+class Stepper:
+    """Holds what does not change between steps."""
+
+    def __init__(self, job: Job) -> None:
+        recipe = job.recipe
+        self.job = job
+        self.objective = OBJECTIVES[recipe.objective.name]
+        self.augment = AUGMENTATIONS[recipe.data.augment]
+        self.rate = recipe.optimizer.schedule.build()
+        self.radius = recipe.threat.schedule.build()
+        self.aim = AIMS[recipe.attack.target]
+        self.logits: nn.Module = (
+            torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
+        )
+
+    def __call__(self, batch: Batch, state: State) -> Numbers:
+        """Take one step; numbers that are not finite raise before the weights move."""
+        job, recipe = self.job, self.job.recipe
+        now = state.epoch + state.seen / job.steps_per_epoch
+        for group in job.optimizer.param_groups:
+            group["lr"] = recipe.optimizer.rate * self.rate(now)
+        torch.manual_seed(recipe.seed + 1_000_003 * (state.step + 1))  # for dropout
+        draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
+        images, labels = self._prepare(batch, draws)
+        adversary = self._adversary(now, draws)
+        job.model.train()
+        job.optimizer.zero_grad(set_to_none=True)
+        try:
+            with self._autocast():
+                loss = plain(
+                    partial(self.objective, self.logits, images, labels, adversary),
+                    scale=state.scale,
+                )
+        except NonFiniteGradientError as error:
+            raise NotFiniteError(str(error)) from error
+        norm = gradient_norm(job.model)
+        values = torch.stack(
+            [
+                x.detach().double()
+                for x in (loss.total, norm, loss.correct, *loss.parts.values())
+            ]
+        ).tolist()
+        parts = dict(zip(loss.parts, values[3:], strict=True))
+        if self._fit_to_step(values[0], values[1], state):
+            job.optimizer.step()
+        return Numbers(values[0], values[2], parts)
+
+    def eps(self, now: float) -> float:
+        """Return the radius at a time in epochs."""
+        return self.job.threat.eps * self.radius(now)
+
+    def _prepare(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        recipe = self.job.recipe
+        images = self.augment(batch.images, draws.stream("augment"))
+        labels = batch.labels
+        if recipe.data.mixup:
+            images, labels = mixup(
+                images,
+                labels,
+                draws.stream("mixup"),
+                alpha=recipe.data.mixup,
+                classes=len(self.job.data.classes),
+            )
+        if recipe.precision == "float64":
+            images = images.double()
+            labels = labels.double() if labels.is_floating_point() else labels
+        if recipe.channels_last and images.ndim == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images, labels
+
+    def _adversary(self, now: float, draws: Draws) -> Adversary:
+        spec, factor = self.job.recipe.attack, self.radius(now)
+        if factor <= 0:
+            return Adversary(None, spec.statistics)
+        threat = self.job.threat.with_eps(self.job.threat.eps * factor)
+        step_size = (spec.step_size or 2.5 * self.job.threat.eps / spec.steps) * factor
+        search = partial(
+            pgd,
+            threat=threat,
+            steps=spec.steps,
+            step_size=step_size,
+            aim=self.aim,
+            clean_start=spec.clean_start,
+            draws=draws.stream("attack"),
+        )
+        return Adversary(search, spec.statistics)
+
+    def _autocast(self) -> torch.autocast:
+        dtype = DTYPES[self.job.recipe.precision]
+        half = dtype in (torch.bfloat16, torch.float16)
+        return torch.autocast(
+            self.job.device.type, dtype=dtype if half else torch.bfloat16, enabled=half
+        )
+
+    def _fit_to_step(self, loss: float, norm: float, state: State) -> bool:
+        """Unscale, tell whether the weights may move, or raise if no number helps."""
+        finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
+        if finite[0] and finite[1]:
+            if state.scale != 1.0:
+                for parameter in self.job.model.parameters():
+                    if parameter.grad is not None:
+                        parameter.grad /= state.scale
+                _grow(state)
+            return True
+        if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
+            state.scale, state.steady = state.scale / 2, 0
+            return False
+        what = f"the loss is {loss}" if not finite[0] else f"a gradient is {norm}"
+        raise NotFiniteError(what)
+
+
+def _grow(state: State) -> None:
+    state.steady += 1
+    if state.steady >= GROWTH_STEPS:
+        state.scale, state.steady = state.scale * 2, 0

@@ -1,0 +1,50 @@
+"""Held-out clean and robust accuracy, with the running statistics, during training."""
+
+from typing import NamedTuple
+
+import torch
+
+from advnorm.evaluate import cells, judge
+from advnorm.progress import Quiet
+from advnorm.records import Verdicts
+from advnorm.train.build import Job
+from advnorm.train.stop import Stop
+
+BATCH = 250
+
+
+class Validated(NamedTuple):
+    """Verdicts on clean images and under PGD."""
+
+    clean: Verdicts
+    robust: Verdicts
+
+
+class _Stopping(Quiet):
+    """Lets a signal end a validation between two batches."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def update(self, done: int, total: int, text: str) -> None:
+        """Stop here if asked to."""
+        self._stop.check()
+
+
+def validate(job: Job, stop: Stop) -> Validated:
+    """Judge the validation samples, the same ones each time."""
+    spec, split = job.recipe.validation, job.data.validation
+    order = torch.arange(min(len(split), spec.samples or len(split)))
+    names = ["clean", f"pgd-{spec.steps}"]
+    found = [
+        judge(
+            job.model,
+            split.batches(order, batch_size=BATCH, device=job.device),
+            cell,
+            total=len(order),
+            seed=job.recipe.seed,
+            progress=_Stopping(stop),
+        ).verdicts
+        for cell in cells(names, [job.threat], job.threat.bounds)
+    ]
+    return Validated(*found)
