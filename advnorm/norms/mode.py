@@ -1,4 +1,4 @@
-"""Whose statistics a normalization layer uses, and whether a pass moves the running ones."""
+"""Whose statistics a normalization layer uses, and whether a pass moves them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-r"""Normalization of one domain: batch norm with any constant c, group, instance, layer, none.
+r"""Normalization of one domain: batch (any constant c), group, instance, layer, none.
 
 A norm is a ``Callable[[int], nn.Module]`` from a number of features to a layer. The layers
 here take feature maps ``(batch, features, height, width)`` and vectors

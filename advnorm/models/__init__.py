@@ -1,0 +1,37 @@
+"""Models: one file a family; the norm is an argument, standardization the first layer."""
+
+from advnorm.models import (
+    cifar_resnet,
+    cleverhans,
+    cnn,
+    fixup_resnet,
+    fixup_wide_resnet,
+    imagenet_resnet,
+    lenet,
+    linear,
+    preact_resnet,
+    vgg,
+    wide_resnet,
+)
+from advnorm.models.registry import MODELS, Option, build, options
+from advnorm.models.standardize import PerImage, Standardize
+
+__all__ = [
+    "MODELS",
+    "Option",
+    "PerImage",
+    "Standardize",
+    "build",
+    "cifar_resnet",
+    "cleverhans",
+    "cnn",
+    "fixup_resnet",
+    "fixup_wide_resnet",
+    "imagenet_resnet",
+    "lenet",
+    "linear",
+    "options",
+    "preact_resnet",
+    "vgg",
+    "wide_resnet",
+]

@@ -1,0 +1,113 @@
+"""The small, medium and large CNNs of sridhar2021, Table 4 (after Gowal et al., 2019)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from advnorm.models import shapes
+from advnorm.models.parts import assemble
+from advnorm.models.registry import MODELS
+from advnorm.norms import Norm
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An architecture: convolutions (maps, kernel, stride), then hidden layers."""
+
+    name: str
+    convolutions: tuple[tuple[int, int, int], ...]
+    hidden: tuple[int, ...]
+    padding: int
+
+    def side(self, size: int) -> int:
+        """Return one side of the last feature map; 0 where the input is too small."""
+        for _, kernel, stride in self.convolutions:
+            size = shapes.after(size, kernel, stride=stride, padding=self.padding)
+            if size < 1:
+                return 0
+        return size
+
+    @property
+    def least(self) -> int:
+        """Return the smallest side of an image that leaves a feature map."""
+        return next(size for size in range(1, 100) if self.side(size))
+
+
+SMALL = Plan("cnn_small", ((16, 4, 2), (32, 4, 1)), (100,), padding=0)
+MEDIUM = Plan(
+    "cnn_medium", ((32, 3, 1), (32, 4, 2), (64, 3, 1), (64, 4, 2)), (512, 512), padding=0
+)
+LARGE = Plan(
+    "cnn_large",
+    ((64, 3, 1), (64, 3, 1), (128, 3, 2), (128, 3, 1), (128, 3, 1)),
+    (512,),
+    padding=1,
+)
+
+
+def plain(
+    plan: Plan,
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None,
+) -> nn.Module:
+    """Build a plan: every convolution and hidden layer is followed by norm and ReLU.
+
+    All layers have biases, also before a norm. PyTorch's default initialization.
+    """
+    channels, height, width = shapes.image(shape, model=plan.name, least=plan.least)
+    convolutions: list[nn.Module] = []
+    for maps, kernel, stride in plan.convolutions:
+        conv = nn.Conv2d(channels, maps, kernel, stride=stride, padding=plan.padding)
+        convolutions += [conv, norm(maps), nn.ReLU()]
+        channels = maps
+    features = channels * plan.side(height) * plan.side(width)
+    hidden: list[nn.Module] = []
+    for size in plan.hidden:
+        hidden += [nn.Linear(features, size), norm(size), nn.ReLU()]
+        features = size
+    layers = {
+        "convolutions": nn.Sequential(*convolutions),
+        "flatten": nn.Flatten(),
+        "hidden": nn.Sequential(*hidden),
+        "classifier": nn.Linear(features, classes),
+    }
+    return assemble(standardize, layers)
+
+
+@MODELS.register("cnn_small")
+def cnn_small(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+) -> nn.Module:
+    """Small CNN of sridhar2021, Table 4: 470,918 parameters (CIFAR-10, no norm)."""
+    return plain(SMALL, shape=shape, classes=classes, norm=norm, standardize=standardize)
+
+
+@MODELS.register("cnn_medium")
+def cnn_medium(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+) -> nn.Module:
+    """Medium CNN of sridhar2021, Table 4: 1,188,906 parameters (CIFAR-10, no norm)."""
+    return plain(MEDIUM, shape=shape, classes=classes, norm=norm, standardize=standardize)
+
+
+@MODELS.register("cnn_large")
+def cnn_large(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+) -> nn.Module:
+    """Large CNN of sridhar2021, Table 4: 17,190,602 parameters (CIFAR-10, no norm)."""
+    return plain(LARGE, shape=shape, classes=classes, norm=norm, standardize=standardize)

@@ -1,0 +1,60 @@
+"""Linear classifiers and fully connected networks, for inputs of any shape."""
+
+from torch import nn
+
+from advnorm.models import shapes
+from advnorm.models.parts import assemble
+from advnorm.models.registry import MODELS
+from advnorm.norms import Norm
+
+
+@MODELS.register("linear")
+def linear(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+) -> nn.Module:
+    """Linear classifier, whose norm is on its inputs (galloway2019, section 3).
+
+    There is no hidden layer to normalize: the norm acts on the flattened input, each of
+    whose values is a feature. PyTorch's default initialization.
+    """
+    count = shapes.features(shape, model="linear")
+    layers = {
+        "flatten": nn.Flatten(),
+        "norm": norm(count),
+        "classifier": nn.Linear(count, classes),
+    }
+    return assemble(standardize, layers)
+
+
+@MODELS.register("mlp")
+def mlp(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+    width: int = 1000,
+    depth: int = 2,
+) -> nn.Module:
+    """Fully connected network: ``depth`` hidden layers of ``width``, each linear-norm-ReLU.
+
+    The defaults are those of galloway2019, appendix H. Every linear layer has a bias;
+    PyTorch's default initialization. A depth of 0 is a linear classifier without norm.
+    """
+    if depth < 0:
+        raise ValueError(f"mlp needs a depth of at least 0, not {depth}")
+    shapes.positive("width", width, model="mlp")
+    count = shapes.features(shape, model="mlp")
+    hidden: list[nn.Module] = []
+    for inputs in [count, *[width] * depth][:depth]:
+        hidden += [nn.Linear(inputs, width), norm(width), nn.ReLU()]
+    layers = {
+        "flatten": nn.Flatten(),
+        "hidden": nn.Sequential(*hidden),
+        "classifier": nn.Linear(width if depth else count, classes),
+    }
+    return assemble(standardize, layers)

@@ -1,0 +1,79 @@
+"""VGG (Simonyan & Zisserman, 2015) with one linear layer, as is usual for CIFAR."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from advnorm.models import shapes
+from advnorm.models.parts import assemble, classifier, he_init
+from advnorm.models.registry import MODELS
+from advnorm.norms import Norm
+
+# depth: convolutions in each of the five stages
+STAGES = {
+    8: (1, 1, 1, 1, 1),
+    11: (1, 1, 2, 2, 2),
+    13: (2, 2, 2, 2, 2),
+    16: (2, 2, 3, 3, 3),
+    19: (2, 2, 4, 4, 4),
+}
+_WIDTHS = (1, 2, 4, 8, 8)
+
+
+def vgg(
+    depth: int,
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+    width: int = 64,
+) -> nn.Module:
+    """Build VGG of one of the depths: five stages of 3x3 convolution-norm-ReLU.
+
+    A stage ends in 2x2 max pooling. The depth counts three linear layers, as in the
+    original networks, though these have one on the averaged features; so VGG-8, whose plan
+    galloway2019 does not print, is one convolution a stage. Convolutions have biases, also
+    before a norm. He-normal (fan-out) initialization: galloway2019 names He et al. (2015),
+    and zero for those biases.
+    """
+    name = f"vgg{depth}"
+    channels, _, _ = shapes.image(shape, model=name, least=32)
+    shapes.positive("width", width, model=name)
+    stages: list[nn.Module] = []
+    for count, factor in zip(STAGES[depth], _WIDTHS, strict=True):
+        for _ in range(count):
+            conv = nn.Conv2d(channels, factor * width, 3, padding=1)
+            stages += [conv, norm(factor * width), nn.ReLU()]
+            channels = factor * width
+        stages.append(nn.MaxPool2d(2))
+    layers = {"features": nn.Sequential(*stages), **classifier(channels, classes)}
+    model = assemble(standardize, layers)
+    he_init(model)
+    return model
+
+
+def _constructor(depth: int) -> Callable[..., nn.Module]:
+    def constructor(
+        *,
+        shape: tuple[int, ...],
+        classes: int,
+        norm: Norm,
+        standardize: nn.Module | None = None,
+        width: int = 64,
+    ) -> nn.Module:
+        return vgg(
+            depth,
+            shape=shape,
+            classes=classes,
+            norm=norm,
+            standardize=standardize,
+            width=width,
+        )
+
+    constructor.__doc__ = f"VGG-{depth}, for images of 32x32 and more."
+    return constructor
+
+
+for _depth in STAGES:
+    MODELS.register(f"vgg{_depth}")(_constructor(_depth))

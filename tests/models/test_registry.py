@@ -1,0 +1,129 @@
+"""Options by name, and sentences for what is not there."""
+
+import pytest
+import torch
+
+from advnorm.models import MODELS, build, options
+from advnorm.norms import NORMS
+
+NONE = NORMS["none"]()
+
+
+def make(name, shape=(3, 32, 32), **given):
+    return build(name, shape=shape, classes=10, norm=NONE, options=given)
+
+
+def test_options_are_the_own_settings_of_a_model():
+    assert options("linear") == {}
+    assert options("mlp") == {"width": 1000, "depth": 2}
+    assert options("wide_resnet") == {
+        "depth": 28,
+        "widen": 10,
+        "dropout": 0.0,
+        "recompute": False,
+    }
+
+
+def test_options_reach_the_model():
+    model = make("mlp", (2,), width=5, depth=3)
+    assert [tuple(p.shape) for p in model.parameters() if p.dim() == 2] == [
+        (5, 2),
+        (5, 5),
+        (5, 5),
+        (10, 5),
+    ]
+
+
+def test_mlp_without_hidden_layers_is_linear():
+    assert [tuple(p.shape) for p in make("mlp", (2,), depth=0).parameters()] == [
+        (10, 2),
+        (10,),
+    ]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_option_is_a_plain_value(name):
+    assert all(type(value) in (int, float, bool, str) for value in options(name).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        (
+            "mlp",
+            {"widht": 3},
+            "no option of model 'mlp' called 'widht': did you mean 'width'",
+        ),
+        ("linear", {"width": 3}, "model 'linear' has no options: remove 'width'"),
+        ("mlp", {"width": 2.5}, "option 'width' of model 'mlp' is a int, not 2.5"),
+        ("mlp", {"width": True}, "option 'width' of model 'mlp' is a int, not True"),
+        (
+            "resnet20",
+            {"recompute": 1},
+            "option 'recompute' of model 'resnet20' is a bool, not 1",
+        ),
+        ("lenet", {}, "no model 'lenet': did you mean 'lenet5'"),
+        ("mlp", {"width": 0}, "mlp needs a width of at least 1, not 0"),
+        ("mlp", {"depth": -1}, "mlp needs a depth of at least 0, not -1"),
+        ("vgg11", {"width": 0}, "vgg11 needs a width of at least 1, not 0"),
+        (
+            "wide_resnet",
+            {"depth": 27},
+            "wide_resnet needs a depth of 10, 16, 22, ..., not 27",
+        ),
+        (
+            "wide_resnet",
+            {"depth": 4},
+            "wide_resnet needs a depth of 10, 16, 22, ..., not 4",
+        ),
+        ("wide_resnet", {"widen": 0}, "wide_resnet needs a widen of at least 1, not 0"),
+        ("wide_resnet40_2", {"dropout": 1}, "dropout is a probability in [0, 1), not 1"),
+        (
+            "fixup_wide_resnet40_2",
+            {"final_norm": True},
+            "final_norm of fixup_wide_resnet40_2 needs a norm: choose one other than 'none'",
+        ),
+    ],
+)
+def test_wrong_option_is_refused_with_a_sentence(name, given, sentence):
+    with pytest.raises(ValueError) as refusal:
+        make(name, **given)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_an_int_serves_as_a_float():
+    make("wide_resnet", depth=10, widen=1, dropout=0)
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"linear", "mlp"}))
+def test_a_vector_is_no_image(name):
+    with pytest.raises(
+        ValueError, match=r"takes images of shape \(channels, height, width\), not \(2,\)"
+    ):
+        make(name, (2,))
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("lenet5", 4),
+        ("cnn_cleverhans", 28),
+        ("cnn_small", 10),
+        ("cnn_medium", 16),
+        ("vgg8", 32),
+        ("vgg19", 32),
+    ],
+)
+def test_smallest_image_fits_and_a_smaller_one_is_refused(name, least):
+    assert make(name, (1, least, least))(torch.rand(2, 1, least, least)).shape == (2, 10)
+    with pytest.raises(
+        ValueError, match=f"{name} takes images of at least {least}x{least}, not"
+    ):
+        make(name, (1, least, least - 1))
+
+
+def test_empty_shape_and_no_classes_are_refused():
+    with pytest.raises(ValueError, match="mlp takes inputs of a shape like"):
+        make("mlp", ())
+    with pytest.raises(ValueError, match="at least one class, not 0"):
+        build("mlp", shape=(2,), classes=0, norm=NONE)
