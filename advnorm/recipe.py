@@ -194,6 +194,8 @@ class Optimizer(Spec):
     weight_decay: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
     decay_norms: bool = True
     """Whether weight decay also reaches biases and the norms' own parameters."""
+    scalar_factor: Positive = 1.0
+    """Factor of the rate for parameters of a single number (Fixup: 0.1)."""
 
 
 class Validation(Spec):

@@ -12,10 +12,10 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from advnorm.files import write_atomically
 
@@ -36,6 +36,12 @@ class Accuracy(Record):
 
     correct: int
     n: int
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not 0 <= self.correct <= self.n:
+            raise ValueError(f"{self.correct} correct of {self.n} cannot be")
+        return self
 
     @property
     def rate(self) -> float:

@@ -2,7 +2,8 @@ r"""Normalization of one domain: batch (any constant c), group, instance, layer,
 
 A norm is a ``Callable[[int], nn.Module]`` from a number of features to a layer. The layers
 here take feature maps ``(batch, features, height, width)`` and vectors
-``(batch, features)`` alike, so that one argument serves a whole network.
+``(batch, features)`` alike, so that one argument serves a whole network; instance norm,
+which needs more than one value a feature, takes maps alone.
 """
 
 from collections.abc import Callable

@@ -167,17 +167,19 @@ def _attack_statistics(recipe: Recipe) -> None:
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     spec = recipe.optimizer
-    weights = [p for p in model.parameters() if p.ndim > 1 or spec.decay_norms]
-    others = [p for p in model.parameters() if not (p.ndim > 1 or spec.decay_norms)]
-    groups: list[dict[str, list[nn.Parameter] | float]] = [
-        {"params": weights, "weight_decay": spec.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for parameter in model.parameters():
+        decay = spec.weight_decay if parameter.ndim > 1 or spec.decay_norms else 0.0
+        factor = spec.scalar_factor if parameter.numel() == 1 else 1.0
+        groups.setdefault((decay, factor), []).append(parameter)
+    settings = [
+        {"params": parameters, "weight_decay": decay, "factor": factor}
+        for (decay, factor), parameters in groups.items()
     ]
-    groups = [group for group in groups if group["params"]]
     if spec.name == "adam":
-        return torch.optim.Adam(groups, lr=spec.rate)
+        return torch.optim.Adam(settings, lr=spec.rate)
     return torch.optim.SGD(
-        groups, lr=spec.rate, momentum=spec.momentum, nesterov=spec.nesterov
+        settings, lr=spec.rate, momentum=spec.momentum, nesterov=spec.nesterov
     )
 
 

@@ -67,6 +67,7 @@ def _line(
 ) -> Epoch:
     totals, now = state.totals, state.epoch + (state.seen - 1) / job.steps_per_epoch
     train = Accuracy(correct=round(totals.correct), n=totals.count)
+    attacked = train if "adversarial" in totals.parts else None
     classes = len(job.data.classes)
     return Epoch(
         epoch=state.epoch + 1,
@@ -79,7 +80,7 @@ def _line(
         validation_clean=checked.clean.accuracy() if checked else None,
         validation_robust=checked.robust.accuracy() if checked else None,
         best=checked is not None and _score(checked) > state.best_score,
-        alarms=alarms(train, *checked, classes=classes) if checked else (),
+        alarms=alarms(attacked, *checked, classes=classes) if checked else (),
         seconds=seconds,
     )
 

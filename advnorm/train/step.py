@@ -47,7 +47,7 @@ class Stepper:
         job, recipe = self.job, self.job.recipe
         now = state.epoch + state.seen / job.steps_per_epoch
         for group in job.optimizer.param_groups:
-            group["lr"] = recipe.optimizer.rate * self.rate(now)
+            group["lr"] = recipe.optimizer.rate * self.rate(now) * group["factor"]
         torch.manual_seed(recipe.seed + 1_000_003 * (state.step + 1))  # for dropout
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)

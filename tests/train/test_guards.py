@@ -114,6 +114,9 @@ def test_alarms_name_a_collapsed_model_and_catastrophic_overfitting():
     wrong = verdicts(tuple((y + 1) % 4 for y in labels), labels)
     assert "catastrophic overfitting" in guards.alarms(train_, right, wrong, classes=4)[0]
     assert guards.alarms(train_, right, right, classes=4) == ()
+    assert guards.alarms(None, right, wrong, classes=4) == (), (
+        "clean training has no attack"
+    )
 
 
 def test_a_collapsed_run_raises_the_alarm_on_record(tiny, tmp_path, monkeypatch):

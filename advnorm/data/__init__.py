@@ -1,0 +1,30 @@
+"""Data sets by name, their splits, and the random changes of training images."""
+
+from advnorm.data import folders as _folders  # noqa: F401  (enters its names into DATA)
+from advnorm.data import sets as _sets  # noqa: F401
+from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup
+from advnorm.data.blobs import default_root
+from advnorm.data.catalogue import DATA, load
+from advnorm.data.folder import Folder
+from advnorm.data.splits import Batch, DataSet, Moments, Split, Tensors
+from advnorm.data.subsets import resize, select, subset
+
+__all__ = [
+    "AUGMENTATIONS",
+    "DATA",
+    "Batch",
+    "DataSet",
+    "Folder",
+    "Moments",
+    "Split",
+    "Tensors",
+    "crop",
+    "crop_flip",
+    "default_root",
+    "flip",
+    "load",
+    "mixup",
+    "resize",
+    "select",
+    "subset",
+]

@@ -1,0 +1,99 @@
+"""Random changes of a batch of training images, on its device, keyed by sample.
+
+``draws`` are the streams of the batch's samples, e.g.
+``Draws.of(seed, batch.samples).stream("augment", epoch)``, on the device of the images.
+What happens to an image depends on its own stream alone, so it is the same in every batch.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from scipy.special import betaincinv
+from torch import Tensor
+from torch.nn import functional as F
+
+from advnorm.draws import Draws
+from advnorm.registry import Registry
+
+Augmentation = Callable[[Tensor, Draws], Tensor]
+AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
+
+
+class Mixed(NamedTuple):
+    """Mixed images and their soft labels, shape ``(batch, classes)``."""
+
+    images: Tensor
+    labels: Tensor
+
+
+@AUGMENTATIONS.register("none")
+def none(images: Tensor, draws: Draws) -> Tensor:
+    """Leave the images as they are."""
+    return images
+
+
+@AUGMENTATIONS.register("flip")
+def flip(images: Tensor, draws: Draws) -> Tensor:
+    """Mirror each image left to right with probability 1/2."""
+    chosen = draws.stream("flip").uniform() < 0.5
+    return torch.where(chosen[:, None, None, None], images.flip(-1), images)
+
+
+@AUGMENTATIONS.register("crop")
+def crop(images: Tensor, draws: Draws, *, pad: int = 4) -> Tensor:
+    """Pad with zeros on all sides and cut each image's size at a random offset.
+
+    The offsets (rows, columns) are uniform on 0 to ``2 * pad`` (He et al., 2016, sec. 4.2).
+    """
+    height, width = images.shape[-2:]
+    offsets = crop_offsets(draws, pad=pad)
+    rows = offsets[:, :1] + torch.arange(height, device=images.device)
+    columns = offsets[:, 1:] + torch.arange(width, device=images.device)
+    padded = F.pad(images, (pad, pad, pad, pad))
+    batch = torch.arange(len(images), device=images.device)[:, None, None, None]
+    channels = torch.arange(images.shape[1], device=images.device)[None, :, None, None]
+    return padded[batch, channels, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def crop_offsets(draws: Draws, *, pad: int) -> Tensor:
+    """Return where :func:`crop` cuts the padded images: (row, column), ``(batch, 2)``."""
+    return draws.stream("crop").integers(2 * pad + 1, 2)
+
+
+@AUGMENTATIONS.register("crop_flip")
+def crop_flip(images: Tensor, draws: Draws) -> Tensor:
+    """Crop after padding by 4, then mirror with probability 1/2."""
+    return flip(crop(images, draws), draws)
+
+
+def mixup(
+    images: Tensor, labels: Tensor, draws: Draws, *, alpha: float, classes: int
+) -> Mixed:
+    r"""Mix each image and its label with a partner's (mixup, Zhang et al., 2018).
+
+    .. math::
+        \tilde x_i = \lambda_i x_i + (1 - \lambda_i) x_j, \quad
+        \lambda_i \sim \mathrm{Beta}(\alpha, \alpha)
+
+    One :math:`\lambda` a sample, by the inverse of the distribution function at the
+    sample's own uniform draw. The partner :math:`j` is the next sample of the batch in the
+    order of their keys, the first after the last: it depends on who is in the batch, not on
+    their order.
+    """
+    if alpha <= 0:
+        raise ValueError(f"mixup wants alpha > 0, not {alpha}: leave mixup out instead")
+    order = torch.argsort(draws.stream("partner").keys)
+    partner = torch.empty_like(order)
+    partner[order] = order.roll(-1)
+    share = mixup_shares(draws, alpha=alpha).to(images)
+    soft = F.one_hot(labels, classes).to(images)
+    lam = share.view(-1, *[1] * (images.dim() - 1))
+    mixed = lam * images + (1 - lam) * images[partner]
+    return Mixed(mixed, share[:, None] * soft + (1 - share[:, None]) * soft[partner])
+
+
+def mixup_shares(draws: Draws, *, alpha: float) -> Tensor:
+    """Return the weight of each sample's own image, ``(batch,)``, in double on the CPU."""
+    uniform = draws.stream("mixup").uniform(dtype=torch.float64).cpu().numpy()
+    return torch.as_tensor(betaincinv(alpha, alpha, uniform))

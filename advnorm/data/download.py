@@ -1,0 +1,191 @@
+"""Getting the published files of a data set: resumed, checked, and whole or not there."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import file_digest
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from advnorm.data.blobs import default_root, is_html
+from advnorm.data.sources import ELSEWHERE, SOURCES, Source
+from advnorm.files import sync_folder
+
+Report = Callable[[str, int, int], None]
+"""Called with a file's name, its bytes so far and the bytes expected (0: unknown)."""
+
+_CHUNK = 1 << 20
+_TIMEOUT = 60
+_RANGE_NOT_SATISFIABLE = 416
+_PARTIAL = 206
+
+
+def get(
+    name: str,
+    *,
+    root: Path | None = None,
+    report: Report | None = None,
+    sources: Mapping[str, tuple[Source, ...]] = SOURCES,
+) -> list[Path]:
+    """Bring the files of a data set into ``root/name`` and return their paths.
+
+    A file grows as ``<file>.part``; a broken transfer keeps it, and the next call goes on
+    from there. Only a file of the published size and digest gets its name. Processes that
+    ask at once wait for the first one. Sets that need no files return an empty list.
+    """
+    kind = name.partition(":")[0]
+    if kind in ELSEWHERE:
+        raise ValueError(ELSEWHERE[kind])
+    if kind not in sources:
+        return _no_files(kind)
+    folder = (root or default_root()) / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_get_one(source, folder, report) for source in sources[kind]]
+    except OSError as error:
+        if error.filename is None:  # one of ours already, or the network's
+            raise
+        raise OSError(
+            error.errno,
+            f"cannot write {error.filename}: {error.strerror}; "
+            "free room or set ADVNORM_DATA to another folder",
+        ) from error
+
+
+def _no_files(kind: str) -> list[Path]:
+    from advnorm.data import DATA
+
+    DATA[kind]  # an unknown name fails here, with the choices
+    return []
+
+
+def _get_one(source: Source, folder: Path, report: Report | None) -> Path:
+    path = folder / source.file
+    with _locked(folder / f".{source.file}.lock"):
+        if path.exists():
+            _check(path, source, "remove it to get it again")
+            return path
+        part = path.with_name(path.name + ".part")
+        if part.exists() and source.size is not None and part.stat().st_size > source.size:
+            part.unlink()
+        if not part.exists() or part.stat().st_size != source.size:
+            _transfer(source, part, report)
+        try:
+            _check(part, source, "it is removed: try again later, or get the file by hand")
+        except ValueError:
+            part.unlink()
+            raise
+        part.replace(path)
+        sync_folder(folder)
+    return path
+
+
+def _transfer(source: Source, part: Path, report: Report | None) -> None:
+    """Fetch what is missing of ``part``; a server that ignores the range starts over."""
+    have = part.stat().st_size if part.exists() else 0
+    response = _open(source.url, have)
+    if response is None:  # nothing beyond what is there: the digest decides
+        return
+    with response:
+        if "html" in response.headers.get("Content-Type", ""):
+            raise ValueError(
+                f"{source.url} gave a web page, not {source.file}: "
+                "try again later, or get the file by hand"
+            )
+        if response.status != _PARTIAL or not _continues(response, have):
+            have = 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else source.size or 0
+        have = _append(
+            response, part, have, lambda n: report and report(part.stem, n, total)
+        )
+    if have < total and not is_html(_head(part)):
+        raise ConnectionError(
+            f"{source.url} broke off after {have} of {total} bytes: "
+            f"run again to go on from there ({part} is kept)"
+        )
+
+
+def _open(url: str, have: int) -> HTTPResponse | None:
+    headers = {"User-Agent": "advnorm", "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    try:
+        response: HTTPResponse = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        if error.code == _RANGE_NOT_SATISFIABLE and have:
+            return None
+        raise ConnectionError(f"{url} answers {error.code} {error.reason}") from error
+    except (OSError, HTTPException) as error:
+        raise ConnectionError(f"cannot reach {url} ({error}): try again later") from error
+    return response
+
+
+def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield what arrives; a connection that breaks ends it."""
+    try:
+        while chunk := response.read(_CHUNK):
+            yield chunk
+    except (OSError, HTTPException):
+        return
+
+
+def _continues(response: HTTPResponse, have: int) -> bool:
+    return response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+
+
+def _append(
+    response: HTTPResponse, part: Path, have: int, grown: Callable[[int], object]
+) -> int:
+    """Write what arrives after the first ``have`` bytes; return how many are there."""
+    try:
+        with part.open("ab" if have else "wb") as file:
+            for chunk in _chunks(response):
+                file.write(chunk)
+                have += len(chunk)
+                grown(have)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a full disk does not name the file
+        raise OSError(error.errno, error.strerror, str(part)) from error
+    return have
+
+
+def _check(path: Path, source: Source, remedy: str) -> None:
+    """Refuse a file that is not the published one."""
+    if is_html(_head(path)):
+        raise ValueError(f"{source.url} gave a web page, not {source.file}: {remedy}")
+    size = path.stat().st_size
+    if source.size is not None and size != source.size:
+        raise ValueError(f"{path} has {size} bytes, not {source.size}: {remedy}")
+    algorithm, _, expected = source.digest.partition(":")
+    with path.open("rb") as file:
+        got = file_digest(file, algorithm).hexdigest()
+    if got != expected:
+        raise ValueError(f"{path} has the {algorithm} {got}, not {expected}: {remedy}")
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(64)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Let one process at a time in."""
+    try:
+        import fcntl
+    except ImportError:
+        warnings.warn(
+            "this system has no file locks: do not get one data set twice at once",
+            stacklevel=2,
+        )
+        yield
+        return
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,152 @@
+"""A split of image files that streams through worker processes."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from advnorm.data.blobs import Blob
+from advnorm.data.images import box_draws, decode
+from advnorm.data.splits import Batch
+from advnorm.draws import Draws
+
+_REMEDY = "replace it or take it out of the folder"
+
+
+class Store(Protocol):
+    """Encoded images by number."""
+
+    def blob(self, number: int) -> Blob:
+        """Return the bytes of one image and its name."""
+
+
+class Files:
+    """Images in a folder, read when they are wanted."""
+
+    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
+        self.folder = os.fsencode(folder)
+        # One array, not a list: worker processes then share its memory.
+        self.paths = np.array([os.fsencode(path) for path in paths])
+
+    def blob(self, number: int) -> Blob:
+        """Read one file."""
+        path = os.fsdecode(os.path.join(self.folder, self.paths[number]))
+        try:
+            return Blob(path, Path(path).read_bytes(), _REMEDY)
+        except OSError as error:
+            raise Blob(path, b"", _REMEDY).bad(f"cannot be read ({error})") from error
+
+
+class Packed:
+    """Images of an archive, held encoded in memory."""
+
+    def __init__(self, blobs: Sequence[Blob]) -> None:
+        self.names = np.array([os.fsencode(blob.name) for blob in blobs])
+        self.ends = np.cumsum([len(blob.data) for blob in blobs])
+        self.data = np.frombuffer(b"".join(blob.data for blob in blobs), np.uint8)
+
+    def blob(self, number: int) -> Blob:
+        """Cut one image out of the memory."""
+        start = self.ends[number - 1] if number else 0
+        data = self.data[start : self.ends[number]].tobytes()
+        return Blob(os.fsdecode(self.names[number]), data, "get the archive again")
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """A split of encoded images: decoded, cropped and resized in ``workers`` processes.
+
+    In evaluation (``epoch=None``) the central part is shown, in training a random part,
+    keyed by (seed, epoch, sample): neither the workers nor the batch nor the order change
+    an image. An image that is ``size x size`` already is shown as it is.
+    """
+
+    store: Store
+    labels: Tensor
+    samples: Tensor
+    channels: int
+    size: int
+    seed: int
+    workers: int
+    streamed = True
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self,
+        order: Tensor,
+        *,
+        batch_size: int,
+        device: torch.device,
+        epoch: int | None = None,
+    ) -> Iterator[Batch]:
+        """Yield float32 batches on ``device``; workers read ahead of it."""
+        chunks = torch.split(order, batch_size) if len(order) else ()
+        pixels = _Pixels(self, chunks, epoch)
+        pin = device.type == "cuda"
+        loader = DataLoader(
+            pixels,
+            batch_size=None,
+            num_workers=min(self.workers, _processors(), len(chunks)),
+            pin_memory=pin,
+            generator=torch.Generator(),  # else the caller's random state moves
+        )
+        for rows, images in zip(chunks, loader, strict=True):
+            if isinstance(images, str):
+                raise ValueError(images)
+            moved = images.to(device, non_blocking=pin).float().div_(255)
+            yield Batch(moved, self.labels[rows].to(device), self.samples[rows].to(device))
+
+    def take(self, positions: Tensor) -> "Folder":
+        """Return the split of these positions, over the same files."""
+        return replace(self, labels=self.labels[positions], samples=self.samples[positions])
+
+    def relabel(self, table: Tensor) -> "Folder":
+        """Return the same files under other labels."""
+        return replace(self, labels=table[self.labels])
+
+    def read(self, rows: Tensor, epoch: int | None) -> Tensor:
+        """Decode the images at these positions: uint8 ``(rows, channels, size, size)``."""
+        samples = self.samples[rows]
+        images = np.empty((len(rows), self.channels, self.size, self.size), np.uint8)
+        uniform: Sequence[Tensor | None] = [None] * len(rows)
+        if epoch is not None:
+            uniform = box_draws(
+                Draws.of(self.seed, samples).stream("folder", epoch)
+            ).unbind()
+        for row, sample in enumerate(samples.tolist()):
+            blob = self.store.blob(sample)
+            images[row] = decode(blob, uniform[row], channels=self.channels, size=self.size)
+        return torch.from_numpy(images)
+
+
+class _Pixels(Dataset[Tensor | str]):
+    """Item i is the i-th batch, so that a worker decodes whole batches.
+
+    An error comes back as its sentence: a worker would wrap it into a traceback.
+    """
+
+    def __init__(self, split: Folder, chunks: Sequence[Tensor], epoch: int | None) -> None:
+        self.split, self.chunks, self.epoch = split, chunks, epoch
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, number: int) -> Tensor | str:
+        try:
+            return self.split.read(self.chunks[number], self.epoch)
+        except ValueError as error:
+            return str(error)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,187 @@
+"""From bytes to arrays: IDX, the CIFAR binaries, MATLAB, npy and npz.
+
+Every function names the file in what it refuses. Images come back as ``(n, C, H, W)``.
+"""
+
+import gzip
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from advnorm.data.blobs import Blob
+from advnorm.data.splits import Tensors
+
+Array = NDArray[Any]
+_CIFAR_PIXELS = 3 * 32 * 32
+_COLOURS = (1, 3)
+
+
+def idx(blob: Blob, *, dimensions: int) -> Array:
+    """Read an IDX file of bytes (LeCun et al., 1998), gzipped or not.
+
+    Two zero bytes, the type (8: unsigned byte), the number of dimensions, the big-endian
+    32-bit sizes, then the values, the last dimension fastest.
+    """
+    blob = _ungzip(blob)
+    magic = bytes((0, 0, 8, dimensions))
+    if blob.data[:4] != magic:
+        raise blob.bad(f"begins with {blob.data[:4].hex()}, not the IDX {magic.hex()}")
+    start = 4 + 4 * dimensions
+    if len(blob.data) < start:
+        raise blob.bad("is cut short in its header")
+    sizes = struct.unpack(f">{dimensions}I", blob.data[4:start])
+    if len(blob.data) != start + prod(sizes):
+        raise blob.bad(f"has {len(blob.data)} bytes, not {start + prod(sizes)}")
+    return np.frombuffer(blob.data, np.uint8, offset=start).reshape(sizes)
+
+
+def cifar(blobs: Sequence[Blob], *, label_bytes: int, classes: int) -> Tensors:
+    """Read CIFAR binary files: records of labels, then 32x32 red, green and blue bytes.
+
+    CIFAR-10 has one label byte, CIFAR-100 a coarse and a fine one; the last one counts.
+    """
+    record = label_bytes + _CIFAR_PIXELS
+    images, labels = [], []
+    for blob in blobs:
+        if not blob.data or len(blob.data) % record:
+            raise blob.bad(f"has {len(blob.data)} bytes, which is no multiple of {record}")
+        rows = np.frombuffer(blob.data, np.uint8).reshape(-1, record)
+        images.append(rows[:, label_bytes:].reshape(-1, 3, 32, 32))
+        labels.append(_labels(blob, rows[:, label_bytes - 1], classes))
+    return _tensors(np.concatenate(images), np.concatenate(labels))
+
+
+def svhn(blob: Blob) -> Tensors:
+    """Read a file of SVHN's cropped digits: ``X (32, 32, 3, n)`` and ``y``, 10 for 0."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    broken = (
+        MatReadError,
+        ValueError,
+        TypeError,
+        OSError,
+        EOFError,
+        IndexError,
+        zlib.error,
+    )
+    try:
+        content = loadmat(cast(Any, io.BytesIO(blob.data)), variable_names=["X", "y"])
+        images, labels = content["X"], content["y"].ravel()
+    except (*broken, NotImplementedError) as error:
+        raise blob.bad(f"is cut short or no MATLAB file ({error})") from error
+    except KeyError as error:
+        raise blob.bad(f"has no array {error}") from error
+    if images.ndim != 4 or images.dtype != np.uint8:
+        raise blob.bad(f"has X of {images.dtype}{images.shape}, not uint8 (32, 32, 3, n)")
+    images = images.transpose(3, 2, 0, 1)
+    return paired(blob, images, blob, np.where(labels == 10, 0, labels), classes=10)
+
+
+def npy(blob: Blob) -> Array:
+    """Read one array, never a pickle."""
+    try:
+        return np.asarray(np.load(io.BytesIO(blob.data), allow_pickle=False))
+    except (ValueError, OSError, EOFError) as error:
+        raise blob.bad(f"is cut short or no npy file ({error})") from error
+
+
+def npz(blob: Blob) -> dict[str, Array]:
+    """Read all arrays of an npz file, never a pickle."""
+    if not blob.data.startswith(b"PK"):
+        raise blob.bad("is no npz file")
+    try:
+        with np.load(io.BytesIO(blob.data), allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+        raise blob.bad(f"is cut short or no npz file ({error})") from error
+    except ValueError as error:
+        raise blob.bad(
+            f"has an array of Python objects or is cut short ({error})"
+        ) from error
+
+
+def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
+    """Return the (images, labels) names of an npz file: two splits, or one."""
+    splits = [("x_train", "y_train"), ("x_test", "y_test")]
+    if "images" in arrays and "labels" in arrays:
+        return [("images", "labels")]
+    absent = [name for pair in splits for name in pair if name not in arrays]
+    if absent:
+        raise blob.bad(
+            f"has no {', '.join(absent)} (it has {', '.join(arrays) or 'nothing'}; "
+            "x_train, y_train, x_test and y_test are wanted, or images and labels)"
+        )
+    return splits
+
+
+def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> Tensors:
+    """Return one split of an npz file: uint8 images, or finite floats in [0, 1]."""
+    if images.dtype.kind == "f":
+        if not ((images >= 0) & (images <= 1)).all():
+            raise blob.bad("has images outside of [0, 1]; scale them")
+    elif images.dtype != np.uint8:
+        raise blob.bad(f"has images of {images.dtype}, not uint8 or float")
+    flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    return paired(blob, channels_first(blob, images), blob, flat, classes=classes)
+
+
+def paired(
+    source: Blob, images: Array, labelled: Blob, labels: Array, *, classes: int
+) -> Tensors:
+    """Join images and labels: as many of each, every label below ``classes``."""
+    if len(images) != len(labels):
+        raise source.bad(
+            f"has {len(images)} images but {labelled.name} has {len(labels)} labels"
+        )
+    return _tensors(images, _labels(labelled, labels, classes))
+
+
+def channels_first(blob: Blob, images: Array) -> Array:
+    """Bring ``(n, H, W)``, ``(n, H, W, C)`` or ``(n, C, H, W)`` to ``(n, C, H, W)``.
+
+    C is 1 or 3; where both ends could be C, the last is. Vectors ``(n, features)`` stay.
+    """
+    if images.ndim == 2:
+        return images
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[3] in _COLOURS:
+        return images.transpose(0, 3, 1, 2)
+    if images.ndim == 4 and images.shape[1] in _COLOURS:
+        return images
+    raise blob.bad(f"has images of shape {images.shape}, not (n, H, W[, 1 or 3])")
+
+
+def _labels(blob: Blob, labels: Array, classes: int) -> Array:
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise blob.bad(f"has labels of {labels.dtype}{labels.shape}, not n integers")
+    outside = labels[(labels < 0) | (labels >= classes)]
+    if len(outside):
+        raise blob.bad(f"has the label {outside[0]}, outside of 0 to {classes - 1}")
+    return labels.astype(np.int64)
+
+
+def _tensors(images: Array, labels: Array) -> Tensors:
+    dtype = np.uint8 if images.dtype == np.uint8 else np.float32
+    # A copy: frombuffer's memory is read-only.
+    pixels: Tensor = torch.from_numpy(np.array(images, dtype=dtype, order="C"))
+    return Tensors(pixels, torch.from_numpy(labels))
+
+
+def _ungzip(blob: Blob) -> Blob:
+    if blob.data[:2] != b"\x1f\x8b":
+        return blob
+    try:
+        return Blob(blob.name, gzip.decompress(blob.data), blob.remedy)
+    except (EOFError, OSError, zlib.error) as error:
+        raise blob.bad(f"is cut short or damaged ({error})") from error

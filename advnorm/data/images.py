@@ -1,0 +1,91 @@
+"""Decoding one image file: which part of it is shown, at which size."""
+
+import io
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from advnorm.data.blobs import Blob
+from advnorm.draws import Draws
+
+CENTRE = 7 / 8
+SCALE = (0.08, 1.0)
+RATIO = (3 / 4, 4 / 3)
+ATTEMPTS = 10
+_GREY = ("1", "L", "LA")
+_BROKEN = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+
+
+class Box(NamedTuple):
+    """A part of an image, in pixels from its upper left corner."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def centre_box(width: int, height: int) -> Box:
+    """Return the central square with 7/8 of the shorter side (224 of 256)."""
+    side = CENTRE * min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    return Box(left, top, left + side, top + side)
+
+
+def box_draws(draws: Draws) -> Tensor:
+    """Return what :func:`random_box` wants for each sample, ``(batch, attempts, 4)``."""
+    return draws.stream("resized crop").uniform(ATTEMPTS, 4, dtype=torch.float64)
+
+
+def random_box(width: int, height: int, uniform: Tensor) -> Box:
+    """Return a part with a random area and shape (Szegedy et al., 2015, section 6).
+
+    8% to 100% of the area, width over height from 3/4 to 4/3 (uniform in the logarithm),
+    anywhere. ``uniform`` has shape ``(attempts, 4)``: area, shape, left, top. The first
+    attempt that fits is taken, else the central square.
+    """
+    for area, shape, left, top in uniform.tolist():
+        pixels = (SCALE[0] + area * (SCALE[1] - SCALE[0])) * width * height
+        ratio = RATIO[0] * (RATIO[1] / RATIO[0]) ** shape
+        w, h = (pixels * ratio) ** 0.5, (pixels / ratio) ** 0.5
+        if w <= width and h <= height:
+            x, y = left * (width - w), top * (height - h)
+            return Box(x, y, min(x + w, width), min(y + h, height))
+    return centre_box(width, height)
+
+
+def decode(blob: Blob, uniform: Tensor | None, *, channels: int, size: int) -> NDArray[Any]:
+    """Decode a JPEG or PNG to uint8 of shape ``(channels, size, size)``.
+
+    A square image of that size is only decoded. Of any other, a part is resized: a random
+    one where there are ``uniform`` draws (see :func:`random_box`), else the centre.
+    """
+    image = _open(blob).convert("L" if channels == 1 else "RGB")
+    if image.size != (size, size):
+        box = (
+            centre_box(*image.size) if uniform is None else random_box(*image.size, uniform)
+        )
+        image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    pixels = np.asarray(image)
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def probe(blob: Blob) -> tuple[int, int]:
+    """Return the channels (1 or 3) of an image and its shorter side."""
+    image = _open(blob)
+    return 1 if image.mode in _GREY else 3, min(image.size)
+
+
+def _open(blob: Blob) -> Image.Image:
+    try:
+        image = Image.open(io.BytesIO(blob.data), formats=("JPEG", "PNG"))
+        image.load()
+    except _BROKEN as error:
+        raise blob.bad(f"is no readable JPEG or PNG ({error})") from error
+    if image.mode.startswith(("I", "F")):
+        raise blob.bad(f"has more than 8 bits a value (mode {image.mode})")
+    return image

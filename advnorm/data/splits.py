@@ -1,0 +1,179 @@
+"""What a data set is: batches, splits held in memory, and three splits with their names.
+
+A sample's number (``Batch.samples``) is its index in the file or folder that it was read
+from. It never changes under a subset, a split or an order, so a random draw keyed by it
+belongs to the sample for good.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from advnorm.draws import permutation
+
+_MOMENT_SAMPLES = 5000
+_MOMENT_BATCH = 1000
+
+
+class Batch(NamedTuple):
+    """Some samples, on one device."""
+
+    images: Tensor
+    """Float, shape ``(batch, *shape)``, in the set's bounds."""
+    labels: Tensor
+    """int64, shape ``(batch,)``."""
+    samples: Tensor
+    """int64, shape ``(batch,)``: the index of each sample in its source."""
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation per channel, each of shape ``(channels,)``."""
+
+    mean: Tensor
+    std: Tensor
+
+
+class Split(Protocol):
+    """Samples that can be read in any order."""
+
+    @property
+    def labels(self) -> Tensor:
+        """int64, shape ``(n,)``, on the CPU."""
+
+    @property
+    def samples(self) -> Tensor:
+        """int64, shape ``(n,)``, on the CPU."""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether each pass reads and decodes files again."""
+
+    def __len__(self) -> int: ...
+
+    def batches(
+        self,
+        order: Tensor,
+        *,
+        batch_size: int,
+        device: torch.device,
+        epoch: int | None = None,
+    ) -> Iterator[Batch]:
+        """Yield the samples at the positions ``order``, the last batch as short as it is.
+
+        ``epoch`` keys the crops of training on files; ``None`` is evaluation.
+        """
+
+    def take(self, positions: Tensor) -> "Split":
+        """Return the split of these positions, in this order."""
+
+    def relabel(self, table: Tensor) -> "Split":
+        """Return the same samples with the labels ``table[labels]``."""
+
+
+class Tensors:
+    """A split in memory: uint8 images in steps of 1/255, or floats as they are.
+
+    It goes to a device once and is cached there; a batch becomes float32 on the device.
+    ``epoch`` changes nothing here: see :mod:`advnorm.data.augment`.
+    """
+
+    streamed = False
+
+    def __init__(
+        self, images: Tensor, labels: Tensor, samples: Tensor | None = None
+    ) -> None:
+        assert len(images) == len(labels) and labels.dtype == torch.int64
+        self.images = images
+        self.labels = labels
+        self.samples = torch.arange(len(labels)) if samples is None else samples
+        self._moved: dict[torch.device, Batch] = {}
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self,
+        order: Tensor,
+        *,
+        batch_size: int,
+        device: torch.device,
+        epoch: int | None = None,
+    ) -> Iterator[Batch]:
+        """Yield float32 batches on ``device``."""
+        images, labels, samples = self._on(device)
+        for rows in torch.split(order.to(device), batch_size):
+            yield Batch(_as_float(images[rows]), labels[rows], samples[rows])
+
+    def take(self, positions: Tensor) -> "Tensors":
+        """Return a copy of these positions."""
+        return Tensors(
+            self.images[positions], self.labels[positions], self.samples[positions]
+        )
+
+    def relabel(self, table: Tensor) -> "Tensors":
+        """Return the same images under other labels."""
+        return Tensors(self.images, table[self.labels], self.samples)
+
+    def _on(self, device: torch.device) -> Batch:
+        if device not in self._moved:
+            parts = (self.images, self.labels, self.samples)
+            self._moved[device] = Batch(*(part.to(device) for part in parts))
+        return self._moved[device]
+
+
+def _as_float(images: Tensor) -> Tensor:
+    return images.float().div_(255) if images.dtype == torch.uint8 else images.float()
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Three splits of one source, the names of its classes and the box it lives in."""
+
+    name: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    bounds: tuple[float, float]
+    train: Split
+    validation: Split
+    test: Split
+
+    def moments(self) -> Moments:
+        """Return mean and std per channel of the training split, computed once.
+
+        Exact for a split in memory; for files, from a fixed draw of 5,000 images, cropped
+        as in evaluation. A channel that never changes has std 1.
+        """
+        return self._moments
+
+    @cached_property
+    def _moments(self) -> Moments:
+        if not len(self.train):
+            raise ValueError(
+                f"{self.name} has no training images to take moments of: "
+                "use those of the set that the model was trained on"
+            )
+        return _measure(self.train)
+
+
+def _measure(split: Split) -> Moments:
+    """Sum a pass in double precision, each channel over samples and places."""
+    order = torch.arange(len(split))
+    if split.streamed:
+        order = permutation(len(split), 0, "moments")[:_MOMENT_SAMPLES].sort().values
+    count, total, square = 0, torch.zeros(1).double(), torch.zeros(1).double()
+    passes = split.batches(order, batch_size=_MOMENT_BATCH, device=torch.device("cpu"))
+    for images, _, _ in passes:
+        values = (
+            images.double().flatten(2) if images.dim() > 2 else images.double()[:, :, None]
+        )
+        count += values.shape[0] * values.shape[2]
+        total = total + values.sum((0, 2))
+        square = square + values.square().sum((0, 2))
+    mean = total / count
+    variance = square / count - mean.square()
+    constant = variance <= 1e-12 * (1 + mean.square())  # what rounding leaves of 0
+    return Moments(mean.float(), variance.masked_fill(constant, 1.0).sqrt().float())

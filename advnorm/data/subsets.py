@@ -1,0 +1,139 @@
+"""Smaller and larger versions of a data set: some classes, some samples, another size."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from advnorm.data.splits import DataSet, Split, Tensors
+from advnorm.draws import Draws, permutation
+
+_CHUNK = 1000
+
+
+def select(data: DataSet, *, classes: Sequence[int]) -> DataSet:
+    """Keep these classes and number them anew, 0 to k - 1, in the order given.
+
+    MNIST 3 against 7 (galloway2019, Table 1) is ``select(mnist, classes=(3, 7))``.
+    """
+    known = range(len(data.classes))
+    if (
+        len(classes) < 2
+        or len(set(classes)) < len(classes)
+        or not set(classes) <= set(known)
+    ):
+        raise ValueError(
+            f"cannot select the classes {list(classes)} of {data.name}: "
+            f"give two or more different ones from 0 to {len(known) - 1}"
+        )
+    table = torch.full((len(known),), -1)
+    table[list(classes)] = torch.arange(len(classes))
+
+    def keep(split: Split) -> Split:
+        positions = (table[split.labels] >= 0).nonzero().flatten()
+        return split.take(positions).relabel(table)
+
+    return replace(
+        _map(data, keep),
+        name=f"{data.name}[{','.join(map(str, classes))}]",
+        classes=tuple(data.classes[c] for c in classes),
+    )
+
+
+def subset(
+    data: DataSet, *, train: int | None = None, test: int | None = None, seed: int
+) -> DataSet:
+    """Draw ``train`` and ``test`` samples, the same number of each class up to rounding.
+
+    ``None`` keeps a split whole; the validation split is kept. What is drawn depends on
+    (seed, sample), and a smaller subset is part of a larger one. A class with too few
+    samples gives all of them, and the others fill up.
+    """
+
+    def draw(split: Split, count: int | None, which: str) -> Split:
+        if count is None:
+            return split
+        if not 0 <= count <= len(split):
+            raise ValueError(
+                f"{data.name} has {len(split)} {which} samples: "
+                f"ask for 0 to {len(split)} of them, not {count}"
+            )
+        return split.take(balanced(split, count, classes=len(data.classes), seed=seed))
+
+    counts = ",".join(
+        f"{k}={v}" for k, v in (("train", train), ("test", test)) if v is not None
+    )
+    return replace(
+        data,
+        name=f"{data.name}[{counts},seed={seed}]" if counts else data.name,
+        train=draw(data.train, train, "training"),
+        test=draw(data.test, test, "test"),
+    )
+
+
+def balanced(split: Split, count: int, *, classes: int, seed: int) -> Tensor:
+    """Return ``count`` positions, in rising order, as evenly over the classes as can be.
+
+    Each class is shuffled; then one sample of each class is taken in turn, the classes in
+    an order that the seed decides.
+    """
+    keys = Draws.of(seed, split.samples).stream("subset").keys
+    turn = permutation(classes, seed, "classes").argsort()[split.labels]
+    rank = torch.empty(len(split), dtype=torch.int64)
+    for label in range(classes):
+        mine = (split.labels == label).nonzero().flatten()
+        rank[mine[keys[mine].argsort()]] = torch.arange(len(mine))
+    return (rank * classes + turn).argsort()[:count].sort().values
+
+
+def hold_out(
+    split: Split, fraction: float, *, seed: int, purpose: str
+) -> tuple[Split, Split]:
+    """Return (what stays, what is held out), each in the order of the source."""
+    order = permutation(len(split), seed, purpose)
+    count = round(fraction * len(split))
+    return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
+
+
+def resize(data: DataSet, *, size: int) -> DataSet:
+    """Scale the images of a set in memory to ``size x size``, bilinearly.
+
+    uint8 images are rounded to uint8; shrinking averages over the pixels it leaves out.
+    galloway2019 scales MNIST to 28, 56 and 84 (Tables 6 and 7).
+    """
+    if len(data.shape) != 3 or size < 1:
+        raise ValueError(f"cannot resize {data.name} of shape {data.shape} to size {size}")
+    if data.shape[1:] == (size, size):
+        return data
+
+    def scale(split: Split) -> Split:
+        if not isinstance(split, Tensors):
+            raise ValueError(
+                f"{data.name} streams from files: give the size to load instead"
+            )
+        return Tensors(_scale(split.images, size), split.labels, split.samples)
+
+    return replace(_map(data, scale), shape=(data.shape[0], size, size))
+
+
+def _scale(images: Tensor, size: int) -> Tensor:
+    scaled = images.new_empty((len(images), images.shape[1], size, size))
+    shrink = size < max(images.shape[2:])
+    for start in range(0, len(images), _CHUNK):
+        part = images[start : start + _CHUNK].float()
+        part = F.interpolate(part, (size, size), mode="bilinear", antialias=shrink)
+        if images.dtype == torch.uint8:
+            part = part.round().clamp(0, 255)
+        scaled[start : start + _CHUNK] = part.to(images.dtype)
+    return scaled
+
+
+def _map(data: DataSet, change: Callable[[Split], Split]) -> DataSet:
+    return replace(
+        data,
+        train=change(data.train),
+        validation=change(data.validation),
+        test=change(data.test),
+    )

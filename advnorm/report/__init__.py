@@ -1,0 +1,25 @@
+"""Records to tables, figures and one HTML page. Reads run folders, imports no torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from advnorm.records import Run
+from advnorm.report.rows import Cell, Row, table
+from advnorm.report.text import terminal
+
+__all__ = ["Cell", "Row", "table", "terminal", "write"]
+
+
+def write(runs: Sequence[Run], out: Path) -> Path:
+    """Compare ``runs`` on one self-contained HTML page at ``out``, whole or not there.
+
+    The same records give the same bytes. Returns ``out``.
+    """
+    # matplotlib and jinja2 are slow to import, and the terminal's table needs neither.
+    from advnorm.files import write_atomically
+    from advnorm.report.page import render
+
+    content = render(runs)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, content.encode())
+    return out

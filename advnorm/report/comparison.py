@@ -1,0 +1,164 @@
+"""The comparison table as the page shows it: marks, notes, and the best of each column."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+
+from advnorm.records import Result
+from advnorm.report.groups import Group
+from advnorm.report.looks import Look
+from advnorm.report.rows import Cell, Row, threat_label
+
+
+@dataclass
+class Notes:
+    """Numbered notes: one text has one number, wherever it is needed."""
+
+    places: dict[str, list[str]] = field(default_factory=dict)
+
+    def mark(self, text: str, place: str) -> int:
+        """Return the number of ``text`` and remember ``place``, if any, as one with it."""
+        places = self.places.setdefault(text, [])
+        if place and place not in places:
+            places.append(place)
+        return list(self.places).index(text) + 1
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The head of a column."""
+
+    key: str
+    attack: str
+    threat: str
+    n: str
+    marks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One cell of the page."""
+
+    text: str
+    rate: float
+    """For sorting; -1 where there is nothing."""
+    best: bool = False
+    part: str = ""
+    """Which seeds have it, where not all do."""
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the page."""
+
+    row: Row
+    look: Look
+    marks: tuple[int, ...]
+    cells: tuple[Shown, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups, the single runs of those that have several, and all notes."""
+
+    headings: tuple[Heading, ...]
+    groups: tuple[Line, ...]
+    runs: tuple[Line, ...]
+    notes: dict[str, list[str]]
+
+
+def compare(
+    groups: Sequence[Group], rows: Sequence[Row], looks: Mapping[str, Look]
+) -> Comparison:
+    """Lay out the table.
+
+    The best of a column is its highest accuracy without a flag: a flagged one may be false.
+    """
+    notes = Notes()
+    results: dict[str, list[Result]] = {key: [] for row in rows for key in row.cells}
+    for group in groups:
+        _note_repeats(group, notes)
+        for run in group.members:
+            for key, result in run.results.items():
+                results[key].append(result)
+    headings = tuple(_heading(key, found, notes) for key, found in results.items())
+    best = {key: _best(rows, key) for key in results} if len(rows) > 1 else {}
+    lines = tuple(_line(row, looks[row.label], best, notes) for row in rows)
+    members = [run for row in rows if len(row.members) > 1 for run in row.members]
+    runs = tuple(_line(run, looks[run.label], {}, notes) for run in members)
+    return Comparison(headings, lines, runs, notes.places)
+
+
+def _note_repeats(group: Group, notes: Notes) -> None:
+    for run in group.members:
+        if run not in group.seeded:
+            text = "same recipe and seed as another run: not counted in the mean over seeds"
+            notes.mark(text, run.name)
+
+
+def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
+    counts = sorted({result.accuracy.n for result in results})
+    text = _unlike(results)
+    return Heading(
+        key=key,
+        attack=results[0].attack,
+        threat=threat_label(results[0].threat) if results[0].threat else "",
+        n=" to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))),
+        marks=(notes.mark(text, f"column {key}"),) if text else (),
+    )
+
+
+def _unlike(results: Sequence[Result]) -> str:
+    """Say in what results under one name differ, so that nobody compares them unwarned."""
+    settings = [
+        {"data": r.data, "split": r.split, "statistics": r.statistics, **r.settings}
+        for r in results
+    ]
+    names = dict.fromkeys(name for setting in settings for name in setting)
+    told = []
+    for name in names:
+        values = dict.fromkeys(str(setting.get(name, "unset")) for setting in settings)
+        if len(values) > 1:
+            told.append(f"{name} is {' or '.join(values)}")
+    return f"not measured alike in all runs: {', '.join(told)}" if told else ""
+
+
+def _best(rows: Sequence[Row], key: str) -> float:
+    cells = [row.cells[key] for row in rows]
+    rates = [cell.rate for cell in cells if cell and not cell.flags]
+    return max((rate for rate in rates if not isnan(rate)), default=float("nan"))
+
+
+def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line:
+    several = len(row.members) > 1  # then the rows of the single runs tell the places
+    cells = tuple(
+        _shown(
+            cell,
+            len(row.seeds),
+            best.get(key),
+            "" if several else f"{row.name}, {key}",
+            notes,
+        )
+        for key, cell in row.cells.items()
+    )
+    marks = tuple(
+        notes.mark(f"in training: {alarm}", "" if several else row.name)
+        for alarm in row.alarms
+    )
+    return Line(row, look, marks, cells)
+
+
+def _shown(
+    cell: Cell | None, seeds: int, best: float | None, place: str, notes: Notes
+) -> Shown:
+    if cell is None:
+        return Shown(text="–", rate=-1.0)
+    known = len(cell.rates)
+    return Shown(
+        text=str(cell),
+        rate=-1.0 if isnan(cell.rate) else cell.rate,
+        best=cell.rate == best and not cell.flags,
+        part=f"{known} of {seeds} seeds" if known < seeds else "",
+        marks=tuple(notes.mark(flag, place) for flag in cell.flags),
+    )

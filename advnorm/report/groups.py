@@ -1,0 +1,165 @@
+"""Run folders read once, and the runs that differ only in their seed put together."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advnorm.records import Environment, Epoch, Result, Run
+
+OF_ONE_RUN = ("name", "seed", "out")
+"""Recipe keys in which the runs of one group may differ."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything a report takes from one run folder."""
+
+    run: Run
+    name: str
+    """The folder's name, with as many parents as make it the only one."""
+    recipe: dict[str, str]
+    """Dotted keys to shown values: ``{"norm.name": "batch", ...}``."""
+    text: str
+    epochs: tuple[Epoch, ...]
+    results: dict[str, Result]
+    environment: Environment | None
+
+    @property
+    def seed(self) -> str:
+        """The seed as the recipe has it."""
+        return self.recipe.get("seed", "?")
+
+    def choice(self, kind: str) -> str:
+        """Return what the recipe chose, e.g. for ``norm``: ``norm.name``, else ``norm``."""
+        return self.recipe.get(f"{kind}.name", self.recipe.get(kind, "?"))
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """What was wrong in training: each text once, with the epochs that had it."""
+        seen: dict[str, list[int]] = {}
+        for epoch in self.epochs:
+            for alarm in epoch.alarms:
+                seen.setdefault(alarm, []).append(epoch.epoch)
+        return tuple(f"{alarm} ({_span(epochs)})" for alarm, epochs in seen.items())
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one recipe that differ only in their seed."""
+
+    label: str
+    members: tuple[Loaded, ...]
+
+    @property
+    def seeded(self) -> tuple[Loaded, ...]:
+        """One run a seed: a repeated seed is no independent sample."""
+        return tuple({member.seed: member for member in reversed(self.members)}.values())[
+            ::-1
+        ]
+
+
+def gather(runs: Sequence[Run]) -> list[Group]:
+    """Read ``runs`` and group them, in the order in which they were given.
+
+    A run that is given twice counts once; no run at all is refused.
+    """
+    if not runs:
+        raise ValueError(
+            "no run to report on: give at least one run folder, the --out of an "
+            "'advnorm train'"
+        )
+    paths = list(dict.fromkeys(run.path.resolve() for run in runs))
+    first = {run.path.resolve(): run for run in reversed(runs)}
+    names = _names(paths)
+    groups: dict[tuple[tuple[str, str], ...], list[Loaded]] = {}
+    for path in paths:
+        loaded = _load(first[path], names[path])
+        groups.setdefault(tuple(sorted(shared(loaded.recipe).items())), []).append(loaded)
+    members = list(groups.values())
+    labels = _labels([group[0] for group in members])
+    return [Group(label, tuple(g)) for label, g in zip(labels, members, strict=True)]
+
+
+def shared(recipe: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of a flat recipe that all runs of a group have in common."""
+    return {key: value for key, value in recipe.items() if key not in OF_ONE_RUN}
+
+
+def differences(recipes: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the keys in which flat recipes differ; a key that one lacks differs too.
+
+    >>> differences([{"norm": "batch", "eps": "0.1"}, {"norm": "group", "eps": "0.1"}])
+    ['norm']
+    """
+    keys = dict.fromkeys(key for recipe in recipes for key in shared(recipe))
+    return [key for key in keys if len({recipe.get(key) for recipe in recipes}) > 1]
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield dotted keys and shown values of nested mappings.
+
+    >>> dict(flatten({"norm": {"name": "batch", "affine": True}, "seed": 0}))
+    {'norm.name': 'batch', 'norm.affine': 'true', 'seed': '0'}
+    """
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, bool) or value is None:
+        yield prefix, {True: "true", False: "false", None: "none"}[value]
+    else:
+        yield prefix, str(value)
+
+
+def _load(run: Run, name: str) -> Loaded:
+    path = run.path / "recipe.yaml"
+    try:
+        recipe = run.recipe()
+    except (yaml.YAMLError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): put the recipe back or leave this run out"
+        ) from error
+    return Loaded(
+        run=run,
+        name=name,
+        recipe=dict(flatten(recipe)),
+        text=run.recipe_text(),
+        epochs=tuple(run.epochs()),
+        results={result.key: result for result in run.results()},
+        environment=run.environment() if (run.path / "environment.json").exists() else None,
+    )
+
+
+def _names(paths: Sequence[Path]) -> dict[Path, str]:
+    names = {path: path.name or str(path) for path in paths}
+    for depth in range(2, max(len(path.parts) for path in paths) + 1):
+        count = Counter(names.values())
+        for path in paths:
+            if count[names[path]] > 1:
+                names[path] = str(Path(*path.parts[-depth:]))
+    return names
+
+
+def _labels(firsts: Sequence[Loaded]) -> list[str]:
+    """Say norm, objective and model; where that is not unique, what else differs."""
+    kinds = ("norm", "objective", "model")
+    plain = [" · ".join(run.choice(kind) for kind in kinds) for run in firsts]
+    labels = []
+    for label, run in zip(plain, firsts, strict=True):
+        alike = [r.recipe for r, other in zip(firsts, plain, strict=True) if other == label]
+        told = [f"{key} {run.recipe.get(key, 'unset')}" for key in differences(alike)]
+        labels.append(" · ".join([label, *told[:3]]))
+    count = Counter(labels)
+    return [
+        f"{label} · {run.name}" if count[label] > 1 else label
+        for label, run in zip(labels, firsts, strict=True)
+    ]
+
+
+def _span(epochs: Sequence[int]) -> str:
+    if len(epochs) == 1:
+        return f"epoch {epochs[0]}"
+    return f"{len(epochs)} epochs from {epochs[0]} to {epochs[-1]}"

@@ -1,0 +1,143 @@
+"""Example images as ``data:`` PNGs: clean, adversarial, and what the attack changed."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from advnorm.records import Result
+from advnorm.report.groups import Group, Loaded
+from advnorm.report.rows import threat_label
+
+MOST_RUNS = 8
+"""Runs whose images are shown."""
+MOST_IMAGES = 8
+"""Images a run."""
+MOST_PIXELS = 128
+"""Larger images are thinned to this side."""
+_FACTORS = (100, 50, 20, 10, 5, 2, 1)
+_NAMES = ("clean", "adversarial", "labels", "clean_predictions", "adversarial_predictions")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One image: three PNGs, and what the model said."""
+
+    clean: str
+    adversarial: str
+    difference: str
+    label: int
+    clean_prediction: int
+    adversarial_prediction: int
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Examples of one run under one attack."""
+
+    label: str
+    run: str
+    attack: str
+    factor: int
+    """The difference is drawn this many times as large, around middle grey."""
+    thinned: int
+    """Every how many-th pixel is shown; 1 is all."""
+    examples: tuple[Example, ...]
+
+
+def strips(groups: Sequence[Group], key: str | None) -> list[Strip]:
+    """Return examples of the first runs of the groups, under ``key`` where it has some."""
+    found = []
+    for group in groups:
+        strip = next(
+            filter(None, (_of_run(group, run, key) for run in group.members)), None
+        )
+        if strip:
+            found.append(strip)
+        if len(found) == MOST_RUNS:
+            break
+    return found
+
+
+def _of_run(group: Group, run: Loaded, key: str | None) -> Strip | None:
+    """Read the run's examples; ``None`` where there are none that are images."""
+    attacked = [name for name, result in run.results.items() if result.threat]
+    for name in sorted(attacked, key=lambda name: name != key):
+        path = run.run.examples(name)
+        if path.exists():
+            tensors = _read(path)
+            if tensors["clean"].ndim == 4 and tensors["clean"].shape[1] in (1, 3):
+                return _strip(group.label, run.name, run.results[name], tensors)
+    return None
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        tensors = load_file(path)
+        found = {name: tensors[name] for name in _NAMES}
+    except (SafetensorError, KeyError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): remove it and run 'advnorm evaluate' again"
+        ) from error
+    counts = {len(tensor) for tensor in found.values()}
+    if len(counts) > 1 or found["clean"].shape != found["adversarial"].shape:
+        raise ValueError(
+            f"{path} is damaged (its tensors differ in shape): remove it and run "
+            "'advnorm evaluate' again"
+        )
+    return found
+
+
+def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]]) -> Strip:
+    low, high = result.threat.bounds if result.threat else (0.0, 1.0)
+    clean, adversarial = (
+        (tensors[name][:MOST_IMAGES].astype(np.float32) - low) / (high - low)
+        for name in ("clean", "adversarial")
+    )
+    factor = amplification(float(np.abs(adversarial - clean).max(initial=0.0)))
+    difference = 0.5 + factor * (adversarial - clean)
+    thinned = ceil(max(clean.shape[2:]) / MOST_PIXELS)
+
+    def shown(images: NDArray[Any], index: int) -> str:
+        return png(images[index, :, ::thinned, ::thinned])
+
+    examples = tuple(
+        Example(
+            clean=shown(clean, i),
+            adversarial=shown(adversarial, i),
+            difference=shown(difference, i),
+            label=int(tensors["labels"][i]),
+            clean_prediction=int(tensors["clean_predictions"][i]),
+            adversarial_prediction=int(tensors["adversarial_predictions"][i]),
+        )
+        for i in range(len(clean))
+    )
+    threat = f" {threat_label(result.threat)}" if result.threat else ""
+    return Strip(label, run, f"{result.attack}{threat}", factor, thinned, examples)
+
+
+def amplification(largest: float) -> int:
+    """Return the largest round factor that keeps a change of ``largest`` inside the range.
+
+    >>> amplification(0.03), amplification(0.7), amplification(0.0)
+    (10, 1, 1)
+    """
+    return next((f for f in _FACTORS if 0 < f * largest <= 0.5), 1)
+
+
+def png(image: NDArray[Any]) -> str:
+    """Return an image (channels, height, width) in [0, 1] as a ``data:`` address."""
+    levels = np.rint(np.nan_to_num(image).clip(0, 1) * 255).astype(np.uint8)
+    pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
+    file = BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(file, format="PNG")
+    return "data:image/png;base64," + b64encode(file.getvalue()).decode()

@@ -1,0 +1,91 @@
+"""One colour and one marker a group, the same in every figure, table and legend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from advnorm.report.groups import Group
+from advnorm.report.rows import Row
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a group is drawn; ``glyph`` is the marker in text."""
+
+    colour: str
+    marker: str
+    glyph: str
+
+
+_COLOURS = (
+    "#3b78c2",
+    "#d9730d",
+    "#2e9152",
+    "#b8479b",
+    "#cf3f3f",
+    "#1a96a6",
+    "#94683a",
+    "#7a63c9",
+)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
+LOOKS = tuple(map(Look, _COLOURS, _MARKERS, _GLYPHS))
+OTHER = Look("#8a8a8a", ".", "·")
+"""For the groups beyond those that have a colour of their own."""
+
+
+def assign(
+    groups: Sequence[Group], rows: Sequence[Row], key: str | None
+) -> dict[str, Look]:
+    """Give the groups their looks, by label.
+
+    Where there are more groups than looks, those with the highest accuracy under ``key``
+    are chosen; the order stays that of the table.
+    """
+    labels = [group.label for group in groups]
+    if len(labels) > len(LOOKS):
+        rates = {row.label: _rate(row, key) for row in rows}
+        chosen = sorted(labels, key=lambda label: -rates[label])[: len(LOOKS)]
+    else:
+        chosen = labels
+    shown = [label for label in labels if label in chosen]
+    return dict.fromkeys(labels, OTHER) | dict(zip(shown, LOOKS, strict=False))
+
+
+def _rate(row: Row, key: str | None) -> float:
+    cell = row.cells.get(key) if key else None
+    return -1.0 if cell is None or isnan(cell.rate) else cell.rate
+
+
+def headline(groups: Sequence[Group]) -> str | None:
+    """Choose the attack that stands for robustness, where one figure needs just one.
+
+    Of the attacks that the most runs have: the radius of the recipes where it was tried,
+    else the largest; at that radius the attack that leaves the lowest mean accuracy.
+    """
+    runs = [run for group in groups for run in group.members]
+    results = [r for run in runs for r in run.results.values() if r.threat]
+    if not results:
+        return None
+    rates: dict[str, list[float]] = {}
+    for result in results:
+        rates.setdefault(result.key, []).append(result.accuracy.rate)
+    trained = {_number(run.recipe.get("threat.eps", "")) for run in runs}
+    last = {result.key: result for result in results}
+
+    def merit(key: str) -> tuple[int, bool, float, float]:
+        threat = last[key].threat
+        eps = threat.eps if threat else 0.0
+        known = any(abs(eps - other) < 1e-6 for other in trained)
+        return (len(rates[key]), known, eps, -sum(rates[key]) / len(rates[key]))
+
+    return max(sorted(rates), key=merit)
+
+
+def _number(text: str) -> float:
+    """Read ``0.1`` or ``8/255``; anything else is NaN, which equals no radius."""
+    numerator, _, denominator = text.partition("/")
+    try:
+        return float(numerator) / float(denominator or 1)
+    except (ValueError, ZeroDivisionError):
+        return float("nan")

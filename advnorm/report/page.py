@@ -1,0 +1,118 @@
+"""The page: what the template is given, and the template filled in."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from advnorm.records import Environment as Machine
+from advnorm.records import Run
+from advnorm.report import figures, images
+from advnorm.report.comparison import compare
+from advnorm.report.groups import Group, Loaded, differences, gather
+from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
+from advnorm.report.rows import rows, threat_label
+
+MOST_RECIPES = 100
+"""Recipes beyond these are only counted: they are in their folders."""
+_FOLDER = Path(__file__).parent
+
+
+def render(runs: Sequence[Run]) -> str:
+    """Return the page that compares ``runs``."""
+    groups = gather(runs)
+    lines = rows(groups)
+    key = headline(groups)
+    attacks = figures.families(groups)
+    looks = assign(groups, lines, key)
+    loaded = [run for group in groups for run in group.members]
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(digest=_digest, shell=lambda path: quote(str(path)))
+    return environment.get_template("page.html").render(
+        css=Markup((_FOLDER / "page.css").read_text()),
+        groups=groups,
+        runs=loaded,
+        data=_data(loaded),
+        attacks=attacks,
+        comparison=compare(groups, lines, looks),
+        looks=looks,
+        legend={label: look for label, look in looks.items() if look is not OTHER},
+        most_groups=len(LOOKS),
+        headline=_attack(loaded, key),
+        scatter=figures.scatter(groups, looks, key, "scatter") if key else None,
+        curves=figures.curves(groups, looks, "curve"),
+        radii=figures.radii(attacks, lines, looks, "radius"),
+        strips=images.strips(groups, key),
+        limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
+        drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),
+        missing=_missing(loaded),
+        differing=_differing(groups, looks),
+        recipes=loaded[:MOST_RECIPES],
+        machines=_machines(loaded),
+    )
+
+
+def _attack(runs: Sequence[Loaded], key: str | None) -> str:
+    result = next((run.results[key] for run in runs if key in run.results), None)
+    if result is None or result.threat is None:
+        return ""
+    return f"{result.attack}, {threat_label(result.threat)}"
+
+
+def _data(runs: Sequence[Loaded]) -> list[str]:
+    """Return what was trained on, as the recipes say it."""
+    return list(dict.fromkeys(run.choice("data") for run in runs))
+
+
+def _missing(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
+    """Return the runs that lack something, by what they lack."""
+    adversary = {run.name for run in runs if any(r.threat for r in run.results.values())}
+    return {
+        "results": [run for run in runs if not run.results],
+        "attacks": [run for run in runs if run.results and run.name not in adversary],
+        "examples": [run for run in runs if not any((run.run.path / "examples").glob("*"))],
+        "epochs": [run for run in runs if not run.epochs],
+        "curve": [run for run in runs if len(run.epochs) == 1],
+        "validation": [
+            run
+            for run in runs
+            if run.epochs
+            and not any(e.validation_clean or e.validation_robust for e in run.epochs)
+        ],
+    }
+
+
+def _differing(groups: Sequence[Group], looks: Mapping[str, Look]) -> dict[str, Any]:
+    """Return the recipe keys in which groups differ, and each group's values."""
+    recipes = {group.label: group.members[0].recipe for group in groups}
+    keys = differences(list(recipes.values()))
+    values = [
+        (label, looks[label], [recipe.get(key, "unset") for key in keys])
+        for label, recipe in recipes.items()
+    ]
+    return {"keys": keys, "values": values}
+
+
+def _machines(runs: Sequence[Loaded]) -> list[tuple[Machine, list[str]]]:
+    """Return each environment once, with the runs that were made in it."""
+    found: dict[Machine, list[str]] = {}
+    for run in runs:
+        if run.environment:
+            found.setdefault(run.environment, []).append(run.name)
+    return list(found.items())
+
+
+def _digest(script: str) -> str:
+    """Return the base64 SHA-256 by which the page's policy knows its one script."""
+    return b64encode(sha256(script.encode()).digest()).decode()

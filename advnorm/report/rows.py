@@ -1,0 +1,182 @@
+"""The comparison as plain data: one row a group, one cell a result key."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, isnan, sqrt
+from statistics import fmean, stdev
+
+from scipy.special import stdtrit
+
+from advnorm.records import Accuracy, Result, Run, ThreatRecord
+from advnorm.report.groups import Group, Loaded, gather
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accuracy: of one seed, or the mean over several."""
+
+    rates: tuple[float, ...]
+    """One fraction a seed."""
+    n: int
+    """Samples a seed; the fewest where seeds differ."""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """The mean over seeds."""
+        return fmean(self.rates)
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean over seeds; ``None`` for one seed."""
+        if len(self.rates) < 2:
+            return None
+        return stdev(self.rates) / sqrt(len(self.rates))
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval: Wilson's for the test sample; over seeds, Student's t as well.
+
+        The two are independent sources of error, so their half-widths add in quadrature.
+
+        >>> low, high = Cell(rates=(0.5, 0.5), n=100).interval
+        >>> round(low, 3), round(high, 3)
+        (0.404, 0.596)
+        """
+        if isnan(self.rate):
+            return (0.0, 1.0)
+        low, high = Accuracy(correct=round(self.rate * self.n), n=self.n).interval
+        if self.error is None:
+            return (low, high)
+        spread = float(stdtrit(len(self.rates) - 1, 0.975)) * self.error
+        below, above = max(0.0, self.rate - low), max(0.0, high - self.rate)
+        return (
+            max(0.0, self.rate - hypot(below, spread)),
+            min(1.0, self.rate + hypot(above, spread)),
+        )
+
+    def __str__(self) -> str:
+        if isnan(self.rate):
+            return "no samples"
+        if self.error is not None:
+            return f"{self.rate:.1%} ± {100 * self.error:.1f}"
+        low, high = self.interval
+        return f"{self.rate:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group of runs, or one run of a group."""
+
+    name: str
+    label: str
+    """Norm, objective and model, and what else tells this group from the others."""
+    model: str
+    norm: str
+    objective: str
+    seeds: tuple[str, ...]
+    cells: dict[str, Cell | None]
+    """All rows of a table have the same keys in the same order."""
+    alarms: tuple[str, ...]
+    members: tuple["Row", ...] = ()
+    """Each seed's own row; empty in such a row."""
+
+
+def table(runs: Sequence[Run]) -> list[Row]:
+    """Return one row a group of runs that differ only in their seed.
+
+    Over seeds a cell has the mean and its standard error; of several runs of one seed the
+    first counts. Columns: clean, then what has no adversary, then norm, attack and radius.
+    """
+    return rows(gather(runs))
+
+
+def rows(groups: Sequence[Group]) -> list[Row]:
+    """Return the rows of groups that were read before."""
+    keys = columns([member for group in groups for member in group.members])
+    return [_group_row(group, keys) for group in groups]
+
+
+def columns(runs: Sequence[Loaded]) -> list[str]:
+    """Return all result keys in the order of a table's columns."""
+    results = {result.key: result for run in runs for result in run.results.values()}
+    return sorted(results, key=lambda key: _order(results[key]))
+
+
+def threat_label(threat: ThreatRecord) -> str:
+    """Name norm and radius.
+
+    >>> threat_label(ThreatRecord(norm="linf", eps=8 / 255))
+    'L∞ 8/255'
+    """
+    return f"{norm_label(threat.norm)} {eps_label(threat.eps)}"
+
+
+def norm_label(norm: str) -> str:
+    """Name a norm for people."""
+    return {"linf": "L∞", "l2": "L2"}.get(norm.lower(), norm)
+
+
+def eps_label(eps: float) -> str:
+    """Write a radius as a short decimal, or as a fraction of 255 where it is one.
+
+    >>> [eps_label(eps) for eps in (0.2, 8 / 255, 0.12345)]
+    ['0.2', '8/255', '0.1235']
+    """
+    levels = round(eps * 255)
+    if abs(round(eps, 3) - eps) > 1e-9 and levels and abs(levels / 255 - eps) < 1e-6:
+        return f"{levels}/255"
+    return f"{eps:.4g}"
+
+
+def _order(result: Result) -> tuple[bool, bool, str, list[tuple[int, str]], float]:
+    natural = [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.split(r"(\d+)", result.attack)
+    ]
+    norm, eps = (result.threat.norm, result.threat.eps) if result.threat else ("", 0.0)
+    return (result.threat is not None, result.attack != "clean", norm, natural, eps)
+
+
+def _group_row(group: Group, keys: Sequence[str]) -> Row:
+    members = tuple(_row(run, group.label, [run], keys) for run in group.members)
+    whole = _row(group.members[0], group.label, group.seeded, keys)
+    names = {run.recipe.get("name", run.name) for run in group.members}
+    name = names.pop() if len(names) == 1 else group.label
+    return Row(
+        name=members[0].name if len(members) == 1 else name,
+        label=group.label,
+        model=whole.model,
+        norm=whole.norm,
+        objective=whole.objective,
+        seeds=whole.seeds,
+        cells=whole.cells,
+        alarms=tuple(dict.fromkeys(alarm for row in members for alarm in row.alarms)),
+        members=members,
+    )
+
+
+def _row(first: Loaded, label: str, runs: Sequence[Loaded], keys: Sequence[str]) -> Row:
+    return Row(
+        name=first.name,
+        label=label,
+        model=first.choice("model"),
+        norm=first.choice("norm"),
+        objective=first.choice("objective"),
+        seeds=tuple(run.seed for run in runs),
+        cells={key: _cell(key, runs) for key in keys},
+        alarms=first.alarms,
+    )
+
+
+def _cell(key: str, runs: Sequence[Loaded]) -> Cell | None:
+    results = [run.results[key] for run in runs if key in run.results]
+    if not results:
+        return None
+    return Cell(
+        rates=tuple(result.accuracy.rate for result in results),
+        n=min(result.accuracy.n for result in results),
+        flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),
+    )

@@ -1,0 +1,127 @@
+"""Crops, flips and mixup, each keyed by its sample."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta, kstest
+
+from advnorm.data.augment import (
+    AUGMENTATIONS,
+    crop,
+    crop_flip,
+    crop_offsets,
+    flip,
+    mixup,
+    mixup_shares,
+)
+from advnorm.draws import Draws
+
+
+def batch(count: int, size: int = 6) -> tuple[torch.Tensor, Draws]:
+    return torch.rand(count, 3, size, size), Draws.of(7, torch.arange(count))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 5), st.integers(3, 7), st.integers(3, 7))
+def test_a_crop_is_a_slice_of_the_padded_image(pad, height, width):
+    images = torch.rand(9, 2, height, width)
+    draws = Draws.of(pad, torch.arange(9))
+    padded = np.pad(images.numpy(), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    cut = crop(images, draws, pad=pad).numpy()
+    for i, (row, column) in enumerate(crop_offsets(draws, pad=pad).tolist()):
+        expected = padded[i, :, row : row + height, column : column + width]
+        assert np.array_equal(cut[i], expected)
+
+
+def test_offsets_are_uniform():
+    offsets = crop_offsets(Draws.of(0, torch.arange(20_000)), pad=4)
+    for axis in offsets.T:
+        counts = torch.bincount(axis, minlength=9)
+        assert len(counts) == 9  # 20,000 / 9 = 2,222, deviation 44
+        assert counts.min() > 2000 and counts.max() < 2450
+
+
+def test_half_of_the_images_are_mirrored():
+    images = torch.arange(4.0).view(1, 1, 1, 4).expand(10_000, 1, 1, 4)
+    flipped = flip(images, Draws.of(0, torch.arange(10_000)))[:, 0, 0]
+    mirrored = (flipped == torch.tensor([3.0, 2.0, 1.0, 0.0])).all(1)
+    same = (flipped == torch.arange(4.0)).all(1)
+    assert bool((mirrored ^ same).all())
+    assert 0.48 < mirrored.float().mean() < 0.52
+
+
+@pytest.mark.parametrize("name", list(AUGMENTATIONS))
+@settings(max_examples=10, deadline=None)
+@given(rows=st.lists(st.integers(0, 15), min_size=1, max_size=16, unique=True))
+def test_an_image_does_not_depend_on_its_batch(name, rows):
+    images, draws = batch(16)
+    whole = AUGMENTATIONS[name](images, draws)
+    part = AUGMENTATIONS[name](images[rows], draws[torch.tensor(rows)])
+    assert torch.equal(part, whole[rows])
+    assert whole.shape == images.shape and whole.dtype == images.dtype
+
+
+def test_crop_flip_crops_then_mirrors_and_none_does_nothing():
+    images, draws = batch(32)
+    assert torch.equal(crop_flip(images, draws), flip(crop(images, draws), draws))
+    assert AUGMENTATIONS["none"](images, draws) is images
+    assert sorted(AUGMENTATIONS) == ["crop", "crop_flip", "flip", "none"]
+
+
+def test_mirroring_and_cropping_are_independent():
+    draws = Draws.of(0, torch.arange(20_000))
+    images = torch.tensor([0.0, 1.0]).expand(20_000, 1, 2, 2)
+    mirrored = flip(images, draws)[:, 0, 0, 0] == 1
+    rows = crop_offsets(draws, pad=1)[:, 0]
+    for offset in range(3):
+        assert 0.47 < mirrored[rows == offset].float().mean() < 0.53
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
+def test_shares_follow_the_beta_distribution(alpha):
+    shares = mixup_shares(Draws.of(3, torch.arange(5000)), alpha=alpha).numpy()
+    assert kstest(shares, beta(alpha, alpha).cdf).pvalue > 0.01
+
+
+def test_mixup_mixes_images_and_labels_with_one_partner():
+    images, draws = batch(8)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    mixed, soft = mixup(images, labels, draws, alpha=1.0, classes=3)
+    shares = mixup_shares(draws, alpha=1.0).tolist()
+    partners = []
+    for i, share in enumerate(shares):
+        fits = [
+            j
+            for j in range(8)
+            if torch.allclose(
+                mixed[i], share * images[i] + (1 - share) * images[j], atol=1e-6
+            )
+        ]
+        assert len(fits) == 1
+        partners.append(fits[0])
+        expected = torch.zeros(3)
+        expected[labels[i]] += share
+        expected[labels[fits[0]]] += 1 - share
+        assert torch.allclose(soft[i], expected, atol=1e-6)
+    assert sorted(partners) == list(range(8)) and all(
+        j != i for i, j in enumerate(partners)
+    )
+
+
+def test_mixup_does_not_depend_on_the_order_of_the_batch():
+    images, draws = batch(8)
+    labels = torch.arange(8)
+    order = torch.randperm(8)
+    mixed, soft = mixup(images, labels, draws, alpha=0.5, classes=8)
+    again = mixup(images[order], labels[order], draws[order], alpha=0.5, classes=8)
+    assert torch.equal(again.images, mixed[order]) and torch.equal(
+        again.labels, soft[order]
+    )
+
+
+def test_mixup_without_alpha_is_refused():
+    images, draws = batch(2)
+    with pytest.raises(ValueError, match="alpha > 0"):
+        mixup(images, torch.zeros(2, dtype=torch.int64), draws, alpha=0.0, classes=2)

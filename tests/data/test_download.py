@@ -1,0 +1,286 @@
+"""Downloads from a server of this test: resumed, checked, once."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from advnorm.data import DATA, load
+from advnorm.data.download import get
+from advnorm.data.sources import ELSEWHERE, SOURCES, Source
+
+CONTENT = bytes(range(256)) * 12_000  # 3 MB: a few chunks
+SHA = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves ``content``; ``cut`` bytes at most an answer; counts what it does."""
+
+    daemon_threads = True
+
+    def __init__(self, content: bytes = CONTENT) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = content
+        self.kind = "application/octet-stream"
+        self.cut: int | None = None
+        self.ranges = True
+        self.status: int | None = None
+        self.delay = threading.Event()
+        self.delay.set()
+        self.requests: list[str | None] = []
+        self.served = 0
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that hangs up on a web page."""
+
+    def source(self, size: int | None = len(CONTENT), digest: str = SHA) -> Source:
+        return Source(f"http://127.0.0.1:{self.server_port}/data.bin", size, digest)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.requests.append(wanted)
+        server.delay.wait(20)
+        if server.status:
+            self.send_error(server.status)
+            return
+        start = int(wanted[6:-1]) if wanted and server.ranges else 0
+        total = len(server.content)
+        if start >= total > 0:
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+        self.send_header("Content-Type", server.kind)
+        self.send_header("Content-Length", str(total - start))
+        self.end_headers()
+        body = server.content[start:][: server.cut]
+        server.served += len(body)
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running(Server()) as made:
+        yield made
+
+
+@contextmanager
+def running(made: Server) -> Iterator[Server]:
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.shutdown()
+        thread.join()
+        made.server_close()
+
+
+def fetch(source: Source, root: Path, report=None) -> list[Path]:
+    return get("made", root=root, sources={"made": (source,)}, report=report)
+
+
+def names(root: Path) -> list[str]:
+    return sorted(p.name for p in (root / "made").iterdir() if not p.name.endswith(".lock"))
+
+
+def test_a_file_arrives_whole_and_is_not_fetched_again(server, tmp_path):
+    seen = []
+    (path,) = fetch(server.source(), tmp_path, lambda *args: seen.append(args))
+    assert path == tmp_path / "made" / "data.bin" and path.read_bytes() == CONTENT
+    assert names(tmp_path) == ["data.bin"]
+    assert seen[-1] == ("data.bin", len(CONTENT), len(CONTENT)) and len(seen) > 1
+    assert fetch(server.source(), tmp_path) == [path]
+    assert len(server.requests) == 1
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(server, tmp_path):
+    server.cut = 1_000_000
+    with pytest.raises(ConnectionError, match="after 1000000 of 3072000 bytes: run again"):
+        fetch(server.source(), tmp_path)
+    assert names(tmp_path) == ["data.bin.part"]
+    server.cut = None
+    (path,) = fetch(server.source(), tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert server.requests == [None, "bytes=1000000-"]
+    assert server.served == len(CONTENT), "no byte is served twice"
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+def test_a_server_that_ignores_the_range_starts_over(server, tmp_path, size):
+    server.cut, server.ranges = 1_000_000, False
+    with pytest.raises(ConnectionError):
+        fetch(server.source(size), tmp_path)
+    server.cut = None
+    (path,) = fetch(server.source(size), tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert server.served == len(CONTENT) + 1_000_000
+
+
+def test_a_whole_part_of_unknown_size_is_kept(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT)
+    (path,) = fetch(server.source(None), tmp_path)
+    assert path.read_bytes() == CONTENT and server.served == 0
+
+
+def test_a_whole_part_of_known_size_needs_no_request(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT)
+    fetch(server.source(), tmp_path)
+    assert server.requests == []
+
+
+def test_a_part_that_is_too_long_is_dropped(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT + b"more")
+    (path,) = fetch(server.source(), tmp_path)
+    assert path.read_bytes() == CONTENT and server.requests == [None]
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "md5"])
+def test_a_wrong_digest_is_refused_and_removed(server, tmp_path, algorithm):
+    got = hashlib.new(algorithm, CONTENT).hexdigest()
+    source = server.source(digest=f"{algorithm}:{'0' * len(got)}")
+    with pytest.raises(ValueError, match=f"has the {algorithm} {got}, not 000"):
+        fetch(source, tmp_path)
+    assert names(tmp_path) == []
+    assert fetch(server.source(digest=f"{algorithm}:{got}"), tmp_path)
+
+
+def test_a_wrong_size_is_refused_and_removed(server, tmp_path):
+    with pytest.raises(ValueError, match="has 3072000 bytes, not 3072001"):
+        fetch(server.source(len(CONTENT) + 1), tmp_path)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "application/octet-stream"])
+def test_a_web_page_is_refused(server, tmp_path, kind):
+    server.content, server.kind = b"<!DOCTYPE html><p>Log in first", kind
+    with pytest.raises(ValueError, match=r"gave a web page, not data\.bin"):
+        fetch(server.source(), tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_web_page_does_not_cost_what_is_there_already(server, tmp_path):
+    server.cut = 1_000_000
+    with pytest.raises(ConnectionError):
+        fetch(server.source(), tmp_path)
+    server.ranges, server.kind = False, "text/html"
+    with pytest.raises(ValueError, match="web page"):
+        fetch(server.source(), tmp_path)
+    assert (tmp_path / "made" / "data.bin.part").stat().st_size == 1_000_000
+
+
+def test_a_server_that_refuses_or_is_not_there_is_named(server, tmp_path):
+    server.status = 404
+    with pytest.raises(ConnectionError, match=r"127.*data\.bin answers 404"):
+        fetch(server.source(), tmp_path)
+    gone = Source("http://127.0.0.1:9/data.bin", 1, SHA)
+    with pytest.raises(ConnectionError, match="cannot reach http"):
+        fetch(gone, tmp_path)
+
+
+def test_a_file_that_is_not_the_published_one_is_left_alone(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "data.bin").write_bytes(b"mine")
+    with pytest.raises(
+        ValueError, match="has 4 bytes, not 3072000: remove it to get it again"
+    ):
+        fetch(server.source(), tmp_path)
+    assert (tmp_path / "made" / "data.bin").read_bytes() == b"mine"
+
+
+ONE_PROCESS = """
+import sys
+from pathlib import Path
+from advnorm.data.download import get
+from advnorm.data.sources import Source
+print("ready", flush=True)
+source = Source(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+print(get("made", root=Path(sys.argv[4]), sources={"made": (source,)})[0])
+"""
+
+
+def test_two_processes_at_once_fetch_once(server, tmp_path):
+    server.delay.clear()
+    source = server.source()
+    command = [sys.executable, "-c", ONE_PROCESS, source.url, str(source.size), SHA]
+    pair = [
+        subprocess.Popen([*command, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.stdout.readline() for process in pair] == ["ready\n"] * 2
+    threading.Timer(0.3, server.delay.set).start()
+    printed = [process.communicate(timeout=60)[0].strip() for process in pair]
+    assert printed == [str(tmp_path / "made" / "data.bin")] * 2
+    assert server.requests == [None] and server.served == len(CONTENT)
+
+
+def test_a_folder_that_cannot_be_written_is_named(server, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_bytes(b"")
+    with pytest.raises(OSError, match=r"cannot write .*set ADVNORM_DATA to another folder"):
+        fetch(server.source(), blocked)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_a_full_disk_is_named(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    os.symlink("/dev/full", tmp_path / "made" / "data.bin.part")
+    with pytest.raises(OSError, match=r"cannot write .*data\.bin\.part: No space left"):
+        fetch(server.source(), tmp_path)
+
+
+def test_without_locks_the_user_is_warned(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.warns(UserWarning, match="no file locks"):
+        fetch(server.source(), tmp_path)
+
+
+def test_sets_without_files_and_sets_that_cannot_be_got(tmp_path):
+    assert get("digits", root=tmp_path) == [] and get("spheres", root=tmp_path) == []
+    with pytest.raises(ValueError, match=r"ImageNet needs an account.*image-net\.org"):
+        get("imagenet", root=tmp_path)
+    with pytest.raises(ValueError, match="of your own"):
+        get("folder:x", root=tmp_path)
+    with pytest.raises(ValueError, match="did you mean 'mnist'"):
+        get("mnits", root=tmp_path)
+
+
+def test_every_data_set_is_published_made_or_explained():
+    made = {"digits", "gaussians", "spheres"}
+    assert set(DATA) == made | set(SOURCES) | set(ELSEWHERE)
+    for sources in SOURCES.values():
+        for source in sources:
+            algorithm, _, digits = source.digest.partition(":")
+            assert len(digits) == hashlib.new(algorithm).digest_size * 2
+            assert source.size is None or source.size > 1000
+            assert source.url.startswith("http")
+
+
+def test_what_is_fetched_is_where_it_is_looked_for(tmp_path):
+    """The file names of the table are those that the readers ask for."""
+    for name, sources in SOURCES.items():
+        argument = {"cifar10-c": ":fog:1", "mnist-c": ":fog"}.get(name, "")
+        for source in sources:
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / source.file).write_bytes(b"\0" * 600)
+        with pytest.raises(ValueError, match=str(tmp_path / name)):
+            load(name + argument, root=tmp_path)

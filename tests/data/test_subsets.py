@@ -1,0 +1,118 @@
+"""Classes, balanced draws, held-out parts and sizes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advnorm.data import DataSet, Tensors, load, resize, select, subset
+from advnorm.data.subsets import balanced, hold_out
+
+
+def labelled(labels: list[int], images: torch.Tensor | None = None) -> DataSet:
+    pixels = (
+        torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8) if images is None else images
+    )
+    split = Tensors(pixels, torch.tensor(labels))
+    names = tuple("abcd")
+    return DataSet("made", tuple(pixels.shape[1:]), names, (0.0, 1.0), split, split, split)
+
+
+def test_selected_classes_are_numbered_in_the_order_given():
+    data = select(labelled([0, 1, 2, 3, 2, 1]), classes=(2, 0))
+    assert data.classes == ("c", "a") and data.name == "made[2,0]"
+    for split in (data.train, data.validation, data.test):
+        assert split.labels.tolist() == [1, 0, 0]
+        assert split.samples.tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("classes", [(1,), (1, 1), (0, 4), (-1, 0)])
+def test_a_bad_selection_says_what_to_give(classes):
+    with pytest.raises(ValueError, match="two or more different ones from 0 to 3"):
+        select(labelled([0, 1, 2, 3]), classes=classes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=60),
+    st.integers(0, 5),
+    st.data(),
+)
+def test_a_subset_is_balanced_and_a_smaller_one_is_part_of_it(labels, seed, data):
+    split = labelled(labels).train
+    count = data.draw(st.integers(0, len(labels)))
+    chosen = balanced(split, count, classes=4, seed=seed)
+    assert len(set(chosen.tolist())) == count and chosen.tolist() == sorted(chosen.tolist())
+    have = torch.bincount(split.labels, minlength=4)
+    drawn = torch.bincount(split.labels[chosen], minlength=4)
+    for label in range(
+        4
+    ):  # a class is behind another only if it is used up, or by rounding
+        assert drawn[label] >= min(int(have[label]), int(drawn.max()) - 1)
+    smaller = balanced(split, count // 2, classes=4, seed=seed)
+    assert set(smaller.tolist()) <= set(chosen.tolist())
+
+
+def test_a_subset_depends_on_seed_and_samples_not_on_their_order():
+    data = load("digits")
+    one = subset(data, train=100, test=None, seed=1)
+    shuffled = replace(data, train=data.train.take(torch.randperm(len(data.train))))
+    other = subset(shuffled, train=100, test=None, seed=1)
+    assert sorted(one.train.samples.tolist()) == sorted(other.train.samples.tolist())
+    assert len(one.test) == len(data.test) and one.name == "digits[train=100,seed=1]"
+    third = subset(data, train=100, test=None, seed=2)
+    assert sorted(one.train.samples.tolist()) != sorted(third.train.samples.tolist())
+
+
+def test_each_sample_of_a_class_is_drawn_as_often():
+    split = labelled([0] * 20 + [1] * 20).train
+    times = torch.zeros(40)
+    for seed in range(400):
+        times[balanced(split, 10, classes=2, seed=seed)] += 1
+    # Binomial(400, 1/4): mean 100, deviation 8.7
+    assert times.min() > 60 and times.max() < 140
+
+
+def test_the_odd_sample_falls_on_each_class_as_often():
+    split = labelled([0, 1, 2, 3] * 3).train
+    odd = [
+        split.labels[balanced(split, 5, classes=4, seed=s)].bincount() for s in range(400)
+    ]
+    times = (torch.stack(odd) == 2).sum(0)
+    assert times.sum() == 400 and times.min() > 65  # mean 100, deviation 8.7
+
+
+def test_more_samples_than_there_are_is_refused():
+    with pytest.raises(ValueError, match="made has 3 training samples: ask for 0 to 3"):
+        subset(labelled([0, 1, 2]), train=4, test=None, seed=0)
+
+
+def test_a_held_out_part_and_the_rest_are_the_whole():
+    split = labelled([0] * 47).train
+    rest, held = hold_out(split, 0.1, seed=3, purpose="validation")
+    assert len(held) == 5
+    assert sorted(rest.samples.tolist() + held.samples.tolist()) == list(range(47))
+
+
+def test_bilinear_scaling_by_hand():
+    # Doubling two pixels a, b puts samples at -1/4, 1/4, 3/4, 5/4: a, 3/4 a + 1/4 b, ...
+    images = torch.tensor([[0, 201], [0, 201]], dtype=torch.uint8).view(1, 1, 2, 2)
+    data = resize(labelled([0], images), size=4)
+    assert data.shape == (1, 4, 4)
+    assert data.train.images[0, 0].tolist() == [[0, 50, 151, 201]] * 4
+    assert data.train.images.dtype == torch.uint8
+    assert torch.equal(resize(data, size=4).train.images, data.train.images)
+
+
+def test_shrinking_averages_the_pixels_it_leaves_out():
+    # The two samples at 1.5 and 5.5 lie between zeros.
+    stripes = torch.tensor([1.0, 0.0, 0.0, 1.0]).repeat(2).expand(1, 1, 8, 8)
+    grey = resize(labelled([0], stripes), size=2).train.images
+    assert grey.min() > 0.3 and grey.max() < 0.7
+
+
+def test_points_and_files_are_not_resized():
+    with pytest.raises(ValueError, match="cannot resize gaussians"):
+        resize(load("gaussians"), size=4)

@@ -1,0 +1,139 @@
+"""Synthetic run folders, written through advnorm.records like real ones."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import save_file
+
+from advnorm.records import Accuracy, Environment, Epoch, Result, Run, ThreatRecord
+
+MACHINE = Environment(
+    advnorm="0.1.0",
+    python="3.11.9",
+    torch="2.13.0",
+    platform="Linux x86_64",
+    processor="Example CPU @ 2.00GHz",
+    cores=4,
+    device="cpu",
+    threads=2,
+)
+EPS = 8 / 255
+
+
+class Maker:
+    """Makes run folders under ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, name, *, norm="batch", objective="madry", seed=0, recipe=None) -> Run:
+        """Make a run that was not trained yet."""
+        whole = {
+            "name": "digits",
+            "seed": seed,
+            "data": {"name": "digits"},
+            "model": {"name": "cnn", "width": 16},
+            "norm": {"name": norm},
+            "objective": {"name": objective},
+            "threat": {"norm": "linf", "eps": "8/255"},
+        } | (recipe or {})
+        return Run.create(
+            self.folder / name, yaml.safe_dump(whole, sort_keys=False), MACHINE
+        )
+
+    def train(self, run, *, epochs=12, level=0.7, alarms=(), validation=True) -> None:
+        """Write a plausible training curve that ends near ``level``."""
+        for epoch in range(epochs):
+            rise = level * (1 - np.exp(-(epoch + 1) / 3))
+            robust = Accuracy(correct=round(180 * rise), n=180)
+            clean = Accuracy(correct=round(180 * min(1, rise * 1.25)), n=180)
+            run.append_epoch(
+                Epoch(
+                    epoch=epoch,
+                    step=10 * (epoch + 1),
+                    rate=0.1,
+                    eps=EPS,
+                    loss=2.3 * np.exp(-(epoch + 1) / 4) + 0.6 * (1 - level),
+                    train=robust,
+                    validation_clean=clean if validation else None,
+                    validation_robust=robust if validation else None,
+                    best=epoch == epochs - 2,
+                    alarms=alarms if epoch == epochs - 1 else (),
+                    seconds=1.5,
+                )
+            )
+
+    def result(
+        self, run, attack, correct, *, n=1000, eps=None, flags=(), norm="linf", **more
+    ) -> Result:
+        """Write one result; no ``eps`` is no adversary."""
+        values = {"data": "digits", "weights": "best", "seed": 0, "seconds": 1.0} | more
+        result = Result(
+            attack=attack,
+            threat=ThreatRecord(norm=norm, eps=eps) if eps else None,
+            accuracy=Accuracy(correct=correct, n=n),
+            flags=flags,
+            **values,
+        )
+        run.write_result(result)
+        return result
+
+    def examples(self, run, key, *, shape=(1, 8, 8), count=6, **replaced) -> None:
+        """Write example images whose adversarial half is wrong on every second one."""
+        random = np.random.default_rng(0)
+        clean = random.random((count, *shape), dtype=np.float32)
+        noise = np.float32(EPS) * np.sign(
+            random.standard_normal(clean.shape, dtype=np.float32)
+        )
+        labels = np.arange(count, dtype=np.int64)
+        tensors = {
+            "clean": clean,
+            "adversarial": np.clip(clean + noise, 0, 1),
+            "labels": labels,
+            "clean_predictions": labels,
+            "adversarial_predictions": labels + labels % 2,
+        }
+        save_file(tensors | replaced, run.examples(key))
+
+    def study(self, *, shape=(1, 8, 8)) -> list[Run]:
+        """Make four groups of two seeds with everything in them."""
+        runs = []
+        random = np.random.default_rng(1)
+        kinds = [("batch", 0.55), ("mixture", 0.66), ("group", 0.6), ("none", 0.5)]
+        for norm, level in kinds:
+            for seed in (0, 1):
+                run = self.run(f"{norm}-{seed}", norm=norm, seed=seed)
+                here = level + random.normal(0, 0.008)
+                alarms = (
+                    ("training accuracy is far above held-out PGD",)
+                    if norm == "none"
+                    else ()
+                )
+                self.train(run, level=here, alarms=alarms if seed else ())
+                self.result(run, "clean", round(1000 * min(0.98, here + 0.3)))
+                self.result(run, "noise-0.1", round(1000 * min(0.97, here + 0.22)))
+                for attack, loss in (("fgsm", 0.0), ("pgd-50", 0.04)):
+                    for eps in (2, 4, 8, 12):
+                        correct = round(1000 * max(0.02, here + 0.25 - eps * 0.03 - loss))
+                        flags = (
+                            ("a weaker attack does better",)
+                            if norm == "group" and eps == 12
+                            else ()
+                        )
+                        self.result(run, attack, correct, eps=eps / 255, flags=flags)
+                self.examples(run, "pgd-50_linf_0.03137", shape=shape, count=8)
+                runs.append(run)
+        return runs
+
+
+@pytest.fixture
+def maker(tmp_path) -> Maker:
+    return Maker(tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory) -> list[Run]:
+    """Four groups of two seeds with everything in them; read only."""
+    return Maker(tmp_path_factory.mktemp("study")).study()

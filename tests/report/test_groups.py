@@ -1,0 +1,64 @@
+"""Reading run folders: names, tolerance, and errors that name the file."""
+
+import pytest
+
+from advnorm.records import Run
+from advnorm.report.groups import gather
+
+
+def test_folders_of_one_name_are_told_apart_by_their_parents(maker):
+    runs = [
+        maker.run("x/run"),
+        maker.run("y/run", norm="group"),
+        maker.run("z", norm="none"),
+    ]
+    assert [group.members[0].name for group in gather(runs)] == ["x/run", "y/run", "z"]
+
+
+def test_a_recipe_that_lacks_keys_or_has_plain_ones_is_read(maker):
+    run = maker.run("a", recipe={"norm": "batch", "objective": None, "model": {}})
+    (group,) = gather([run])
+    assert group.label == "batch · none · {}"
+
+
+def test_groups_that_share_a_label_are_told_apart(maker):
+    runs = [
+        maker.run(f"r{i}", recipe={"a": 0, "b": 0, "c": 0, "d": 0, "e": 0} | {key: 1})
+        for i, key in enumerate("abcde")
+    ]
+    labels = [group.label for group in gather(runs)]
+    assert len(set(labels)) == 5
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "- 1\n- 2\n"], ids=["empty", "cut", "list"])
+def test_a_damaged_recipe_is_named(maker, text):
+    run = maker.run("a")
+    (run.path / "recipe.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"a/recipe\.yaml is damaged"):
+        gather([run])
+
+
+@pytest.mark.parametrize(
+    "name", ["results/clean.json", "environment.json", "metrics.jsonl"]
+)
+def test_a_damaged_record_is_named(maker, name):
+    run = maker.run("a")
+    maker.result(run, "clean", 1)
+    (run.path / name).write_text('{"cut\n')
+    with pytest.raises(ValueError, match=name):
+        gather([run])
+
+
+def test_a_run_without_an_environment_is_read(maker):
+    run = maker.run("a")
+    (run.path / "environment.json").unlink()
+    (group,) = gather([Run.open(run.path)])
+    assert group.members[0].environment is None
+
+
+def test_alarms_say_when(maker):
+    run = maker.run("a")
+    maker.train(run, epochs=2, alarms=("late",))
+    maker.train(run, epochs=3, alarms=("late",))
+    (group,) = gather([run])
+    assert group.members[0].alarms == ("late (2 epochs from 1 to 2)",)

@@ -1,0 +1,250 @@
+"""The page as text: complete, escaped, self-contained, the same each time."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from advnorm.records import Run
+from advnorm.report import write
+from advnorm.report.groups import gather
+from advnorm.report.looks import headline
+
+EPS = 8 / 255
+
+
+class Reader(HTMLParser):
+    """Collects tags with attributes, ids and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+    def count(self, tag):
+        return sum(name == tag for name, _ in self.tags)
+
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
+
+
+def page(runs, tmp_path):
+    return Reader(write(runs, tmp_path / "report.html").read_text())
+
+
+@pytest.fixture(scope="module")
+def whole(study, tmp_path_factory):
+    return page(study, tmp_path_factory.mktemp("page"))
+
+
+def test_every_section_is_there(whole):
+    for heading in ("Comparison", "Warnings", "Clean against robust", "Training"):
+        assert heading in whole.text
+    for heading in (
+        "Accuracy against the radius",
+        "Images",
+        "How it was made",
+        "Environment",
+    ):
+        assert heading in whole.text
+    assert (
+        "8 runs in 4 groups" in whole.text
+        and "Example CPU @ 2.00GHz, 4 cores" in whole.text
+    )
+    assert whole.count("svg") == 1 + 3 + 2 and whole.count("img") == 4 * 8 * 3
+    assert all(attrs.get("alt") for tag, attrs in whole.tags if tag == "img")
+    assert "under pgd-50, L∞ 8/255" in whole.text and "difference × 10" in whole.text
+
+
+def test_numbers_of_the_table_are_those_of_the_records(maker, tmp_path):
+    for seed, correct in ((0, 700), (1, 720)):
+        maker.result(maker.run(f"b{seed}", seed=seed), "clean", correct)
+    maker.result(maker.run("g", norm="group"), "clean", 713)
+    read = page([Run.open(maker.folder / name) for name in ("b0", "b1", "g")], tmp_path)
+    assert "71.0% ± 1.0" in read.text and "71.3% [68.4, 74.0]" in read.text
+    assert "n = 1000" in read.text
+
+
+def test_nothing_on_the_page_points_outside(whole):
+    for _, attrs in whole.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+            assert not attrs.get(name) or attrs[name].startswith(("#", "data:"))
+        assert "url(" not in attrs.get("style", "") or "url(#" in attrs["style"]
+
+
+def test_every_id_is_used_once_and_every_reference_has_its_id(whole):
+    ids = whole.ids()
+    assert len(ids) == len(set(ids))
+    for _, attrs in whole.tags:
+        for value in attrs.values():
+            for target in re.findall(r"url\(#([^)]+)\)", value or ""):
+                assert target in ids
+        for name in ("href", "xlink:href"):
+            if (attrs.get(name) or "").startswith("#"):
+                assert attrs[name][1:] in ids
+
+
+def test_names_are_escaped_everywhere(maker, tmp_path):
+    evil = "<script>alert(1)<"
+    run = maker.run(
+        evil, norm=evil, objective=evil, recipe={"name": evil, "data": {"name": evil}}
+    )
+    other = maker.run("other", norm='"><img src=x>')
+    for one in (run, other):
+        maker.train(one, epochs=2, alarms=(f"{evil}/alarm>",))
+        maker.result(one, "clean", 900, flags=(f"{evil}/flag>",), data=evil)
+        maker.result(one, "<b>$x$", 500, eps=EPS, settings={"<i>": 1})
+        maker.examples(one, "<b>$x$_linf_0.03137")
+    read = page([run, other], tmp_path)
+    assert (tmp_path / "report.html").read_text().count("<script") == 1
+    assert read.count("script") == 1 and read.count("b") == 0 and read.count("i") == 0
+    assert not any(attrs.get("src") == "x" for _, attrs in read.tags)
+    assert f"{evil}/flag>" in read.text and f"{evil}/alarm>" in read.text
+
+
+def test_best_of_a_column_is_bold_but_never_a_flagged_one(maker, tmp_path):
+    false, true, low = (maker.run(name, norm=name) for name in ("false", "true", "low"))
+    maker.result(false, "clean", 990, flags=("false robustness",))
+    maker.result(true, "clean", 800)
+    maker.result(low, "clean", 700)
+    text = write([false, true, low], tmp_path / "r.html").read_text()
+    assert re.findall(r"<strong>(\d+\.\d%)", text) == ["80.0%"]
+    assert "<strong>false robustness</strong> (false, clean)" in text
+
+
+def test_results_that_were_not_measured_alike_are_said(maker, tmp_path):
+    one, other = maker.run("a"), maker.run("b", norm="group")
+    maker.result(one, "pgd-10", 500, eps=EPS, settings={"steps": 10})
+    maker.result(other, "pgd-10", 50, eps=EPS, settings={"steps": 20}, n=100)
+    read = page([one, other], tmp_path)
+    assert "not measured alike in all runs: steps is 10 or 20" in read.text
+    assert "n = 100 to 1000" in read.text
+
+
+def test_a_mean_over_a_part_of_the_seeds_and_a_repeated_seed_are_said(maker, tmp_path):
+    done, not_yet, again = (
+        maker.run("a", seed=0),
+        maker.run("b", seed=1),
+        maker.run("c", seed=0),
+    )
+    maker.result(done, "clean", 900)
+    read = page([done, not_yet, again], tmp_path)
+    assert "1 of 2 seeds" in read.text
+    assert "not counted in the mean over seeds (c)" in read.text
+
+
+def test_only_the_settings_that_differ_are_compared(maker, tmp_path):
+    runs = [maker.run("a", seed=0), maker.run("b", seed=1, norm="group")]
+    text = write(runs, tmp_path / "r.html").read_text()
+    assert re.findall(r'<th scope="col"><code>(.*?)</code>', text) == ["norm.name"]
+
+
+def test_a_run_without_anything_says_what_would_make_it(maker, tmp_path):
+    run = maker.run("bare")
+    read = page([run], tmp_path)
+    assert (
+        f"Not evaluated yet: bare. Make it with advnorm evaluate {run.path}." in read.text
+    )
+    train = f"advnorm train {run.path}/recipe.yaml --resume --out {run.path}"
+    assert f"No finished epoch: bare. Make it with {train}." in read.text
+    assert "There are no example images" in read.text
+    assert read.count("svg") == 0 and read.count("img") == 0
+
+
+def test_one_epoch_and_no_validation_are_said(maker, tmp_path):
+    run = maker.run("short")
+    maker.train(run, epochs=1, validation=False)
+    read = page([run], tmp_path)
+    assert "One epoch only, so a point and no line: short" in read.text
+    assert "No validation accuracy was recorded: short" in read.text
+    assert read.count("svg") == 1
+
+
+def test_a_loss_that_is_no_number_is_drawn_around(maker, tmp_path):
+    run = maker.run("nan")
+    maker.train(run, epochs=3)
+    last = run.epochs()[-1]
+    for loss in (float("nan"), float("inf")):
+        run.append_epoch(last.model_copy(update={"loss": loss, "epoch": 4}))
+    maker.result(run, "clean", 0, n=0)
+    maker.result(run, "pgd-10", 0, n=0, eps=EPS)
+    assert page([run], tmp_path).count("svg") == 4
+
+
+def test_hundreds_of_runs_have_a_page_of_bounded_figures(maker, tmp_path):
+    runs = []
+    for i in range(120):
+        run = maker.run(f"r{i}", norm=f"n{i // 2}", seed=i % 2)
+        maker.train(run, epochs=2)
+        maker.result(run, "clean", 800)
+        maker.result(run, "pgd-10", 300 + i, eps=EPS)
+        runs.append(run)
+    read = page(runs, tmp_path)
+    assert "the 8 of 60 groups with the highest accuracy under attack" in read.text
+    assert "20 more recipes are in their run folders" in read.text
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000
+
+
+def test_curves_are_drawn_for_a_limited_number_of_runs(maker, tmp_path):
+    runs = [maker.run(f"r{seed}", seed=seed) for seed in range(45)]
+    for run in runs:
+        maker.train(run, epochs=2)
+    read = page(runs, tmp_path)
+    assert "The first 40 of 45 runs are drawn" in read.text
+    labels = [attrs["aria-label"] for _, attrs in read.tags if attrs.get("role") == "img"]
+    assert len(labels) == 3 and all(label.endswith("and 28 more") for label in labels)
+
+
+def test_the_same_records_give_the_same_bytes(maker, tmp_path):
+    runs = maker.study()[:2]
+    first = write(runs, tmp_path / "new" / "a.html")
+    second = write(runs, tmp_path / "b.html")
+    assert first.read_bytes() == second.read_bytes()
+    assert [path.name for path in first.parent.iterdir()] == ["a.html"]
+
+
+@pytest.mark.parametrize(
+    "trained, key", [("8/255", "slow_linf_0.03137"), (0.5, "slow_linf_0.06275")]
+)
+def test_headline_is_the_strongest_attack_at_the_recipes_radius_or_the_largest(
+    maker, trained, key
+):
+    run = maker.run("a", recipe={"threat": {"eps": trained}})
+    other = maker.run("b", norm="group", recipe={"threat": {"eps": trained}})
+    for one in (run, other):
+        for eps in (EPS, 2 * EPS):
+            maker.result(one, "fast", 600, eps=eps)
+            maker.result(one, "slow", 500, eps=eps)
+    maker.result(run, "only-here", 100, eps=4 * EPS)
+    assert headline(gather([run, other])) == key
+
+
+def test_no_run_is_refused_and_nothing_written(tmp_path):
+    with pytest.raises(ValueError, match="no run to report on"):
+        write([], tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_report_needs_no_torch_no_display_and_no_pyplot(study, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from advnorm.records import Run;"
+        "from advnorm.report import table, write;"
+        "assert 'matplotlib' not in sys.modules;"
+        "write([Run.open(Path(sys.argv[1]))], Path(sys.argv[2]));"
+        "assert 'torch' not in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    arguments = [str(study[0].path), str(tmp_path / "r.html")]
+    subprocess.run([sys.executable, "-W", "error", "-c", code, *arguments], check=True)
+    assert (tmp_path / "r.html").stat().st_size

@@ -1,0 +1,193 @@
+"""The command line as a newcomer meets it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from time import perf_counter
+
+import pytest
+import typer
+
+from advnorm import __version__, cli
+from advnorm.recipes import RECIPES, find
+from advnorm.train import check
+
+TINY = [
+    "--set=data.train=96",
+    "--set=data.test=40",
+    "--set=model.options={depth: 1, width: 8}",
+    "--set=epochs=2",
+    "--set=validation.samples=20",
+    "--set=evaluation.attacks=[clean, pgd-3]",
+    "--set=evaluation.eps=[0.1]",
+]
+
+
+def run(*arguments, **environment):
+    """Run the real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "advnorm", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "100"} | environment,
+        check=False,
+    )
+
+
+def call(monkeypatch, capsys, *arguments):
+    """Call the command line in this process; return its exit code and what it wrote."""
+    monkeypatch.setattr(sys, "argv", ["advnorm", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    written = capsys.readouterr()
+    return end.value.code or 0, written.out, written.err
+
+
+def test_help_answers_in_0_4_seconds_without_torch():
+    code = "import sys; sys.argv = ['advnorm', '--help']\nfrom advnorm import cli\n"
+    code += (
+        "try:\n    cli.main()\nfinally:\n    sys.stderr.write(str('torch' in sys.modules))"
+    )
+    times = []
+    for _ in range(20):  # a busy machine may be slow once, not every time
+        start = perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        times.append(perf_counter() - start)
+        if times[-1] <= 0.4:
+            break
+    assert done.stderr == "False", "advnorm --help imports torch"
+    assert "evaluate" in done.stdout
+    assert min(times) <= 0.4, f"the fastest of {len(times)} took {min(times):.2f} s"
+
+
+def test_importing_the_package_is_cheap():
+    code = "import advnorm, sys; print('torch' in sys.modules, advnorm.__version__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", __version__]
+
+
+def test_the_command_line_stays_small():
+    """A recipe name, --set, --out, --device, and at most two more a command."""
+    usual = {"--set", "--out", "--device", "--help"}
+    extra = {
+        name: {o for p in command.params for o in p.opts if o.startswith("--")} - usual
+        for name, command in commands(typer.main.get_command(cli.app))
+    }
+    assert extra == {
+        "demo": set(),
+        "train": {"--data", "--resume"},
+        "evaluate": {"--data"},
+        "report": set(),
+        "list": set(),
+        "data get": {"--data"},
+    }
+
+
+def commands(group, prefix=""):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", command
+
+
+def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    code, said, _ = call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    assert code == 0 and f"next: advnorm evaluate {out}" in said
+    code, said, shown = call(monkeypatch, capsys, "evaluate", out)
+    assert code == 0 and "pgd-3" in said and "n=40" in shown
+    code, said, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
+    assert code == 0 and (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+    code, said, _ = call(
+        monkeypatch,
+        capsys,
+        "evaluate",
+        out,
+        "--set",
+        "attacks=[fgsm]",
+        "--set",
+        "samples=10",
+    )
+    assert code == 0 and "fgsm" in said
+
+
+def test_plain_lines_where_there_is_no_terminal(tmp_path):
+    done = run("train", "digits.pgd", "--out", tmp_path / "run", *TINY)
+    assert done.returncode == 0, done.stderr
+    assert "epoch 2/2: loss" in done.stderr and "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "advnorm", "train", "digits.pgd", "--out", str(out)]
+    with subprocess.Popen(
+        [*command, *TINY, "--set=epochs=500"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("epoch 2/"):
+                process.send_signal(signum)
+                break
+        rest = process.stderr.read()
+        assert process.wait(60) == 128 + signum
+    resume = re.search(r"go on with: advnorm (.*)", rest)
+    assert resume, rest
+    assert "everything done so far is saved" in rest and "Traceback" not in rest
+    refused = run(*resume[1].split(), "--set=epochs=3")
+    assert refused.returncode == 2 and "epochs: 500 -> 3" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["train", "digit.pgd"], "did you mean 'digits.pgd'"),
+        (["train", "nowhere.yaml"], "no recipe file"),
+        (["train", "digits.pgd", "--set", "epoch=3"], "did you mean 'epochs'"),
+        (["train", "digits.pgd", "--set", "threat.eps=8"], "write 8/255"),
+        (["train", "digits.pgd", "--set", "model.name=resnet"], "no model 'resnet'"),
+        (["train", "digits.pgd", "--device", "tpu9"], "no device"),
+        (["train", "mnist.pgd", "--data", "/nowhere"], "mnist"),
+        (["evaluate", "/nowhere"], "not a run folder"),
+        (["report", "/nowhere"], "not a run folder"),
+        (["list", "model"], "did you mean 'models'"),
+        (["data", "get", "minst"], "did you mean 'mnist'"),
+    ],
+)
+def test_a_mistake_is_one_message_with_its_remedy(
+    tmp_path, monkeypatch, capsys, arguments, words
+):
+    out = ["--out", tmp_path / "run"] if arguments[0] == "train" else []
+    code, _, error = call(monkeypatch, capsys, *arguments, *out)
+    assert code == 2 and words in error and "Traceback" not in error
+    assert not (tmp_path / "run").exists(), "a mistake left a folder behind"
+
+
+def test_an_existing_run_is_refused_and_kept(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    code, _, error = call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    assert code == 2 and "--resume" in error
+    assert before == {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+
+
+def test_list_names_everything(monkeypatch, capsys):
+    code, said, _ = call(monkeypatch, capsys, "list")
+    assert code == 0
+    for name in ("digits.pgd", "preact_resnet18", "cifar10.1", "crop_flip", "batch", "bim"):
+        assert re.search(rf"^  {re.escape(name)} ", said, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_every_named_recipe_holds_only_known_names_and_says_where_it_is_from(name):
+    recipe = find(name)
+    assert recipe.name == name
+    check(recipe)
+    assert f"advnorm train {name} --out" in RECIPES[name].__doc__

@@ -1,0 +1,93 @@
+"""From recipe to objects: the optimizer's groups and the schedules by hand."""
+
+import torch
+
+from advnorm.recipe import override
+from advnorm.train.build import build
+from advnorm.train.state import State
+from advnorm.train.step import Stepper
+
+
+def groups(recipe):
+    job = build(recipe, root=None, device="cpu")
+    return {
+        (g["weight_decay"], g["factor"]): sorted(p.ndim for p in g["params"])
+        for g in job.optimizer.param_groups
+    }
+
+
+def test_weight_decay_with_and_without_norm_parameters(tiny):
+    """One hidden layer: two weight matrices, two biases, a norm's scale and shift."""
+    decayed = override(tiny, ["optimizer.weight_decay=5e-4"])
+    assert groups(decayed) == {(5e-4, 1.0): [1, 1, 1, 1, 2, 2]}
+    spared = override(decayed, ["optimizer.decay_norms=false"])
+    assert groups(spared) == {(5e-4, 1.0): [2, 2], (0.0, 1.0): [1, 1, 1, 1]}
+
+
+def test_fixup_scalars_have_their_own_rate(tiny):
+    changes = ["data.size=16", "model={name: fixup_resnet20, options: {width: 4}}"]
+    changes += ["norm.name=none", "optimizer.scalar_factor=0.1", "attack.steps=1"]
+    job = build(override(tiny, changes), root=None, device="cpu")
+    small = next(g for g in job.optimizer.param_groups if g["factor"] == 0.1)
+    assert {p.numel() for p in small["params"]} == {1}
+    assert len(small["params"]) == 9 * 5 + 2  # nine blocks, the stem, the classifier
+    batch = next(job.data.train.batches(torch.arange(8), batch_size=8, device=job.device))
+    Stepper(job)(batch, State())
+    assert small["lr"] == 0.05 * 0.1
+
+
+def test_rate_and_radius_follow_their_schedules_within_an_epoch(tiny):
+    changes = [
+        "optimizer.schedule={kind: ramp, last: 2}",
+        "threat.schedule={kind: ramp, first: 1, last: 2}",
+    ]
+    job = build(override(tiny, changes), root=None, device="cpu")
+    stepper = Stepper(job)
+    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    state = State(epoch=1, seen=1, step=4)  # a third into the second epoch
+    stepper(batch, state)
+    assert job.optimizer.param_groups[0]["lr"] == 0.05 * (4 / 3) / 2
+    torch.testing.assert_close(stepper.eps(4 / 3), 0.1 / 3)
+    assert stepper.eps(0.5) == 0.0
+    stepper(batch, State())  # no radius yet: the images stay clean
+
+
+def test_the_attack_of_training_has_the_recipes_settings(tiny, monkeypatch):
+    from advnorm.train import step
+
+    seen = {}
+
+    def spy(logits_fn, clean, labels, **settings):
+        seen.update(settings)
+        return clean
+
+    monkeypatch.setattr(step, "pgd", spy)
+    changes = ["attack.clean_start=0.2", "attack.target=random", "threat.norm=l2"]
+    changes += ["threat.schedule={kind: ramp, first: 0, last: 2}", "attack.step_size=0.04"]
+    job = build(override(tiny, changes), root=None, device="cpu")
+    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    Stepper(job)(batch, State(epoch=1))
+    assert seen["threat"].name == "l2" and seen["threat"].eps == 0.05
+    assert (seen["steps"], seen["step_size"], seen["clean_start"]) == (2, 0.02, 0.2)
+    assert seen["aim"].__name__ == "random_target"
+
+
+def test_the_same_seed_starts_from_the_same_weights_and_another_does_not(tiny):
+    def start(seed):
+        job = build(override(tiny, [f"seed={seed}"]), root=None, device="cpu")
+        return next(p for p in job.model.parameters() if p.ndim > 1)
+
+    assert torch.equal(start(1), start(1)) and not torch.equal(start(1), start(2))
+
+
+def test_channels_last_trains_to_the_same_loss(tiny):
+    changes = ["data.size=16", "model={name: cnn_small}", "precision=float64"]
+
+    def loss(more):
+        job = build(override(tiny, changes + more), root=None, device="cpu")
+        batch = next(
+            job.data.train.batches(torch.arange(8), batch_size=8, device=job.device)
+        )
+        return Stepper(job)(batch, State()).loss
+
+    assert abs(loss([]) - loss(["channels_last=true"])) < 1e-9
