@@ -83,13 +83,14 @@ def permutation(count: int, seed: int, *words: str | int) -> Tensor:
 
 def _shift(z: Tensor, places: int) -> Tensor:
     """Shift right, filling with zeros (``>>`` repeats the sign)."""
-    return (z >> places) & ((1 << (64 - places)) - 1)
+    return (z >> places).bitwise_and_((1 << (64 - places)) - 1)
 
 
 def _mix(z: Tensor) -> Tensor:
-    z = (z ^ _shift(z, 30)) * _MULTIPLIERS[0]
-    z = (z ^ _shift(z, 27)) * _MULTIPLIERS[1]
-    return z ^ _shift(z, 31)
+    """Scramble ``z`` in place: it is always a temporary of this module."""
+    z.bitwise_xor_(_shift(z, 30)).mul_(_MULTIPLIERS[0])
+    z.bitwise_xor_(_shift(z, 27)).mul_(_MULTIPLIERS[1])
+    return z.bitwise_xor_(_shift(z, 31))
 
 
 def _mix_int(number: int) -> int:

@@ -206,6 +206,8 @@ class Validation(Spec):
     samples: Count | None = 1000
     steps: Count = 10
     """PGD steps of the robust accuracy."""
+    prefer: Literal["clean+robust", "clean", "robust"] = "clean+robust"
+    """Which held-out accuracy the best checkpoint maximizes."""
 
 
 class Evaluation(Spec):

@@ -45,7 +45,8 @@ def standard() -> Recipe:
 
     Command: ``advnorm train digits.standard --out runs/digits-standard``.
     """
-    return override(pgd(), ["name=digits.standard", "objective.name=standard"])
+    changes = ["name=digits.standard", "objective.name=standard", "validation.prefer=clean"]
+    return override(pgd(), changes)
 
 
 @RECIPES.register("digits.standard_none")

@@ -177,9 +177,13 @@ def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         for (decay, factor), parameters in groups.items()
     ]
     if spec.name == "adam":
-        return torch.optim.Adam(settings, lr=spec.rate)
+        return torch.optim.Adam(settings, lr=spec.rate, fused=True)
     return torch.optim.SGD(
-        settings, lr=spec.rate, momentum=spec.momentum, nesterov=spec.nesterov
+        settings,
+        lr=spec.rate,
+        momentum=spec.momentum,
+        nesterov=spec.nesterov,
+        fused=True,
     )
 
 

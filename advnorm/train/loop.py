@@ -48,7 +48,7 @@ def fit(
         line = _line(job, state, step, checked, seconds=perf_counter() - start)
         run.append_epoch(line)
         if line.best:
-            state.best_score = _score(checked)
+            state.best_score = _score(job, checked)
             saver.save_best(state.step)
         progress.line(_sentence(line, recipe.epochs))
         state.epoch, state.seen, state.totals = state.epoch + 1, 0, Totals()
@@ -79,16 +79,17 @@ def _line(
         train=train,
         validation_clean=checked.clean.accuracy() if checked else None,
         validation_robust=checked.robust.accuracy() if checked else None,
-        best=checked is not None and _score(checked) > state.best_score,
+        best=checked is not None and _score(job, checked) > state.best_score,
         alarms=alarms(attacked, *checked, classes=classes) if checked else (),
         seconds=seconds,
     )
 
 
-def _score(checked: Validated | None) -> float:
-    """Clean plus robust accuracy on held-out data: what the best checkpoint maximizes."""
+def _score(job: Job, checked: Validated | None) -> float:
+    """Return the held-out accuracy that the best checkpoint maximizes."""
     assert checked is not None
-    return checked.clean.accuracy().rate + checked.robust.accuracy().rate
+    rates = {name: v.accuracy().rate for name, v in checked._asdict().items()}
+    return sum(rates[name] for name in job.recipe.validation.prefer.split("+"))
 
 
 def _figures(state: State) -> str:

@@ -1,11 +1,15 @@
 """From recipe to objects: the optimizer's groups and the schedules by hand."""
 
+import pytest
 import torch
 
 from advnorm.recipe import override
+from advnorm.records import Verdicts
+from advnorm.train import checkpoints, loop, train
 from advnorm.train.build import build
 from advnorm.train.state import State
 from advnorm.train.step import Stepper
+from advnorm.train.validate import Validated
 
 
 def groups(recipe):
@@ -78,6 +82,27 @@ def test_the_same_seed_starts_from_the_same_weights_and_another_does_not(tiny):
         return next(p for p in job.model.parameters() if p.ndim > 1)
 
     assert torch.equal(start(1), start(1)) and not torch.equal(start(1), start(2))
+
+
+@pytest.mark.parametrize(
+    "prefer, best", [("clean", [1, 3]), ("robust", [1, 2]), ("clean+robust", [1, 2])]
+)
+def test_the_best_checkpoint_maximizes_held_out_accuracy(
+    tiny, tmp_path, monkeypatch, prefer, best
+):
+    """Clean 50, 40, 60 of 100 and robust 10, 45, 11: the third epoch is best when clean."""
+    rates = iter([(50, 10), (40, 45), (60, 11)])
+
+    def verdicts(right):
+        return Verdicts(robust=(True,) * right + (False,) * (100 - right))
+
+    monkeypatch.setattr(
+        loop, "validate", lambda job, stop: Validated(*map(verdicts, next(rates)))
+    )
+    run = train(override(tiny, [f"validation.prefer={prefer}"]), tmp_path / "run")
+    assert [line.epoch for line in run.epochs() if line.best] == best
+    newest = checkpoints.load(run.checkpoints, "best", warnings=[])
+    assert newest.facts["step"] == 3 * best[-1]
 
 
 def test_channels_last_trains_to_the_same_loss(tiny):
