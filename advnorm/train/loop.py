@@ -88,7 +88,10 @@ def _line(
 def _score(job: Job, checked: Validated | None) -> float:
     """Return the held-out accuracy that the best checkpoint maximizes."""
     assert checked is not None
-    rates = {name: v.accuracy().rate for name, v in checked._asdict().items()}
+    rates = {
+        "clean": checked.clean.accuracy().rate,
+        "robust": checked.robust.accuracy().rate,
+    }
     return sum(rates[name] for name in job.recipe.validation.prefer.split("+"))
 
 
