@@ -148,6 +148,10 @@ class Norm(Spec):
 
     name: str = "batch"
     options: dict[str, Option] = {}
+    where: Literal["all", "input"] | tuple[int, ...] = "all"
+    """On every place, on the network's input alone, or on these places (from 0)."""
+    freeze_last: Annotated[int, Field(ge=0)] = 0
+    """Train the last so many epochs with the running statistics (xie2020, 4.3: 10)."""
 
 
 class ThreatSpec(Spec):
@@ -168,19 +172,48 @@ class Attack(Spec):
     """The attack inside training: PGD."""
 
     steps: Count = 10
+    steps_schedule: ScheduleSpec = Constant()
+    """Factor of the number of steps over the epochs, at least one step."""
     step_size: Positive | None = None
     """In units of the norm; by default 2.5 eps / steps. Follows the schedule of eps."""
     target: Literal["none", "random", "least_likely"] = "none"
     clean_start: Share = 0.0
     """Start at the clean image with this probability (xie2020: 0.2), else in the ball."""
-    statistics: Mode = "running"
-    """Which statistics the norms use while the attack searches."""
+    statistics: Mode | dict[Number, Mode] = "running"
+    """Which statistics the norms use while the attack searches; or by epoch, such as
+    ``{0: batch, 30: running}``."""
+
+    def statistics_at(self, epoch: float) -> Mode:
+        """Return the statistics in use at a time in epochs."""
+        if isinstance(self.statistics, str):
+            return self.statistics
+        begun = [start for start in self.statistics if start <= epoch]
+        return self.statistics[max(begun)] if begun else "running"
 
 
 class Objective(Spec):
-    """What is minimized."""
+    """What is minimized. A setting left out is the objective's own default."""
 
     name: str = "pgd"
+    gamma: Share | None = None
+    """Weight of the clean loss (mixed, alp, mixed_kl)."""
+    gamma_schedule: ScheduleSpec = Constant()
+    beta: Positive | None = None
+    """Weight of the divergence (trades, mixed_kl)."""
+    beta_schedule: ScheduleSpec = Constant()
+    pairing: Positive | None = None
+    """Weight of the distance of paired logits (alp)."""
+    clean_share: Share | None = None
+    """Share of the clean images that stay in the batch (mixed)."""
+    batching: Literal["sequential", "concatenated"] | None = None
+    likelihood: Annotated[float, BeforeValidator(number), Field(ge=0)] | None = None
+    """Weight of the dual norms' likelihood loss."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that were given."""
+        names = ("gamma", "beta", "pairing", "clean_share", "batching", "likelihood")
+        given = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class Optimizer(Spec):
@@ -196,6 +229,8 @@ class Optimizer(Spec):
     """Whether weight decay also reaches biases and the norms' own parameters."""
     scalar_factor: Positive = 1.0
     """Factor of the rate for parameters of a single number (Fixup: 0.1)."""
+    only: Literal["all", "norms"] = "all"
+    """Train everything, or the norms' own parameters alone (xie2020, 4.4)."""
 
 
 class Validation(Spec):
@@ -223,6 +258,8 @@ class Evaluation(Spec):
     """The first so many test samples; by default all."""
     batch_size: Count = 250
     weights: Literal["best", "last"] = "best"
+    branch: Literal["adversarial", "clean", "worst"] = "adversarial"
+    """Which branch of a mixture norm answers, and is attacked; ``worst`` is both."""
     examples: Annotated[int, Field(ge=0)] = 8
     """Images kept for the report."""
 
@@ -244,6 +281,8 @@ class Recipe(Spec):
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
     channels_last: bool = False
     compile: bool = False
+    start: str | None = None
+    """A run folder whose best weights training begins from."""
     checkpoint_seconds: Positive = 60.0
     """Longest time between two checkpoints; there is one after every epoch too."""
     validation: Validation = Validation()

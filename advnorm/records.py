@@ -107,23 +107,28 @@ class Result(Record):
     weights: str
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
     statistics: Literal["running", "batch"] = "running"
+    branch: Literal["adversarial", "clean", "worst"] | None = None
+    """Of a model with a mixture norm: the branch that answered and was attacked."""
     seed: int
     seconds: float
     flags: tuple[str, ...] = ()
+    fingerprint: str = ""
+    """Of everything that decided it, as in its verdicts."""
 
     @property
     def key(self) -> str:
         """A file name that says attack, norm and radius."""
-        return result_key(self.attack, self.threat)
+        return result_key(self.attack, self.threat, self.branch)
 
 
-def result_key(attack: str, threat: ThreatRecord | None) -> str:
-    """Name a result: the attack, the norm and the radius.
+def result_key(attack: str, threat: ThreatRecord | None, branch: str | None = None) -> str:
+    """Name a result: the attack, the norm, the radius, and the branch where there are two.
 
-    >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255))
-    'pgd-10_linf_0.03137'
+    >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255), "clean")
+    'pgd-10_linf_0.03137@clean'
     """
-    return f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+    name = f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+    return f"{name}@{branch}" if branch else name
 
 
 class Verdicts(Record):

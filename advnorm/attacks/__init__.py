@@ -1,6 +1,14 @@
 """Attacks: ``attack(logits_fn, clean, labels, threat, *, ...) -> adversarial``."""
 
-from advnorm.attacks.aims import AIMS, Aim, Gain, LogitsFn, hard_labels, untargeted
+from advnorm.attacks.aims import (
+    AIMS,
+    Aim,
+    Gain,
+    LogitsFn,
+    divergence,
+    hard_labels,
+    untargeted,
+)
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.attacks.registry import ATTACKS
 
@@ -12,6 +20,7 @@ __all__ = [
     "LogitsFn",
     "NonFiniteGradientError",
     "bim",
+    "divergence",
     "fgsm",
     "hard_labels",
     "pgd",

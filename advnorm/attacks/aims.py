@@ -43,6 +43,22 @@ def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draw
     return _towards(others.argmin(1))
 
 
+def divergence(reference: Tensor) -> Aim:
+    r"""Climb :math:`D_{KL}(p \| f(x'))` from the softmax :math:`p` of reference logits.
+
+    The inner maximization of TRADES (Zhang et al., 2019), with the clean logits as the
+    reference. Its gradient is zero at the clean input: start elsewhere.
+    """
+    target = reference.detach().log_softmax(1)
+
+    def aim(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+        return lambda logits: F.kl_div(
+            logits.log_softmax(1), target, log_target=True, reduction="none"
+        ).sum(1)
+
+    return aim
+
+
 def hard_labels(labels: Tensor) -> Tensor:
     """Return class indices, also of soft labels."""
     return labels.argmax(1) if labels.is_floating_point() else labels

@@ -1,6 +1,33 @@
 """Normalization: whose statistics, which domain, and does this pass move them."""
 
-from advnorm.norms.mode import Mode, mode
+from advnorm.norms.borrowed import BorrowedNorm
+from advnorm.norms.choice import chosen, norm_parameters
+from advnorm.norms.convert import check_statistics, collapse, convert
+from advnorm.norms.dual import DualNorm, likelihood
+from advnorm.norms.mixture import MixtureNorm
+from advnorm.norms.mode import Mode, batch_norms, freeze_statistics, mode
+from advnorm.norms.route import Domain, Route, route, routed
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
-__all__ = ["NORMS", "BatchNorm", "Mode", "Norm", "mode"]
+__all__ = [
+    "NORMS",
+    "BatchNorm",
+    "BorrowedNorm",
+    "Domain",
+    "DualNorm",
+    "MixtureNorm",
+    "Mode",
+    "Norm",
+    "Route",
+    "batch_norms",
+    "check_statistics",
+    "chosen",
+    "collapse",
+    "convert",
+    "freeze_statistics",
+    "likelihood",
+    "mode",
+    "norm_parameters",
+    "route",
+    "routed",
+]

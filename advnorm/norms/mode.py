@@ -15,6 +15,7 @@ _FLAGS: dict[Mode, tuple[bool, bool]] = {
     "batch": (True, False),
     "running": (False, True),
 }
+_FROZEN = "_statistics_frozen"
 
 
 @contextmanager
@@ -26,18 +27,59 @@ def mode(model: nn.Module, name: Mode) -> Iterator[None]:
     - ``"running"``: normalize with the running statistics.
 
     Layers are restored one by one, also on error, so a layer frozen by the caller is still
-    frozen afterwards. Layers that keep no running statistics always use the batch's.
+    frozen afterwards. Layers that keep no running statistics always use the batch's; inside
+    :func:`freeze_statistics` the others always use the running ones.
     """
     if name not in _FLAGS:
         raise ValueError(f"no mode {name!r}; there are: {', '.join(_FLAGS)}")
-    layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-    before = [(m.training, m.track_running_stats) for m in layers]
+    layers = batch_norms(model)
+    before = [(layer.training, layer.track_running_stats) for layer in layers]
     try:
         for layer in layers:
-            training, track = _FLAGS[name]
+            training, track = _FLAGS["running" if is_frozen(layer) else name]
             layer.training = training
             layer.track_running_stats = track and layer.running_mean is not None
         yield
     finally:
         for layer, (training, track) in zip(layers, before, strict=True):
             layer.training, layer.track_running_stats = training, track
+
+
+@contextmanager
+def freeze_statistics(model: nn.Module) -> Iterator[None]:
+    """Train with the running statistics and leave them alone (xie2020, section 4.3).
+
+    Within it every mode is ``"running"``: training and testing then normalize alike. The
+    paper does so in the last 10 epochs.
+    """
+    layers = [layer for layer in batch_norms(model) if not is_frozen(layer)]
+    before = [layer.training for layer in layers]
+    try:
+        for layer in layers:
+            setattr(layer, _FROZEN, True)
+            layer.training = False
+        yield
+    finally:
+        for layer, training in zip(layers, before, strict=True):
+            delattr(layer, _FROZEN)
+            layer.training = training
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """Return every layer of a model that has batch and running statistics."""
+    return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+
+
+def is_frozen(layer: nn.Module) -> bool:
+    """Tell whether a layer's statistics are frozen."""
+    return bool(getattr(layer, _FROZEN, False))
+
+
+def uses_batch(layer: _BatchNorm) -> bool:
+    """Tell whether a layer would normalize with batch statistics now."""
+    return layer.training or layer.running_mean is None
+
+
+def moves(layer: _BatchNorm) -> bool:
+    """Tell whether a pass would move a layer's running statistics now."""
+    return layer.training and layer.track_running_stats

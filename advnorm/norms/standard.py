@@ -9,9 +9,12 @@ which needs more than one value a feature, takes maps alone.
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.norms.mode import moves, uses_batch
+from advnorm.norms.moments import Moments, measure, move, ranks, single
 from advnorm.registry import Registry
 
 Norm = Callable[[int], nn.Module]
@@ -25,18 +28,80 @@ class BatchNorm(_BatchNorm):
         \hat x = \gamma \frac{x - \mu}{\sqrt{\sigma^2 + c}} + \beta
 
     The parameters and buffers are those of ``nn.BatchNorm1d`` and ``nn.BatchNorm2d``; the
-    constant :math:`c` of galloway2019 is ``eps``.
+    constant :math:`c` of galloway2019 is ``eps``. With ``sync`` the batch moments are those
+    of all ranks.
     """
+
+    dims: int | None = None
+    """Dimensions of the input it last saw; :func:`advnorm.norms.collapse` needs them."""
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(
+            num_features,
+            eps=eps,
+            momentum=momentum,
+            affine=affine,
+            track_running_stats=track_running_stats,
+        )
+        self.sync = sync
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"batch norm wants (batch, features, ...), not {input.shape}")
+        self.dims = input.dim()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize ``(batch, features, ...)``."""
+        if self.sync and ranks() > 1 and uses_batch(self):
+            return self.normalize(input, self.moments(input))
+        if uses_batch(self) and input.numel() <= self.num_features:
+            measure(input)  # refuses, in our words
+        return super().forward(input)
+
+    def moments(self, x: Tensor) -> Moments:
+        """Measure ``x``, and move the running statistics where the mode says so."""
+        self._check_input_dim(x)
+        moments = measure(x, sync=self.sync)
+        if moves(self):
+            move(self, moments)
+        return moments
+
+    def normalize(self, x: Tensor, moments: Moments) -> Tensor:
+        """Normalize ``x`` by given moments, with gradients to both."""
+        return affine(x, moments, self.eps, self.weight, self.bias)
+
+
+def affine(
+    x: Tensor, moments: Moments, eps: float, weight: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    r"""Return :math:`\gamma (x - \mu) / \sqrt{\sigma^2 + c} + \beta`, precision kept."""
+    scale = torch.rsqrt(moments.var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -moments.mean * scale
+    shift = shift if bias is None else shift + bias
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    return (single(x) * scale.view(shape) + shift.view(shape)).to(x.dtype)
 
 
 @NORMS.register("batch")
-def batch(*, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True) -> Norm:
+def batch(
+    *,
+    eps: float = 1e-5,
+    momentum: float | None = 0.1,
+    affine: bool = True,
+    sync: bool = False,
+) -> Norm:
     """Batch norm with any constant c (``eps``) and momentum."""
-    return partial(BatchNorm, eps=eps, momentum=momentum, affine=affine)
+    return partial(BatchNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)
 
 
 @NORMS.register("group")

@@ -1,6 +1,25 @@
-"""Objectives: ``objective(model, clean, labels, adversary) -> Loss``."""
+"""Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
+from advnorm.objectives.compatible import TWO_DOMAINS, refuse
 from advnorm.objectives.one_domain import pgd, standard
+from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective
+from advnorm.objectives.two_domains import alp, mixed, mixed_kl, trades
 
-__all__ = ["OBJECTIVES", "Adversary", "Loss", "Objective", "pgd", "standard"]
+__all__ = [
+    "OBJECTIVES",
+    "TWO_DOMAINS",
+    "Adversary",
+    "Batching",
+    "Loss",
+    "Objective",
+    "Passes",
+    "alp",
+    "mixed",
+    "mixed_kl",
+    "passes",
+    "pgd",
+    "refuse",
+    "standard",
+    "trades",
+]

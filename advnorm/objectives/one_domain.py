@@ -10,7 +10,7 @@ from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
 @OBJECTIVES.register("standard")
 def standard(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -> Loss:
     """Minimize the cross-entropy of clean images."""
-    with norms.mode(model, "train"):
+    with norms.mode(model, "train"), norms.route(model, domain="clean"):
         logits = model(clean)
     loss = F.cross_entropy(logits, labels)
     return Loss(loss, {"clean": loss.detach()}, right(logits, labels))
@@ -24,7 +24,7 @@ def pgd(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -
         \min_\theta \max_{x' \in S(x)} \ell(f_\theta(x'), y)
     """
     adversarial = adversary(model, clean, labels)
-    with norms.mode(model, "train"):
+    with norms.mode(model, "train"), norms.route(model, domain="adversarial"):
         logits = model(adversarial)
     loss = F.cross_entropy(logits, labels)
     return Loss(loss, {"adversarial": loss.detach()}, right(logits, labels))

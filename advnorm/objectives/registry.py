@@ -1,13 +1,15 @@
 """What an objective is: a pure function from a batch to a loss with its parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from advnorm import norms
-from advnorm.attacks import LogitsFn, hard_labels
+from advnorm.attacks import Aim, LogitsFn, hard_labels, untargeted
 from advnorm.registry import Registry
 from advnorm.scoped import frozen
 
@@ -20,16 +22,21 @@ class Loss(NamedTuple):
     correct: Tensor
 
 
+Search = Callable[[LogitsFn, Tensor, Tensor, Aim], Tensor]
+
+
 @dataclass(frozen=True)
 class Adversary:
     """The attack inside training, and which statistics the norms use while it searches.
 
-    It never moves running statistics and takes no gradient of parameters. Without a
-    ``search`` (eps is still 0 in its schedule) the images stay clean.
+    It sees the adversarial branch where there is one, never moves running statistics and
+    takes no gradient of parameters. Without a ``search`` (eps is still 0 in its schedule)
+    the images stay clean.
     """
 
-    search: Callable[[LogitsFn, Tensor, Tensor], Tensor] | None
+    search: Search | None
     statistics: norms.Mode = "running"
+    aim: Aim = untargeted
 
     def __post_init__(self) -> None:
         if self.statistics == "train":
@@ -38,15 +45,28 @@ class Adversary:
                 "'running' or 'batch'"
             )
 
-    def __call__(self, model: nn.Module, clean: Tensor, labels: Tensor) -> Tensor:
-        """Return one adversarial image a clean one."""
+    def __call__(
+        self, model: nn.Module, clean: Tensor, labels: Tensor, *, aim: Aim | None = None
+    ) -> Tensor:
+        """Return one adversarial image a clean one; ``aim`` is the objective's own."""
         if self.search is None:
             return clean
-        with norms.mode(model, self.statistics), frozen(model):
-            return self.search(model, clean, labels)
+        with self._scope(model, "adversarial"), frozen(model):
+            return self.search(model, clean, labels, aim or self.aim)
+
+    def clean_logits(self, model: nn.Module, clean: Tensor) -> Tensor:
+        """Return what the model says of clean images, with the attack's statistics."""
+        with self._scope(model, "clean"), torch.no_grad():
+            logits: Tensor = model(clean)
+        return logits
+
+    @contextmanager
+    def _scope(self, model: nn.Module, domain: norms.Domain) -> Iterator[None]:
+        with norms.mode(model, self.statistics), norms.route(model, domain=domain):
+            yield
 
 
-Objective = Callable[[nn.Module, Tensor, Tensor, Adversary], Loss]
+Objective = Callable[..., Loss]  # (model, clean, labels, adversary, *, ...)
 OBJECTIVES: Registry[Objective] = Registry("objective")
 
 

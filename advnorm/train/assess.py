@@ -1,6 +1,7 @@
 """Evaluates a run: its weights, its data, the attacks of its recipe; resumable."""
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -14,9 +15,11 @@ from advnorm.data import DataSet
 from advnorm.evaluate import Cell, cells, judge
 from advnorm.evaluate.engine import Examples, check
 from advnorm.files import write_atomically
+from advnorm.norms import Domain, MixtureNorm, check_statistics, route
+from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, plain
-from advnorm.records import Result, Run, Verdicts
+from advnorm.records import Result, Run, Verdicts, result_key
 from advnorm.train import checkpoints
 from advnorm.train.build import check as check_names
 from advnorm.train.build import choose_device, load, network
@@ -69,6 +72,7 @@ def load_model(
     model = network(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     restore(found.tensors, model, None)
+    check_statistics(model)
     return model, f"{found.path.stem} sha256:{found.digest}"
 
 
@@ -91,47 +95,88 @@ def _subject(
 
 
 def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
-    """Judge one cell, from where it stopped if the settings are the same."""
-    spec, test, seed = subject.recipe.evaluation, subject.data.test, subject.recipe.seed
-    order = torch.arange(min(len(test), spec.samples or len(test)))
-    print_ = _fingerprint(subject, cell, len(order))
-    done = run.verdicts(cell.key)
-    if done.fingerprint != print_:
-        done = Verdicts(fingerprint=print_)
-    known = run.result(cell.key)
-    if known and len(done.samples) == len(order):
-        return known
-    start = perf_counter()
-    found = judge(
-        subject.model,
-        test.batches(
-            order[len(done.samples) :], batch_size=spec.batch_size, device=subject.device
-        ),
-        cell,
-        total=len(order),
-        seed=seed,
-        done=done,
-        save=lambda verdicts: run.write_verdicts(cell.key, verdicts),
-        progress=progress,
+    """Judge one cell on the branch that the recipe names, where the model has branches."""
+    if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
+        return _judged(run, subject, cell, None, progress)
+    branch = subject.recipe.evaluation.branch
+    if branch != "worst":
+        return _judged(run, subject, cell, branch, progress)
+    both = [_judged(run, subject, cell, domain, progress) for domain in DOMAINS]
+    verdicts = worst([run.verdicts(result.key) for result in both])
+    result = both[0].model_copy(
+        update={
+            "branch": "worst",
+            "accuracy": verdicts.accuracy(),
+            "seconds": sum(result.seconds for result in both),
+        }
     )
-    if found.examples and cell.threat and spec.examples:
-        _write_examples(run.examples(cell.key), found.examples, spec.examples)
+    run.write_verdicts(result.key, verdicts)
+    run.write_result(result)
+    progress.line(f"{result.key}: {result.accuracy}")
+    return result
+
+
+def worst(found: Sequence[Verdicts]) -> Verdicts:
+    """Combine verdicts on the same samples: a sample stands only if it stands in all."""
+    rows = list(
+        zip(*(zip(v.predictions, v.robust, strict=True) for v in found), strict=True)
+    )
+    fallen = [next((row for row in each if not row[1]), each[0]) for each in rows]
+    return found[0].model_copy(
+        update={
+            "predictions": tuple(prediction for prediction, _ in fallen),
+            "robust": tuple(stands for _, stands in fallen),
+        }
+    )
+
+
+def _judged(
+    run: Run, subject: Subject, cell: Cell, branch: Domain | None, progress: Progress
+) -> Result:
+    """Judge one cell on one branch, from where it stopped if the settings are the same."""
+    spec, test = subject.recipe.evaluation, subject.data.test
+    order = torch.arange(min(len(test), spec.samples or len(test)))
+    key = result_key(cell.name, cell.threat_record, branch)
+    fingerprint = _fingerprint(subject, cell, branch, len(order))
+    known, done = run.result(key), run.verdicts(key)
+    if known and known.fingerprint == fingerprint:
+        return known
+    if done.fingerprint != fingerprint:
+        done = Verdicts(fingerprint=fingerprint)
+    start, rest = perf_counter(), order[len(done.samples) :]
+    if len(rest):
+        with route(subject.model, domain=branch or "adversarial"):
+            found = judge(
+                subject.model,
+                test.batches(rest, batch_size=spec.batch_size, device=subject.device),
+                cell,
+                total=len(order),
+                seed=subject.recipe.seed,
+                done=done,
+                save=lambda verdicts: run.write_verdicts(key, verdicts),
+                progress=progress,
+            )
+        done = found.verdicts
+        if found.examples and cell.threat and spec.examples:
+            _write_examples(run.examples(key), found.examples, spec.examples)
     result = Result(
         attack=cell.name,
         settings=cell.settings,
         threat=cell.threat_record,
-        accuracy=found.verdicts.accuracy(),
+        accuracy=done.accuracy(),
         data=subject.data.name,
         weights=subject.weights,
-        seed=seed,
+        branch=branch,
+        seed=subject.recipe.seed,
         seconds=perf_counter() - start,
+        fingerprint=fingerprint,
     )
     run.write_result(result)
     progress.line(f"{result.key}: {result.accuracy}")
     return result
 
 
-def _fingerprint(subject: Subject, cell: Cell, count: int) -> str:
+def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None, count: int) -> str:
     """Hash everything that decides the verdicts of a cell."""
     recipe = subject.recipe
     facts = {
@@ -139,6 +184,7 @@ def _fingerprint(subject: Subject, cell: Cell, count: int) -> str:
         "data": plain(recipe.data.model_dump()),
         "seed": recipe.seed,
         "samples": count,
+        "branch": branch,
         "cell": [cell.key, cell.settings, repr(cell.threat)],
     }
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -11,11 +11,15 @@ from advnorm import data as sets
 from advnorm import models
 from advnorm.evaluate import cells
 from advnorm.models import MODELS, PerImage, Standardize
-from advnorm.norms import NORMS, Norm
-from advnorm.objectives import OBJECTIVES
-from advnorm.recipe import Model, Recipe, RecipeError
+from advnorm.norms import NORMS, Norm, chosen, norm_parameters
+from advnorm.objectives import OBJECTIVES, Objective, refuse
+from advnorm.recipe import Constant, Model, Recipe, RecipeError
+from advnorm.records import Run
 from advnorm.registry import bind, options
+from advnorm.schedules import Schedule
 from advnorm.threat import Threat
+from advnorm.train import checkpoints
+from advnorm.train.state import restore
 
 DTYPES = {
     "float32": torch.float32,
@@ -50,6 +54,8 @@ def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = network(recipe, data).to(where)
+    if recipe.start is not None:
+        _start(recipe.start, model)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -70,11 +76,17 @@ def check(recipe: Recipe) -> None:
         lambda: sets.AUGMENTATIONS[recipe.data.augment],
         lambda: _model_options(recipe.model),
         lambda: norm_of(recipe),
-        lambda: OBJECTIVES[recipe.objective.name],
         lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
         lambda: [recipe.threat.build().with_eps(eps) for eps in recipe.evaluation.eps],
-        lambda: _attack_statistics(recipe),
+        lambda: _attack(recipe),
+        lambda: objective_of(recipe),
+        lambda: weight_schedules(recipe),
+        lambda: refuse(
+            norm=recipe.norm.name,
+            objective=recipe.objective.name,
+            batching=recipe.objective.batching,
+        ),
     ]
     problems = []
     for look_up in lookups:
@@ -112,13 +124,19 @@ def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
 
 def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
     """Build the recipe's model, with standardization as its first layer."""
-    spec = recipe.model
+    spec, where, norm = recipe.model, recipe.norm.where, norm_of(recipe)
+    first = _first_layer(spec, data)
+    if where == "input":
+        first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
+        norm = NORMS["none"]()
+    elif where != "all":
+        norm = chosen(norm, where)
     return models.build(
         spec.name,
         shape=data.shape,
         classes=len(data.classes),
-        norm=norm_of(recipe),
-        standardize=_first_layer(spec, data),
+        norm=norm,
+        standardize=first,
         options={k: v for k, v in spec.options.items() if v is not None},
     )
 
@@ -129,6 +147,31 @@ def norm_of(recipe: Recipe) -> Norm:
     what = f"option of norm {name!r} called"
     norm: Norm = bind(NORMS[name], recipe.norm.options, what=what)()
     return norm
+
+
+def objective_of(recipe: Recipe) -> Objective:
+    """Return the recipe's objective with the settings that were given."""
+    name = recipe.objective.name
+    what = f"setting of objective {name!r} called"
+    return bind(OBJECTIVES[name], recipe.objective.settings(), what=what)
+
+
+def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
+    """Return the objective's weights that change over the epochs, as functions of them."""
+    spec, found = recipe.objective, {}
+    defaults = options(OBJECTIVES[spec.name])
+    for name, schedule in (("gamma", spec.gamma_schedule), ("beta", spec.beta_schedule)):
+        if schedule == Constant():
+            continue
+        if name not in defaults:
+            raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
+        base = spec.settings().get(name, defaults[name])
+        found[name] = _scaled(schedule.build(), base)
+    return found
+
+
+def _scaled(schedule: Schedule, base: float) -> Schedule:
+    return lambda epoch: base * schedule(epoch)
 
 
 def choose_device(name: str) -> torch.device:
@@ -144,6 +187,22 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def _start(path: str, model: nn.Module) -> None:
+    """Load the best weights of another run into ``model``."""
+    run, warnings = Run.open(Path(path)), list[str]()
+    found = checkpoints.load(run.checkpoints, "best", warnings=warnings)
+    if found is None:
+        raise FileNotFoundError(
+            f"start: {path} has no whole best checkpoint: train it first"
+        )
+    try:
+        restore(found.tensors, model, None)
+    except RuntimeError as error:
+        raise RecipeError(
+            f"start: the weights of {path} are of another model ({error})"
+        ) from None
+
+
 def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
     if spec.standardize == "data":
         mean, std = data.moments()
@@ -157,8 +216,17 @@ def _model_options(spec: Model) -> None:
     bind(MODELS[spec.name], {k: known.get(k) for k in spec.options}, what=what)
 
 
-def _attack_statistics(recipe: Recipe) -> None:
-    if recipe.attack.statistics == "train":
+def _attack(recipe: Recipe) -> None:
+    spec = recipe.attack
+    used = (
+        [spec.statistics] if isinstance(spec.statistics, str) else spec.statistics.values()
+    )
+    if recipe.objective.name == "trades" and spec.clean_start > 0:
+        raise ValueError(
+            "attack.clean_start: the divergence that trades climbs is flat at the clean "
+            "image; set it to 0"
+        )
+    if "train" in used:
         raise ValueError(
             "attack.statistics: an attack must not move running statistics; "
             "write running or batch"
@@ -168,7 +236,13 @@ def _attack_statistics(recipe: Recipe) -> None:
 def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     spec = recipe.optimizer
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    trained = set(norm_parameters(model)) if spec.only == "norms" else None
+    if trained is not None and not trained:
+        raise RecipeError("optimizer.only=norms, but the model's norms have no parameters")
     for parameter in model.parameters():
+        if trained is not None and parameter not in trained:
+            parameter.requires_grad_(False)
+            continue
         decay = spec.weight_decay if parameter.ndim > 1 or spec.decay_norms else 0.0
         factor = spec.scalar_factor if parameter.numel() == 1 else 1.0
         groups.setdefault((decay, factor), []).append(parameter)

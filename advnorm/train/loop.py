@@ -67,7 +67,8 @@ def _line(
 ) -> Epoch:
     totals, now = state.totals, state.epoch + (state.seen - 1) / job.steps_per_epoch
     train = Accuracy(correct=round(totals.correct), n=totals.count)
-    attacked = train if "adversarial" in totals.parts else None
+    whole = step.eps(now) >= job.threat.eps  # a smaller radius is no match for validation
+    attacked = train if whole and {"adversarial", "kl"} & totals.parts.keys() else None
     classes = len(job.data.classes)
     return Epoch(
         epoch=state.epoch + 1,

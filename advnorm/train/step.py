@@ -1,17 +1,19 @@
 """One step: augment, attack, differentiate, look at the numbers, move the weights."""
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import AIMS, NonFiniteGradientError, pgd
+from advnorm.attacks import AIMS, Aim, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup
 from advnorm.draws import Draws
 from advnorm.gradients import plain
-from advnorm.objectives import OBJECTIVES, Adversary
-from advnorm.train.build import DTYPES, Job
+from advnorm.norms import freeze_statistics
+from advnorm.objectives import Adversary
+from advnorm.train.build import DTYPES, Job, objective_of, weight_schedules
 from advnorm.train.guards import NotFiniteError, gradient_norm
 from advnorm.train.state import State
 
@@ -33,7 +35,9 @@ class Stepper:
     def __init__(self, job: Job) -> None:
         recipe = job.recipe
         self.job = job
-        self.objective = OBJECTIVES[recipe.objective.name]
+        self.objective = objective_of(recipe)
+        self.weights = weight_schedules(recipe)
+        self.steps = recipe.attack.steps_schedule.build()
         self.augment = AUGMENTATIONS[recipe.data.augment]
         self.rate = recipe.optimizer.schedule.build()
         self.radius = recipe.threat.schedule.build()
@@ -52,12 +56,15 @@ class Stepper:
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
         adversary = self._adversary(now, draws)
+        weights = {name: value(now) for name, value in self.weights.items()}
         job.model.train()
         job.optimizer.zero_grad(set_to_none=True)
         try:
-            with self._autocast():
+            with self._autocast(), self._statistics(state.epoch):
                 loss = plain(
-                    partial(self.objective, self.logits, images, labels, adversary),
+                    partial(
+                        self.objective, self.logits, images, labels, adversary, **weights
+                    ),
                     scale=state.scale,
                 )
         except NonFiniteGradientError as error:
@@ -99,20 +106,32 @@ class Stepper:
 
     def _adversary(self, now: float, draws: Draws) -> Adversary:
         spec, factor = self.job.recipe.attack, self.radius(now)
+        statistics = spec.statistics_at(now)
         if factor <= 0:
-            return Adversary(None, spec.statistics)
+            return Adversary(None, statistics)
         threat = self.job.threat.with_eps(self.job.threat.eps * factor)
-        step_size = (spec.step_size or 2.5 * self.job.threat.eps / spec.steps) * factor
-        search = partial(
-            pgd,
-            threat=threat,
-            steps=spec.steps,
-            step_size=step_size,
-            aim=self.aim,
-            clean_start=spec.clean_start,
-            draws=draws.stream("attack"),
-        )
-        return Adversary(search, spec.statistics)
+        steps = max(1, round(spec.steps * self.steps(now)))
+        step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
+
+        def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+            return pgd(
+                logits_fn,
+                clean,
+                labels,
+                threat,
+                steps=steps,
+                step_size=step_size * factor,
+                aim=aim,
+                clean_start=spec.clean_start,
+                draws=draws.stream("attack"),
+            )
+
+        return Adversary(search, statistics, self.aim)
+
+    def _statistics(self, epoch: int) -> AbstractContextManager[None]:
+        """Freeze the running statistics in the last epochs, where the recipe says so."""
+        frozen = epoch >= self.job.recipe.epochs - self.job.recipe.norm.freeze_last
+        return freeze_statistics(self.job.model) if frozen else nullcontext()
 
     def _autocast(self) -> torch.autocast:
         dtype = DTYPES[self.job.recipe.precision]

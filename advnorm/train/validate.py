@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 
 from advnorm.evaluate import cells, judge
+from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts
 from advnorm.train.build import Job
@@ -36,15 +37,17 @@ def validate(job: Job, stop: Stop) -> Validated:
     spec, split = job.recipe.validation, job.data.validation
     order = torch.arange(min(len(split), spec.samples or len(split)))
     names = ["clean", f"pgd-{spec.steps}"]
-    found = [
-        judge(
-            job.model,
-            split.batches(order, batch_size=BATCH, device=job.device),
-            cell,
-            total=len(order),
-            seed=job.recipe.seed,
-            progress=_Stopping(stop),
-        ).verdicts
-        for cell in cells(names, [job.threat], job.threat.bounds)
-    ]
+    branch = job.recipe.evaluation.branch
+    with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
+        found = [
+            judge(
+                job.model,
+                split.batches(order, batch_size=BATCH, device=job.device),
+                cell,
+                total=len(order),
+                seed=job.recipe.seed,
+                progress=_Stopping(stop),
+            ).verdicts
+            for cell in cells(names, [job.threat], job.threat.bounds)
+        ]
     return Validated(*found)

@@ -61,8 +61,8 @@ def test_the_attack_of_training_has_the_recipes_settings(tiny, monkeypatch):
 
     seen = {}
 
-    def spy(logits_fn, clean, labels, **settings):
-        seen.update(settings)
+    def spy(logits_fn, clean, labels, threat, **settings):
+        seen.update(settings, threat=threat)
         return clean
 
     monkeypatch.setattr(step, "pgd", spy)

@@ -1,0 +1,61 @@
+r"""Borrowed moments: one domain's statistics normalize both (sridhar2021, section 4)."""
+
+from functools import partial
+
+from torch import Tensor
+
+from advnorm.norms.mode import uses_batch
+from advnorm.norms.route import Domain, Routed
+from advnorm.norms.standard import NORMS, BatchNorm, Norm
+
+
+class BorrowedNorm(BatchNorm, Routed):
+    r"""Normalize both domains by the batch moments of the lender, which alone are tracked.
+
+    .. math::
+        \hat x = \gamma \frac{x - \mu_l}{\sqrt{\sigma_l^2 + c}} + \beta, \qquad
+        l = \text{clean or adversarial}
+
+    for the samples of both domains, as IBP does with the clean batch's moments (Alg. 1).
+    Gradients reach the lender's samples through the moments. A batch of one domain alone
+    has nobody to borrow from and is normalized by its own moments; with running statistics
+    this is batch norm.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        lender: Domain = "clean",
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        sync: bool = False,
+    ) -> None:
+        super().__init__(num_features, eps=eps, momentum=momentum, affine=affine, sync=sync)
+        if lender not in ("clean", "adversarial"):
+            raise ValueError(f"the lender is clean or adversarial, not {lender!r}")
+        self.lender = lender
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize all rows by the lender's moments."""
+        rows = self.route.clean_rows(len(input))
+        if not uses_batch(self) or rows in (0, len(input)):
+            return super().forward(input)
+        lent = input[:rows] if self.lender == "clean" else input[rows:]
+        return self.normalize(input, self.moments(lent))
+
+
+@NORMS.register("borrowed")
+def borrowed(
+    *,
+    lender: Domain = "clean",
+    eps: float = 1e-5,
+    momentum: float | None = 0.1,
+    affine: bool = True,
+    sync: bool = False,
+) -> Norm:
+    """Borrowed moments (sridhar2021): the lender's moments normalize both domains."""
+    return partial(
+        BorrowedNorm, lender=lender, eps=eps, momentum=momentum, affine=affine, sync=sync
+    )

@@ -1,0 +1,226 @@
+"""Swap the batch norms of any model, and go back to plain PyTorch ones."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.parametrize import is_parametrized
+
+from advnorm.norms.borrowed import BorrowedNorm
+from advnorm.norms.dual import DualNorm
+from advnorm.norms.mixture import MixtureNorm
+from advnorm.norms.route import DOMAINS, Domain
+from advnorm.norms.standard import NORMS, BatchNorm
+from advnorm.registry import bind
+
+_CONSTRUCTED: dict[str, type[nn.Module]] = {
+    "batch": BatchNorm,
+    "mixture": MixtureNorm,
+    "dual": DualNorm,
+    "borrowed": BorrowedNorm,
+}
+_PLAIN = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+_DIMS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
+
+
+def convert(
+    model: nn.Module, name: str, *, options: Mapping[str, object] | None = None
+) -> nn.Module:
+    """Return a copy of ``model`` whose batch norms are of another kind.
+
+    Affine parameters, running statistics, momentum, eps, device, dtype, training flags and
+    ``requires_grad`` are kept; a layer used in several places stays one layer. With the
+    running statistics the copy computes what ``model`` does, whatever the route. ``name``
+    is ``batch``, ``mixture``, ``dual`` or ``borrowed``; ``options`` are those of the norm,
+    except for eps and momentum, which each layer brings.
+    """
+    if name not in _CONSTRUCTED:
+        NORMS[name]  # an unknown name says which exist
+        raise ValueError(
+            f"{name!r} has no running statistics to take over from batch norm; convert to "
+            f"{', '.join(_CONSTRUCTED)}, or build the model with norm {name!r}"
+        )
+    given = dict(options or {})
+    for key in ("eps", "momentum", "affine"):
+        if key in given:
+            raise ValueError(f"{key} is kept from each layer: leave it out of the options")
+    bind(NORMS[name], given, what=f"option of norm {name!r} called")
+
+    def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
+        if not _is_batch_norm(path, parent, layer):
+            return None
+        assert isinstance(layer, _BatchNorm)
+        new = _CONSTRUCTED[name](
+            layer.num_features,
+            eps=layer.eps,
+            momentum=layer.momentum,
+            affine=layer.affine,
+            **({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}),
+            **given,
+        )
+        return _take_over(path, layer, new)
+
+    copy, count = _swapped(model, swap)
+    if not count:
+        raise ValueError("the model has no batch norm to convert")
+    return copy
+
+
+def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
+    """Return a copy of ``model`` with plain PyTorch batch norms: one branch for good.
+
+    In evaluation it gives the outputs that ``model`` gives under
+    ``route(model, domain=domain)``, and needs no advnorm to run. A dual layer whose two
+    sets of moments differ has no such twin, and is refused by name.
+    """
+    if domain not in DOMAINS:
+        raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
+
+    def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
+        if not isinstance(layer, BatchNorm | DualNorm | MixtureNorm):
+            return None
+        source = _branch(path, layer, domain)
+        holder = layer if isinstance(layer, DualNorm) else source
+        if source.dims is None:
+            raise ValueError(
+                f"layer {path!r} has not seen an input, so 1-D or 2-D is not known: run "
+                "the model once before you collapse it"
+            )
+        plain = _PLAIN[source.dims](
+            source.num_features,
+            eps=source.eps,
+            momentum=source.momentum,
+            affine=holder.weight is not None,
+        )
+        _copy_statistics(source, plain)
+        _copy_affine(holder, plain)
+        return plain.train(source.training)
+
+    return _swapped(model, swap)[0]
+
+
+def check_statistics(model: nn.Module) -> None:
+    """Refuse running statistics that are not numbers, or variances below zero."""
+    for path, layer in model.named_modules():
+        if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
+            mean, var = layer.running_mean, layer.running_var
+            assert var is not None
+            if not (torch.isfinite(mean).all() and torch.isfinite(var).all()):
+                raise ValueError(
+                    f"the running statistics of layer {path!r} are NaN or infinite: go "
+                    "back to an earlier checkpoint"
+                )
+            if (var < 0).any():
+                raise ValueError(
+                    f"a running variance of layer {path!r} is negative: the weights are "
+                    "damaged, load them again"
+                )
+
+
+Swap = Callable[[str, nn.Module, nn.Module], nn.Module | None]
+
+
+def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
+    """Return a deep copy with each layer that ``swap`` answers for replaced, and how many.
+
+    A layer that stands in several places is swapped once and stays one layer.
+    """
+    copy = deepcopy(model)
+    known: dict[int, nn.Module] = {}
+    kept = []  # a replaced layer must live on, or its id could be given anew
+
+    def visit(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module:
+        if id(layer) in known:
+            return known[id(layer)]
+        kept.append(layer)
+        known[id(layer)] = new = swap(path, parent, layer) or layer
+        if new is layer:
+            for name, child in layer._modules.items():
+                if child is not None:
+                    layer._modules[name] = visit(f"{path}.{name}".strip("."), layer, child)
+        return new
+
+    root = visit("", copy, copy)
+    return root, sum(known[id(layer)] is not layer for layer in kept)
+
+
+def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
+    """Tell whether a layer can be swapped; one that does more is refused by name."""
+    kind = type(layer)
+    if kind in (MixtureNorm, DualNorm, BorrowedNorm):
+        raise ValueError(f"layer {path!r} is a {kind.__name__} already: collapse it first")
+    if not isinstance(layer, _BatchNorm):
+        return False
+    same = kind.forward in (_BatchNorm.forward, BatchNorm.forward)
+    if not (same or kind is nn.SyncBatchNorm):
+        raise NotImplementedError(
+            f"layer {path!r} is a {kind.__name__}, which does more than batch norm: split "
+            "it into a batch norm and the rest before you convert"
+        )
+    if layer._forward_hooks or layer._forward_pre_hooks or is_parametrized(layer):
+        raise NotImplementedError(
+            f"layer {path!r} ({kind.__name__}) has hooks or parametrizations that a new "
+            "layer would lose: remove them before you convert"
+        )
+    if layer.num_features == 0:
+        raise ValueError(f"layer {path!r} is lazy and has no size yet: run the model once")
+    reads = type(parent).__module__.startswith("torch.ao.") and not isinstance(
+        parent, nn.Sequential
+    )
+    if reads:
+        raise NotImplementedError(
+            f"layer {path!r} is fused into a {type(parent).__name__}: convert the model "
+            "before it is fused"
+        )
+    return True
+
+
+def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:
+    """Copy everything that ``layer`` has learned and was set to into ``new``."""
+    if isinstance(new, DualNorm) and layer.running_mean is None:
+        raise ValueError(
+            f"layer {path!r} keeps no running statistics, which a dual norm needs"
+        )
+    like = layer.weight if layer.affine else layer.running_mean
+    if like is not None:
+        new.to(device=like.device, dtype=like.dtype)
+    branches = [m for m in new.modules() if isinstance(m, BatchNorm)]
+    for branch in branches:
+        branch.dims = getattr(layer, "dims", None) or _DIMS.get(type(layer))
+        _copy_statistics(layer, branch)
+    for holder in [new] if isinstance(new, DualNorm) else branches:
+        _copy_affine(layer, holder)
+    return new.train(layer.training)
+
+
+def _branch(path: str, layer: nn.Module, domain: Domain) -> BatchNorm:
+    """Return the batch norm that stands for a layer in one domain."""
+    if isinstance(layer, MixtureNorm):
+        return layer.of(domain)
+    if isinstance(layer, BatchNorm):
+        return layer
+    assert isinstance(layer, DualNorm)
+    pairs = zip(layer.clean.buffers(), layer.adversarial.buffers(), strict=True)
+    if not all(torch.equal(one, other) for one, other in pairs):
+        raise NotImplementedError(
+            f"layer {path!r} is a DualNorm whose gate depends on the input: no plain batch "
+            "norm gives its outputs"
+        )
+    return layer.clean
+
+
+def _copy_statistics(source: _BatchNorm, target: _BatchNorm) -> None:
+    target.track_running_stats = source.track_running_stats
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        value = getattr(source, name)
+        target.register_buffer(name, None if value is None else value.detach().clone())
+
+
+def _copy_affine(source: nn.Module, target: nn.Module) -> None:
+    for name in ("weight", "bias"):
+        old = getattr(source, name)
+        if old is not None:
+            new = nn.Parameter(old.detach().clone(), requires_grad=old.requires_grad)
+            setattr(target, name, new)

@@ -1,0 +1,143 @@
+r"""The two inner loops of domain-aware norms, with their derivatives by hand.
+
+Written out in PyTorch operations, both would keep and read many tensors of the size of the
+feature map. As functions with their own backward pass they keep two and read each a few
+times. Neither can be differentiated twice.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from advnorm.norms.moments import Moments, measure, ranks
+
+
+class Standardized(NamedTuple):
+    """Values normalized by moments, and the moments."""
+
+    value: Tensor
+    moments: Moments
+
+
+def standardize(x: Tensor, eps: float, *, sync: bool = False) -> Standardized:
+    """Normalize ``(batch, features, ...)`` by its own batch moments, with gradients."""
+    n = x.numel() // max(x.shape[1], 1)
+    if n <= 1 or (sync and ranks() > 1):
+        moments = measure(x, sync=sync)
+        shape = (1, -1, *(1,) * (x.ndim - 2))
+        scale = torch.rsqrt(moments.var + eps).view(shape)
+        return Standardized((x - moments.mean.view(shape)) * scale, moments)
+    value, mean, var = _Standardize.apply(x, eps)  # type: ignore[no-untyped-call]
+    return Standardized(value, Moments(mean, var, n))
+
+
+def gate(
+    u: Tensor, r: Tensor, s: Tensor, weight: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Mix a value and its counterpart by the posterior of its own domain.
+
+    For a position of a domain, :math:`u \in \mathbb{R}^C` is normalized by its own
+    domain's moments and :math:`v = r u + s` by the other's, where
+    :math:`r = \sigma_{own} / \sigma_{other}` and
+    :math:`s = (\mu_{own} - \mu_{other}) / \sigma_{other}`. Then
+
+    .. math::
+        \ell = \sum_j \tfrac12 (v_j^2 - u_j^2) - \log r_j, \qquad
+        p = \operatorname{sigmoid}(\ell), \qquad
+        y = w \odot (v + p (u - v)) + b
+
+    Returns :math:`y` and the log-odds :math:`\ell` of the own domain, ``(batch, places)``.
+    """
+    with torch.autocast(u.device.type, enabled=False):
+        output, odds = _Gate.apply(u, r, s, weight, bias)  # type: ignore[no-untyped-call]
+    return output, odds
+
+
+class _Standardize(torch.autograd.Function):
+    r"""Return :math:`u = (x - \mu) / \sqrt{\sigma^2 + c}`, :math:`\mu, \sigma^2`.
+
+    The moments are those of ``x`` itself and are outputs too: whatever else is computed
+    from them sends its gradient back to ``x``. With :math:`m` values a feature,
+
+    .. math::
+        \frac{\partial L}{\partial x} = \mathrm{BN}'(\bar u) + \frac{\bar \mu}{m}
+        + \frac{2 \bar{\sigma^2}}{m} (x - \mu)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        u, mean, inverse = torch.native_batch_norm(
+            x, None, None, None, None, True, 0.0, eps
+        )
+        ctx.save_for_backward(x, u, mean, inverse)
+        ctx.eps = eps
+        return u, mean, inverse.pow(-2) - eps
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        x, u, mean, inverse = ctx.saved_tensors
+        of_u, of_mean, of_var = grads
+        dx: Tensor = torch.ops.aten.native_batch_norm_backward(
+            of_u, x, None, None, None, mean, inverse, True, ctx.eps, [True, False, False]
+        )[0]
+        m, shape = x.numel() // x.shape[1], (1, -1, *(1,) * (x.ndim - 2))
+        slope = of_var * 2 / (m * inverse)  # x - mean is u / inverse
+        dx.addcmul_(u, slope.view(shape)).add_((of_mean / m).view(shape))
+        return dx, None
+
+
+class _Gate(torch.autograd.Function):
+    """See :func:`gate`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, u: Tensor, r: Tensor, s: Tensor, w: Tensor, b: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        flat = u.flatten(2) if u.ndim > 2 else u[..., None]
+        odds = torch.matmul(0.5 * (r * r - 1), flat.square())
+        odds += torch.matmul(r * s, flat)
+        odds += (0.5 * s * s - r.log()).sum()
+        p = torch.sigmoid(odds)[:, None]
+        y = torch.addcmul((w * r)[:, None], p, (w * (1 - r))[:, None]).mul_(flat)
+        y.addcmul_(p, (-w * s)[:, None]).add_((w * s + b)[:, None])
+        ctx.save_for_backward(flat, p, r, s, w)
+        ctx.shape = u.shape
+        return y.view(u.shape), odds
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return _gate_backward(ctx, *grads)
+
+
+def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor, ...]:
+    u, p, r, s, w = ctx.saved_tensors
+    g = of_y.reshape(u.shape)
+    gu = g * u
+    of_p = torch.matmul(w * (1 - r), gu) - torch.matmul(w * s, g)
+    of_odds = of_p[:, None] * p * (1 - p) + of_l[:, None]
+
+    du = torch.addcmul((w * r)[:, None], p, (w * (1 - r))[:, None]).mul_(g)
+    du.addcmul_(of_odds * u, (r * r - 1)[:, None]).addcmul_(of_odds, (r * s)[:, None])
+
+    g1, gp = _sums(g, p)
+    gu1, gup = _sums(gu, p)
+    lu, luu = _total(of_odds * u), _total(of_odds * u * u)
+    total = of_odds.sum()
+    dr = w * (gu1 - gup) + r * luu + s * lu - total / r
+    ds = w * (g1 - gp) + r * lu + s * total
+    dw = r * gu1 + s * g1 + (1 - r) * gup - s * gp
+    return du.view(ctx.shape), dr, ds, dw, g1
+
+
+def _sums(x: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each feature's sum of ``x`` and of ``p x``."""
+    return _total(x), _total(x * p)
+
+
+def _total(x: Tensor) -> Tensor:
+    return x.sum((0, 2))

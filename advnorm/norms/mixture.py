@@ -1,0 +1,60 @@
+r"""Mixture batch norm: each domain has a batch norm of its own (xie2020, section 4.2)."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from advnorm.norms.route import Domain, Routed
+from advnorm.norms.standard import NORMS, BatchNorm, Norm
+
+
+class MixtureNorm(Routed):
+    r"""Normalize clean and adversarial samples by separate statistics and parameters.
+
+    .. math::
+        \hat x = \gamma_d \frac{x - \mu_d}{\sqrt{\sigma_d^2 + c}} + \beta_d, \qquad
+        d \in \{\text{clean}, \text{adversarial}\}
+
+    The domain :math:`d` of each sample is the route's. A test-time answer is always that
+    of one branch: say which. With ``sync``, all ranks must have the same domains.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        sync: bool = False,
+    ) -> None:
+        super().__init__()
+        make = partial(
+            BatchNorm, num_features, eps=eps, momentum=momentum, affine=affine, sync=sync
+        )
+        self.clean, self.adversarial = make(), make()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalize the first rows as clean and the rest as adversarial."""
+        rows = self.route.clean_rows(len(input))
+        if 0 < rows < len(input):
+            return torch.cat([self.clean(input[:rows]), self.adversarial(input[rows:])])
+        output: Tensor = self.clean(input) if rows else self.adversarial(input)
+        return output
+
+    def of(self, domain: Domain) -> BatchNorm:
+        """Return the batch norm of one domain."""
+        return self.clean if domain == "clean" else self.adversarial
+
+
+@NORMS.register("mixture")
+def mixture(
+    *,
+    eps: float = 1e-5,
+    momentum: float | None = 0.1,
+    affine: bool = True,
+    sync: bool = False,
+) -> Norm:
+    """Mixture batch norm (MBN, xie2020): a batch norm for each domain."""
+    return partial(MixtureNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)

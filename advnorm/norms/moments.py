@@ -1,0 +1,97 @@
+r"""Batch moments, over one process or over all ranks, with gradients.
+
+.. math::
+    \mu = \frac1n \sum_i x_i, \qquad \sigma^2 = \frac1n \sum_i (x_i - \mu)^2
+
+each feature by itself, over samples and positions. Over ranks the moments are combined
+exactly (Chan et al., 1979): :math:`\mu = \sum_r n_r \mu_r / n` and
+:math:`\sigma^2 = \sum_r n_r (\sigma_r^2 + (\mu_r - \mu)^2) / n`, from one exchange.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class Moments(NamedTuple):
+    """Mean and biased variance of each feature, and over how many values."""
+
+    mean: Tensor
+    var: Tensor
+    n: float
+
+
+def measure(x: Tensor, *, sync: bool = False) -> Moments:
+    """Return the moments of ``(batch, features, ...)``; halves are summed in single."""
+    count = x.numel() // max(x.shape[1], 1)
+    dims = [0, *range(2, x.ndim)]
+    if count:
+        var, mean = torch.var_mean(single(x), dims, correction=0)
+    else:
+        mean = var = single(x).sum(dims)
+    local = Moments(mean, var, count)
+    moments = combine(local) if sync and ranks() > 1 else local
+    if moments.n <= 1:
+        raise ValueError(
+            "batch statistics need more than one value a feature: give a batch of at least "
+            "2, or use the running statistics (norms.mode(model, 'running'))"
+        )
+    return moments
+
+
+def combine(local: Moments) -> Moments:
+    """Combine the moments of all ranks; every rank must call it."""
+    count = local.mean.new_full((1,), local.n)
+    packed = torch.cat([local.mean, local.var, count])
+    gathered: Tensor = _Gather.apply(packed)  # type: ignore[no-untyped-call]
+    mean, var, counts = torch.split(gathered, [len(local.mean), len(local.var), 1], dim=1)
+    total = counts.sum()
+    share = counts / total
+    whole = (share * mean).sum(0)
+    spread = (share * (var + (mean - whole).square())).sum(0)
+    return Moments(whole, spread, total.item())
+
+
+def move(layer: _BatchNorm, moments: Moments) -> None:
+    """Move the running statistics of ``layer`` towards ``moments``, as PyTorch does.
+
+    The variance is moved towards the unbiased one; a momentum of ``None`` is the plain
+    average over all batches.
+    """
+    mean, var, count = layer.running_mean, layer.running_var, layer.num_batches_tracked
+    assert mean is not None and var is not None and count is not None
+    with torch.no_grad():
+        count.add_(1)
+        factor = 1.0 / count.item() if layer.momentum is None else layer.momentum
+        unbiased = moments.var.detach() * (moments.n / (moments.n - 1))
+        mean.lerp_(moments.mean.detach().to(mean.dtype), factor)
+        var.lerp_(unbiased.to(var.dtype), factor)
+
+
+def single(x: Tensor) -> Tensor:
+    """Return half precision as single, and the rest as it is."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def ranks() -> int:
+    """Return the number of processes that train together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+class _Gather(torch.autograd.Function):
+    """Stack the ranks' vectors; the gradient is that of the sum of all ranks' losses."""
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor) -> Tensor:
+        parts = [torch.empty_like(vector) for _ in range(ranks())]
+        dist.all_gather(parts, vector.contiguous())
+        return torch.stack(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        total = grads[0].contiguous()
+        dist.all_reduce(total)
+        return total[dist.get_rank()]

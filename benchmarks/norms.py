@@ -1,0 +1,97 @@
+"""What a norm costs beside PyTorch's batch norm.
+
+Forward and backward of a pre-activation ResNet-18 of width 16 on 128 CIFAR-sized images,
+the first half clean and the second adversarial, each norm in turn with `nn.BatchNorm2d` in
+one process; the ratio of medians, and the peak of live memory beside it.
+
+    python benchmarks/norms.py [--rounds 15] [--threads 2]
+"""
+
+import argparse
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from advnorm import norms
+from advnorm.models import build
+
+LIMITS = {"mixture": 1.15, "borrowed": 1.15, "dual": 1.5}
+NAMES = ("batch", "mixture", "borrowed", "dual", "group", "layer", "instance", "none")
+
+
+def network(norm: norms.Norm) -> nn.Module:
+    """Build the network with one norm."""
+    torch.manual_seed(0)
+    return build(
+        "preact_resnet18", shape=(3, 32, 32), classes=10, norm=norm, options={"width": 16}
+    )
+
+
+def step(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Do one forward and one backward pass."""
+    model.zero_grad(set_to_none=True)
+    with norms.mode(model, "train"), norms.route(model, clean=len(images) // 2):
+        F.cross_entropy(model(images), labels).backward()
+
+
+def seconds(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Time one step."""
+    start = perf_counter()
+    step(model, images, labels)
+    return perf_counter() - start
+
+
+def peak(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Return the bytes of tensors kept for the backward pass, each storage once, in MiB."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with (
+        norms.mode(model, "batch"),
+        norms.route(model, clean=len(images) // 2),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
+        loss = F.cross_entropy(model(images), labels)
+        total = sum(kept.values())
+        del loss
+    return total / 2**20
+
+
+def main() -> None:
+    """Measure every norm; exit with 1 if one is over its limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    images, labels = torch.rand(128, 3, 32, 32), torch.arange(128) % 10
+    reference = network(nn.BatchNorm2d)
+    models = {name: network(norms.NORMS[name]()) for name in NAMES}
+    memory = peak(reference, images, labels)
+    over = False
+    for name, model in models.items():
+        ours, theirs = [], []
+        for index in range(arguments.rounds + 2):
+            pair = seconds(model, images, labels), seconds(reference, images, labels)
+            if index >= 2:
+                ours.append(pair[0])
+                theirs.append(pair[1])
+        ratio, limit = median(ours) / median(theirs), LIMITS.get(name)
+        over |= limit is not None and ratio > limit
+        kept = peak(model, images, labels)
+        print(
+            f"{name:9} {ratio:5.2f}x time  {kept / memory:5.2f}x kept memory ({kept:.0f} MiB)"
+            + (f"  (limit {limit})" if limit else "")
+        )
+    raise SystemExit(over)
+
+
+if __name__ == "__main__":
+    main()
