@@ -20,7 +20,7 @@ type: $(STAMP)
 
 # Two processes of one thread each: tests are many and small.
 check: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 -m "not slow or ci"
 
 slow: $(STAMP)
 	$(BIN)/pytest -q -m slow

@@ -25,7 +25,7 @@ NORMS = {
     "dual (likelihood 0.01)": ["norm.name=dual", "objective.likelihood=0.01"],
     "borrowed (clean)": ["norm.name=borrowed", "norm.options.lender=clean"],
     "borrowed (adversarial)": ["norm.name=borrowed", "norm.options.lender=adversarial"],
-    "group": ["norm.name=group"],
+    "group (8)": ["norm.name=group", "norm.options.groups=8"],
     "none": ["norm.name=none"],
 }
 OBJECTIVES = {

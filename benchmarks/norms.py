@@ -87,7 +87,7 @@ def main() -> None:
         over |= limit is not None and ratio > limit
         kept = peak(model, images, labels)
         print(
-            f"{name:9} {ratio:5.2f}x time  {kept / memory:5.2f}x kept memory ({kept:.0f} MiB)"
+            f"{name:9} {ratio:5.2f}x time, {kept / memory:.2f}x memory kept ({kept:.0f} MB)"
             + (f"  (limit {limit})" if limit else "")
         )
     raise SystemExit(over)

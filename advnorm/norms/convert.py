@@ -6,6 +6,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
 from advnorm.norms.borrowed import BorrowedNorm
@@ -83,12 +84,13 @@ def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
             return None
         source = _branch(path, layer, domain)
         holder = layer if isinstance(layer, DualNorm) else source
-        if source.dims is None:
+        seen = [bn.dims for bn in layer.modules() if isinstance(bn, BatchNorm) and bn.dims]
+        if not seen:
             raise ValueError(
                 f"layer {path!r} has not seen an input, so 1-D or 2-D is not known: run "
                 "the model once before you collapse it"
             )
-        plain = _PLAIN[source.dims](
+        plain = _PLAIN[seen[0]](
             source.num_features,
             eps=source.eps,
             momentum=source.momentum,
@@ -127,6 +129,12 @@ def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
 
     A layer that stands in several places is swapped once and stays one layer.
     """
+    for path, layer in model.named_modules():
+        parameters = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+        if any(map(is_lazy, parameters)):
+            raise ValueError(
+                f"layer {path!r} is lazy and has no size yet: run the model once"
+            )
     copy = deepcopy(model)
     known: dict[int, nn.Module] = {}
     kept = []  # a replaced layer must live on, or its id could be given anew
@@ -164,12 +172,8 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
             f"layer {path!r} ({kind.__name__}) has hooks or parametrizations that a new "
             "layer would lose: remove them before you convert"
         )
-    if layer.num_features == 0:
-        raise ValueError(f"layer {path!r} is lazy and has no size yet: run the model once")
-    reads = type(parent).__module__.startswith("torch.ao.") and not isinstance(
-        parent, nn.Sequential
-    )
-    if reads:
+    fused = type(parent).__module__.startswith("torch.ao.")
+    if fused and type(parent).forward is not nn.Sequential.forward:
         raise NotImplementedError(
             f"layer {path!r} is fused into a {type(parent).__name__}: convert the model "
             "before it is fused"

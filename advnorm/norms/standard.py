@@ -106,10 +106,15 @@ def batch(
 
 @NORMS.register("group")
 def group(*, groups: int = 32, eps: float = 1e-5, affine: bool = True) -> Norm:
-    """Group norm (Wu & He, 2018): the largest divisor of the features up to ``groups``."""
+    """Group norm (Wu & He, 2018) of at most ``groups`` groups, two features or more each.
+
+    The number of groups is the largest divisor of the features that fits: a vector's group
+    of one feature would be normalized to zero.
+    """
 
     def build(features: int) -> nn.Module:
-        count = next(g for g in range(min(groups, features), 0, -1) if features % g == 0)
+        most = max(1, min(groups, features // 2))
+        count = next(g for g in range(most, 0, -1) if features % g == 0)
         return nn.GroupNorm(count, features, eps=eps, affine=affine)
 
     return build

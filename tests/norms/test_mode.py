@@ -83,6 +83,8 @@ def test_norms_take_vectors_too(name):
 
 def test_group_norm_takes_the_largest_divisor():
     assert norms.NORMS["group"](groups=4)(6).num_groups == 3
+    assert norms.NORMS["group"]()(64).num_groups == 32
+    assert norms.NORMS["group"]()(8).num_groups == 4, "one feature a group says nothing"
 
 
 def test_the_constant_c_is_added_to_the_variance():
