@@ -2,9 +2,12 @@ r"""Borrowed moments: one domain's statistics normalize both (sridhar2021, secti
 
 from functools import partial
 
+import torch
 from torch import Tensor
 
-from advnorm.norms.mode import uses_batch
+from advnorm.norms.fused import borrow
+from advnorm.norms.mode import moves, uses_batch
+from advnorm.norms.moments import move, ranks, single
 from advnorm.norms.route import Domain, Routed
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
@@ -42,8 +45,22 @@ class BorrowedNorm(BatchNorm, Routed):
         rows = self.route.clean_rows(len(input))
         if not uses_batch(self) or rows in (0, len(input)):
             return super().forward(input)
-        lent = input[:rows] if self.lender == "clean" else input[rows:]
-        return self.normalize(input, self.moments(lent))
+        parts = self.route.split(input)
+        lent, rest = parts if self.lender == "clean" else parts[::-1]
+        if (self.sync and ranks() > 1) or lent.numel() <= self.num_features:
+            return self.normalize(input, self.moments(lent))
+        return self._borrowed(single(lent), single(rest)).to(input.dtype)
+
+    def _borrowed(self, lent: Tensor, rest: Tensor) -> Tensor:
+        self._check_input_dim(lent)
+        one = lent.new_ones(self.num_features)
+        weight = one if self.weight is None else self.weight
+        bias = 0 * one if self.bias is None else self.bias
+        done = borrow(lent, rest, weight, bias, self.eps)
+        if moves(self):
+            move(self, done.moments)
+        both = (done.lent, done.rest) if self.lender == "clean" else (done.rest, done.lent)
+        return torch.cat(both)
 
 
 @NORMS.register("borrowed")

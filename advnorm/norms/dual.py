@@ -53,9 +53,11 @@ class DualNorm(Routed):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``, each position by its own gate."""
-        rows = self.route.clean_rows(len(input))
-        clean = self._seen(self.clean, single(input[:rows]))
-        adversarial = self._seen(self.adversarial, single(input[rows:]))
+        one, other = self.route.split(single(input))
+        clean, adversarial = (
+            self._seen(self.clean, one),
+            self._seen(self.adversarial, other),
+        )
         parts = [
             self._gate(own, other)
             for own, other in ((clean, adversarial), (adversarial, clean))

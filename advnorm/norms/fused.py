@@ -55,6 +55,23 @@ def gate(
     return output, odds
 
 
+class Borrowed(NamedTuple):
+    """Both parts normalized by the lender's moments, and the moments (no gradient)."""
+
+    lent: Tensor
+    rest: Tensor
+    moments: Moments
+
+
+def borrow(lent: Tensor, rest: Tensor, w: Tensor, b: Tensor, eps: float) -> Borrowed:
+    r"""Return :math:`\gamma (x - \mu) / \sqrt{\sigma^2 + c} + \beta` of both parts.
+
+    The moments are those of ``lent``, to which the gradients of ``rest`` go back too.
+    """
+    own, other, mean, var = _Borrow.apply(lent, rest, w, b, eps)  # type: ignore[no-untyped-call]
+    return Borrowed(own, other, Moments(mean, var, lent.numel() // lent.shape[1]))
+
+
 class _Standardize(torch.autograd.Function):
     r"""Return :math:`u = (x - \mu) / \sqrt{\sigma^2 + c}`, :math:`\mu, \sigma^2`.
 
@@ -101,8 +118,9 @@ class _Gate(torch.autograd.Function):
         odds += torch.matmul(r * s, flat)
         odds += (0.5 * s * s - r.log()).sum()
         p = torch.sigmoid(odds)[:, None]
-        y = torch.addcmul((w * r)[:, None], p, (w * (1 - r))[:, None]).mul_(flat)
-        y.addcmul_(p, (-w * s)[:, None]).add_((w * s + b)[:, None])
+        apart = torch.addcmul((-w * s)[:, None], flat, (w * (1 - r))[:, None])  # w (u - v)
+        y = torch.addcmul((w * s + b)[:, None], flat, (w * r)[:, None])  # w v + b
+        y.addcmul_(p, apart)
         ctx.save_for_backward(flat, p, r, s, w)
         ctx.shape = u.shape
         return y.view(u.shape), odds
@@ -122,11 +140,14 @@ def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor, ...]:
     of_odds = of_p[:, None] * p * (1 - p) + of_l[:, None]
 
     du = torch.addcmul((w * r)[:, None], p, (w * (1 - r))[:, None]).mul_(g)
-    du.addcmul_(of_odds * u, (r * r - 1)[:, None]).addcmul_(of_odds, (r * s)[:, None])
+    slope = torch.addcmul((r * s)[:, None], u, (r * r - 1)[:, None])  # of the log-odds
+    du.addcmul_(of_odds, slope)
 
-    g1, gp = _sums(g, p)
-    gu1, gup = _sums(gu, p)
-    lu, luu = _total(of_odds * u), _total(of_odds * u * u)
+    both = torch.cat([torch.ones_like(p), p], 1)
+    g1, gp = _sums(g, both)
+    gu1, gup = _sums(gu, both)
+    (lu,) = _sums(u, of_odds)
+    (luu,) = _sums(torch.mul(u, u, out=gu), of_odds)
     total = of_odds.sum()
     dr = w * (gu1 - gup) + r * luu + s * lu - total / r
     ds = w * (g1 - gp) + r * lu + s * total
@@ -134,10 +155,42 @@ def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor, ...]:
     return du.view(ctx.shape), dr, ds, dw, g1
 
 
-def _sums(x: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each feature's sum of ``x`` and of ``p x``."""
-    return _total(x), _total(x * p)
+def _sums(x: Tensor, weights: Tensor) -> Tensor:
+    """Return each feature's sum of ``x`` under each weight, ``(weights, features)``."""
+    return torch.matmul(x, weights.transpose(1, 2)).sum(0).T
 
 
-def _total(x: Tensor) -> Tensor:
-    return x.sum((0, 2))
+class _Borrow(torch.autograd.Function):
+    r"""Normalize all rows by the moments of some: see :func:`borrow`.
+
+    The lender's rows have batch norm's own derivative; the borrower's add, with
+    :math:`\rho = (\sigma^2 + c)^{-1/2}` and the sums of their own :math:`\bar\gamma` and
+    :math:`\bar\beta`, :math:`\bar\mu = -\rho \gamma \bar\beta` and
+    :math:`\bar{\sigma^2} = -\tfrac12 \rho^2 \gamma \bar\gamma` to the lender's.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, lent: Tensor, rest: Tensor, w: Tensor, b: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        own, mean, rho = torch.native_batch_norm(lent, w, b, None, None, True, 0.0, eps)
+        var = rho.pow(-2) - eps
+        other = torch.native_batch_norm(rest, w, b, mean, var, False, 0.0, eps)[0]
+        ctx.save_for_backward(lent, rest, w, mean, rho, var)
+        ctx.eps = eps
+        ctx.mark_non_differentiable(mean, var)
+        return own, other, mean, var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        lent, rest, w, mean, rho, var = ctx.saved_tensors
+        back = torch.ops.aten.native_batch_norm_backward
+        all_of = [True, True, True]
+        dx, dw, db = back(grads[0], lent, w, None, None, mean, rho, True, ctx.eps, all_of)
+        dy, ew, eb = back(grads[1], rest, w, mean, var, None, None, False, ctx.eps, all_of)
+        m, shape = lent.numel() // lent.shape[1], (1, -1, *(1,) * (lent.ndim - 2))
+        slope = -w * rho.square() * ew / m  # 2 / m times the gradient of the variance
+        shift = -w * rho * eb / m - slope * mean
+        dx.addcmul_(lent, slope.view(shape)).add_(shift.view(shape))
+        return dx, dy, dw + ew, db + eb, None

@@ -39,7 +39,8 @@ class MixtureNorm(Routed):
         """Normalize the first rows as clean and the rest as adversarial."""
         rows = self.route.clean_rows(len(input))
         if 0 < rows < len(input):
-            return torch.cat([self.clean(input[:rows]), self.adversarial(input[rows:])])
+            clean, adversarial = self.route.split(input)
+            return torch.cat([self.clean(clean), self.adversarial(adversarial)])
         output: Tensor = self.clean(input) if rows else self.adversarial(input)
         return output
 

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 Domain = Literal["clean", "adversarial"]
 DOMAINS: tuple[Domain, Domain] = ("clean", "adversarial")
@@ -32,6 +33,15 @@ class Route:
                 f"{batch}: route the batch that is passed to the model"
             )
         return self.clean
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the clean and the adversarial rows of ``x``; their gradients are joined.
+
+        Not two slices: the gradient of each would be as large as ``x``, and mostly zero.
+        """
+        rows = self.clean_rows(len(x))
+        clean, adversarial = torch.split(x, [rows, len(x) - rows])
+        return clean, adversarial
 
 
 class Routed(nn.Module):

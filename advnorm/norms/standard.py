@@ -111,6 +111,8 @@ def group(*, groups: int = 32, eps: float = 1e-5, affine: bool = True) -> Norm:
     The number of groups is the largest divisor of the features that fits: a vector's group
     of one feature would be normalized to zero.
     """
+    if groups < 1:
+        raise ValueError(f"group norm needs at least one group, not {groups}")
 
     def build(features: int) -> nn.Module:
         most = max(1, min(groups, features // 2))
