@@ -77,7 +77,7 @@ def evaluate(
     from advnorm.report import terminal
     from advnorm.train import assess
 
-    changes = [f"evaluation.{change}" for change in set_ or []]
+    changes = [f"evaluation.{change.removeprefix('evaluation.')}" for change in set_ or []]
     found = [Run.open(path) for path in runs]
     with shown() as progress:
         for run in found:

@@ -1,7 +1,8 @@
 """Files that are whole or not there: atomic writes and digests."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
 
@@ -42,3 +43,26 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file for the time of a block; a second holder is refused at once.
+
+    The lock belongs to the process and ends with it, however it ends. Systems without
+    ``fcntl`` have no such locks, and go without.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another process is at work in {path.parent}: wait until it has ended, or "
+                "choose another folder"
+            ) from None
+        yield

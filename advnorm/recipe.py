@@ -13,7 +13,6 @@ from pydantic_core import ErrorDetails
 from advnorm import schedules
 from advnorm.threat import THREATS, Threat
 
-Option = bool | int | float | str | None
 Mode = Literal["train", "batch", "running"]
 
 
@@ -35,7 +34,17 @@ def number(value: object) -> object:
         raise ValueError(f"{value!r} is not a number: write 0.03 or 8/255") from None
 
 
+def option(value: object) -> object:
+    """Turn ``"1/100"`` and ``"1e-3"`` into a float; any other text stays text."""
+    try:
+        return number(value)
+    except ValueError:
+        return value
+
+
+Option = Annotated[bool | int | float | str | None, BeforeValidator(option)]
 Number = Annotated[float, BeforeValidator(number)]
+Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -61,7 +70,7 @@ class Piecewise(Spec):
     """The base value times ``factor`` at each epoch of ``at``."""
 
     kind: Literal["piecewise"] = "piecewise"
-    at: tuple[Number, ...]
+    at: tuple[Factor, ...]
     factor: Positive = 0.1
 
     def build(self) -> schedules.Schedule:
@@ -73,10 +82,10 @@ class Ramp(Spec):
     """From ``start`` to ``stop`` times the base value, linearly between two epochs."""
 
     kind: Literal["ramp"] = "ramp"
-    first: Number = 0.0
-    last: Number
-    start: Number = 0.0
-    stop: Number = 1.0
+    first: Factor = 0.0
+    last: Factor
+    start: Factor = 0.0
+    stop: Factor = 1.0
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -102,7 +111,7 @@ class Cosine(Spec):
 
     kind: Literal["cosine"] = "cosine"
     end: Positive
-    warmup: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+    warmup: Factor = 0.0
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -128,7 +137,7 @@ class Data(Spec):
     validation: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.1
     """The held-out share of the training samples, where the set has no validation split."""
     augment: str = "none"
-    mixup: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+    mixup: Factor = 0.0
     """Beta parameter of mixup; 0 is none."""
     workers: Annotated[int, Field(ge=0)] = 2
     """Processes that read image folders."""
@@ -206,7 +215,7 @@ class Objective(Spec):
     clean_share: Share | None = None
     """Share of the clean images that stay in the batch (mixed)."""
     batching: Literal["sequential", "concatenated"] | None = None
-    likelihood: Annotated[float, BeforeValidator(number), Field(ge=0)] | None = None
+    likelihood: Factor | None = None
     """Weight of the dual norms' likelihood loss."""
 
     def settings(self) -> dict[str, Any]:
@@ -224,7 +233,7 @@ class Optimizer(Spec):
     schedule: ScheduleSpec = Constant()
     momentum: Share = 0.9
     nesterov: bool = False
-    weight_decay: Annotated[float, BeforeValidator(number), Field(ge=0)] = 0.0
+    weight_decay: Factor = 0.0
     decay_norms: bool = True
     """Whether weight decay also reaches biases and the norms' own parameters."""
     scalar_factor: Positive = 1.0
@@ -254,6 +263,8 @@ class Evaluation(Spec):
     """Radii of the accuracy curve; by default half the recipe's own and its own."""
     step_ratio: Positive = 2.5
     """Length of all steps together over eps: step size = ratio * eps / steps."""
+    data: str | None = None
+    """Another set's test samples, such as ``cifar10-c:fog:3``; by default the run's."""
     samples: Count | None = None
     """The first so many test samples; by default all."""
     batch_size: Count = 250
@@ -268,7 +279,7 @@ class Recipe(Spec):
     """Everything that decides a training run, and how it is evaluated."""
 
     name: str = "unnamed"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     data: Data = Data()
     model: Model = Model()
     norm: Norm = Norm()
@@ -319,6 +330,8 @@ def read(path: Path) -> Recipe:
     """Read a recipe file."""
     try:
         return from_yaml(path.read_text())
+    except UnicodeDecodeError:
+        raise RecipeError(f"{path} is not a text file: give a recipe in YAML") from None
     except RecipeError as error:
         raise RecipeError(f"{path}:\n{error}") from None
 
@@ -334,7 +347,7 @@ def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
         name, equals, text = change.partition("=")
         if not equals or not name:
             raise RecipeError(f"--set takes key=value, such as epochs=3, not {change!r}")
-        _assign(values, name.strip().split("."), yaml.safe_load(text))
+        _assign(values, name.strip().split("."), _value(change, text))
     return parse(values)
 
 
@@ -358,6 +371,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _value(change: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise RecipeError(
+            f"--set {change}: the value is not YAML; quote it, and close its brackets"
+        ) from None
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:

@@ -9,6 +9,8 @@ and ``report.html``. This module imports no torch, so that a report can be made 
 import json
 import os
 import platform
+import re
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from advnorm.files import write_atomically
+from advnorm.files import locked, write_atomically
 
 Setting = str | int | float | bool | None
 
@@ -103,6 +105,8 @@ class Result(Record):
     """``None`` for what has no adversary: clean images and noise."""
     accuracy: Accuracy
     data: str
+    other: bool = False
+    """Whether this is another data set than the run's own."""
     split: str = "test"
     weights: str
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
@@ -118,17 +122,26 @@ class Result(Record):
     @property
     def key(self) -> str:
         """A file name that says attack, norm and radius."""
-        return result_key(self.attack, self.threat, self.branch)
+        other = self.data if self.other else None
+        return result_key(self.attack, self.threat, self.branch, other)
 
 
-def result_key(attack: str, threat: ThreatRecord | None, branch: str | None = None) -> str:
-    """Name a result: the attack, the norm, the radius, and the branch where there are two.
+def result_key(
+    attack: str,
+    threat: ThreatRecord | None,
+    branch: str | None = None,
+    data: str | None = None,
+) -> str:
+    """Name a result: attack, norm, radius; the branch or another data set if there is one.
 
     >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255), "clean")
     'pgd-10_linf_0.03137@clean'
+    >>> result_key("clean", None, data="mnist-c:fog")
+    'clean~mnist-c-fog'
     """
     name = f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
-    return f"{name}@{branch}" if branch else name
+    name = f"{name}@{branch}" if branch else name
+    return f"{name}~{re.sub(r'[^A-Za-z0-9.]+', '-', data)}" if data else name
 
 
 class Verdicts(Record):
@@ -174,6 +187,10 @@ class Environment(Record):
         )
 
 
+_FOLDERS = ("checkpoints", "results", "verdicts", "examples")
+_PARTS = (*_FOLDERS, "environment.json", ".lock")  # all that a beginning may leave behind
+
+
 class Run:
     """A run folder. Every write is atomic; every read names the file that is wrong."""
 
@@ -188,11 +205,13 @@ class Run:
                 f"{path} already holds a run: add --resume to go on with it, "
                 "or choose another --out"
             )
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        if path.is_file():
+            raise FileExistsError(f"{path} is a file: choose another --out")
+        if path.is_dir() and {entry.name for entry in path.iterdir()} - set(_PARTS):
             raise FileExistsError(f"{path} exists and is not empty: choose another --out")
         run = cls(path)
         try:
-            for folder in ("checkpoints", "results", "verdicts", "examples"):
+            for folder in _FOLDERS:
                 (path / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(
@@ -220,7 +239,15 @@ class Run:
 
     def recipe_text(self) -> str:
         """Return the recipe as it was written when the run began."""
-        return (self.path / "recipe.yaml").read_text()
+        path = self.path / "recipe.yaml"
+        try:
+            return path.read_text()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a text file: it is damaged") from None
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder for the time of a block."""
+        return locked(self.path / ".lock")
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
@@ -292,7 +319,10 @@ def _write(path: Path, record: Record) -> None:
 
 
 def _read(path: Path, kind: type[R]) -> R:
-    return _parse(path, path.read_text(), kind)
+    try:
+        return _parse(path, path.read_text(), kind)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}): remove it and run again") from None
 
 
 def _parse(path: Path, text: str, kind: type[R]) -> R:

@@ -81,7 +81,20 @@ def bind(
     ValueError: no setting of norm 'group' 'group': did you mean 'groups'? There are: groups
     """
     known = options(function)
-    for name in given:
+    for name, value in given.items():
         if name not in known:
             raise unknown(what, name, list(known))
+        if not _fits(value, known[name]):
+            kind = "number" if known[name] is None else type(known[name]).__name__
+            raise ValueError(f"{what} {name!r}: {value!r} is not a {kind}")
     return partial(function, **given)
+
+
+def _fits(value: object, default: object) -> bool:
+    """Tell whether a value is of the default's type; a whole number is a fine float."""
+    if isinstance(default, bool) or isinstance(value, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if default is None:
+        return value is None or isinstance(value, int | float)
+    wanted = (int, float) if isinstance(default, float) else type(default)
+    return isinstance(value, wanted) or (value is None and isinstance(default, float))

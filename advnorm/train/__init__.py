@@ -1,8 +1,9 @@
 """Training: the only part that turns a recipe into objects."""
 
 from advnorm.train.assess import assess, load_model
-from advnorm.train.build import Job, build, check, load, network
+from advnorm.train.build import Job, build, check
 from advnorm.train.guards import NotFiniteError
+from advnorm.train.parts import load, network
 from advnorm.train.run import how_to_resume, train
 from advnorm.train.stop import StoppedError
 

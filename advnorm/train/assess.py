@@ -18,11 +18,12 @@ from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, check_statistics, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
-from advnorm.recipe import Recipe, plain
+from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, Verdicts, result_key
 from advnorm.train import checkpoints
 from advnorm.train.build import check as check_names
-from advnorm.train.build import choose_device, load, network
+from advnorm.train.build import choose_device
+from advnorm.train.parts import load, network
 from advnorm.train.state import restore
 
 
@@ -50,12 +51,17 @@ def assess(
     """
     check_names(recipe)
     progress = progress or Quiet()
-    subject = _subject(run, recipe, root, choose_device(device), progress)
+    with run.lock():
+        subject = _subject(run, recipe, root, choose_device(device), progress)
+        return [_cell(run, subject, cell, progress) for cell in _columns(recipe)]
+
+
+def _columns(recipe: Recipe) -> list[Cell]:
+    """Return the cells of the evaluation; by default at half the radius and at it."""
     spec, threat = recipe.evaluation, recipe.threat.build()
     radii = spec.eps or tuple(threat.eps * factor for factor in (0.5, 1.0))
     threats = [threat.with_eps(eps) for eps in sorted(radii)]
-    columns = cells(spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio)
-    return [_cell(run, subject, cell, progress) for cell in columns]
+    return cells(spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio)
 
 
 def load_model(
@@ -66,8 +72,8 @@ def load_model(
     found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
     if found is None:
         raise FileNotFoundError(
-            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or set "
-            f"evaluation.weights={'last' if weights == 'best' else 'best'}"
+            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
+            f"weights={'last' if weights == 'best' else 'best'}"
         )
     model = network(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
@@ -86,12 +92,26 @@ def _subject(
     )
     for warning in warnings:
         progress.line(warning)
+    if recipe.evaluation.data is not None:
+        data = _other(recipe, data, root)
     few = next(
         data.test.batches(torch.arange(min(8, len(data.test))), batch_size=8, device=device)
     )
     model.to(device)
     check(model, few, bounds=recipe.threat.bounds)
     return Subject(recipe, data, model, weights, device)
+
+
+def _other(recipe: Recipe, data: DataSet, root: Path | None) -> DataSet:
+    """Read the data set that the evaluation names instead of the run's own."""
+    spec = recipe.data.model_copy(update={"name": recipe.evaluation.data})
+    other = load(recipe.model_copy(update={"data": spec}), root=root)
+    if other.shape != data.shape or len(other.classes) != len(data.classes):
+        raise ValueError(
+            f"{other.name} has images of shape {other.shape} and {len(other.classes)} "
+            f"classes; the model was made for {data.shape} and {len(data.classes)}"
+        )
+    return other
 
 
 def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
@@ -136,7 +156,8 @@ def _judged(
     """Judge one cell on one branch, from where it stopped if the settings are the same."""
     spec, test = subject.recipe.evaluation, subject.data.test
     order = torch.arange(min(len(test), spec.samples or len(test)))
-    key = result_key(cell.name, cell.threat_record, branch)
+    other = subject.data.name if spec.data is not None else None
+    key = result_key(cell.name, cell.threat_record, branch, other)
     fingerprint = _fingerprint(subject, cell, branch, len(order))
     known, done = run.result(key), run.verdicts(key)
     if known and known.fingerprint == fingerprint:
@@ -165,6 +186,7 @@ def _judged(
         threat=cell.threat_record,
         accuracy=done.accuracy(),
         data=subject.data.name,
+        other=other is not None,
         weights=subject.weights,
         branch=branch,
         seed=subject.recipe.seed,
@@ -181,11 +203,11 @@ def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None, count: int
     recipe = subject.recipe
     facts = {
         "weights": subject.weights,
-        "data": plain(recipe.data.model_dump()),
+        "data": [subject.data.name, subject.data.digest()],
         "seed": recipe.seed,
         "samples": count,
         "branch": branch,
-        "cell": [cell.key, cell.settings, repr(cell.threat)],
+        "cell": [cell.key, cell.settings, repr(cell.threat), recipe.threat.bounds],
     }
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

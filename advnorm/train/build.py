@@ -8,18 +8,15 @@ import torch
 from torch import nn
 
 from advnorm import data as sets
-from advnorm import models
-from advnorm.evaluate import cells
-from advnorm.models import MODELS, PerImage, Standardize
-from advnorm.norms import NORMS, Norm, chosen, norm_parameters
-from advnorm.objectives import OBJECTIVES, Objective, refuse
-from advnorm.recipe import Constant, Model, Recipe, RecipeError
-from advnorm.records import Run
+from advnorm.evaluate import cells, check_radius
+from advnorm.models import MODELS
+from advnorm.norms import batch_norms
+from advnorm.objectives import refuse
+from advnorm.recipe import Model, Recipe, RecipeError
 from advnorm.registry import bind, options
-from advnorm.schedules import Schedule
+from advnorm.scoped import evaluating
 from advnorm.threat import Threat
-from advnorm.train import checkpoints
-from advnorm.train.state import restore
+from advnorm.train import parts
 
 DTYPES = {
     "float32": torch.float32,
@@ -50,12 +47,12 @@ def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
     """Make everything that a recipe names; the model's start depends on its seed alone."""
     check(recipe)
     where = choose_device(device)
-    data = load(recipe, root=root)
-    with torch.random.fork_rng(devices=[]):
+    data = parts.load(recipe, root=root)
+    with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        model = network(recipe, data).to(where)
+        model = parts.network(recipe, data).to(where)
     if recipe.start is not None:
-        _start(recipe.start, model)
+        parts.start(recipe.start, model)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -63,10 +60,28 @@ def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
         recipe=recipe,
         data=data,
         model=model,
-        optimizer=_optimizer(recipe, model),
+        optimizer=parts.optimizer(recipe, model),
         threat=recipe.threat.build(),
         device=where,
     )
+
+
+def try_out(job: Job) -> None:
+    """Pass two samples through the model: a misfit is known before a folder is made."""
+    if job.recipe.batch_size == 1 and batch_norms(job.model):
+        raise RecipeError("batch_size=1: batch statistics need at least 2 samples")
+    check_radius(job.threat, job.data.shape)
+    images = next(
+        job.data.train.batches(torch.arange(2), batch_size=2, device=job.device)
+    ).images
+    with evaluating(job.model), torch.no_grad():
+        try:
+            job.model(images.to(next(job.model.parameters()).dtype))
+        except (RuntimeError, ValueError) as error:
+            raise RecipeError(
+                f"model {job.recipe.model.name!r} with norm {job.recipe.norm.name!r} does "
+                f"not run on {job.data.name}: {error}"
+            ) from None
 
 
 def check(recipe: Recipe) -> None:
@@ -75,13 +90,13 @@ def check(recipe: Recipe) -> None:
         lambda: sets.DATA[recipe.data.name.partition(":")[0]],
         lambda: sets.AUGMENTATIONS[recipe.data.augment],
         lambda: _model_options(recipe.model),
-        lambda: norm_of(recipe),
+        lambda: parts.norm_of(recipe),
         lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
         lambda: [recipe.threat.build().with_eps(eps) for eps in recipe.evaluation.eps],
         lambda: _attack(recipe),
-        lambda: objective_of(recipe),
-        lambda: weight_schedules(recipe),
+        lambda: parts.objective_of(recipe),
+        lambda: parts.weight_schedules(recipe),
         lambda: refuse(
             norm=recipe.norm.name,
             objective=recipe.objective.name,
@@ -98,82 +113,6 @@ def check(recipe: Recipe) -> None:
         raise RecipeError("\n".join(problems))
 
 
-def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
-    """Read the recipe's data, and refuse bounds that do not hold it."""
-    spec = recipe.data
-    data = sets.load(
-        spec.name,
-        root=root,
-        size=spec.size,
-        validation=spec.validation,
-        seed=recipe.seed,
-        workers=spec.workers,
-    )
-    if spec.classes is not None:
-        data = sets.select(data, classes=spec.classes)
-    if spec.train is not None or spec.test is not None:
-        data = sets.subset(data, train=spec.train, test=spec.test, seed=recipe.seed)
-    (low, high), (least, most) = data.bounds, recipe.threat.bounds
-    if low < least or high > most:
-        raise RecipeError(
-            f"{spec.name} lives in [{low:g}, {high:g}], outside of threat.bounds "
-            f"[{least:g}, {most:g}]: set threat.bounds=[{_yaml(low)}, {_yaml(high)}]"
-        )
-    return data
-
-
-def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
-    """Build the recipe's model, with standardization as its first layer."""
-    spec, where, norm = recipe.model, recipe.norm.where, norm_of(recipe)
-    first = _first_layer(spec, data)
-    if where == "input":
-        first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
-        norm = NORMS["none"]()
-    elif where != "all":
-        norm = chosen(norm, where)
-    return models.build(
-        spec.name,
-        shape=data.shape,
-        classes=len(data.classes),
-        norm=norm,
-        standardize=first,
-        options={k: v for k, v in spec.options.items() if v is not None},
-    )
-
-
-def norm_of(recipe: Recipe) -> Norm:
-    """Build the recipe's norm, after checking its options."""
-    name = recipe.norm.name
-    what = f"option of norm {name!r} called"
-    norm: Norm = bind(NORMS[name], recipe.norm.options, what=what)()
-    return norm
-
-
-def objective_of(recipe: Recipe) -> Objective:
-    """Return the recipe's objective with the settings that were given."""
-    name = recipe.objective.name
-    what = f"setting of objective {name!r} called"
-    return bind(OBJECTIVES[name], recipe.objective.settings(), what=what)
-
-
-def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
-    """Return the objective's weights that change over the epochs, as functions of them."""
-    spec, found = recipe.objective, {}
-    defaults = options(OBJECTIVES[spec.name])
-    for name, schedule in (("gamma", spec.gamma_schedule), ("beta", spec.beta_schedule)):
-        if schedule == Constant():
-            continue
-        if name not in defaults:
-            raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
-        base = spec.settings().get(name, defaults[name])
-        found[name] = _scaled(schedule.build(), base)
-    return found
-
-
-def _scaled(schedule: Schedule, base: float) -> Schedule:
-    return lambda epoch: base * schedule(epoch)
-
-
 def choose_device(name: str) -> torch.device:
     """Return the named device; ``auto`` is CUDA where there is one."""
     if name == "auto":
@@ -181,33 +120,12 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"no device {name!r}: write cpu, cuda or cuda:1") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"no device {name!r}: write cpu, cuda or cuda:1")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("there is no CUDA device here: leave out --device, or write cpu")
     return device
-
-
-def _start(path: str, model: nn.Module) -> None:
-    """Load the best weights of another run into ``model``."""
-    run, warnings = Run.open(Path(path)), list[str]()
-    found = checkpoints.load(run.checkpoints, "best", warnings=warnings)
-    if found is None:
-        raise FileNotFoundError(
-            f"start: {path} has no whole best checkpoint: train it first"
-        )
-    try:
-        restore(found.tensors, model, None)
-    except RuntimeError as error:
-        raise RecipeError(
-            f"start: the weights of {path} are of another model ({error})"
-        ) from None
-
-
-def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
-    if spec.standardize == "data":
-        mean, std = data.moments()
-        return Standardize(mean.tolist(), std.tolist())
-    return PerImage() if spec.standardize == "per_image" else None
 
 
 def _model_options(spec: Model) -> None:
@@ -231,35 +149,3 @@ def _attack(recipe: Recipe) -> None:
             "attack.statistics: an attack must not move running statistics; "
             "write running or batch"
         )
-
-
-def _optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    spec = recipe.optimizer
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    trained = set(norm_parameters(model)) if spec.only == "norms" else None
-    if trained is not None and not trained:
-        raise RecipeError("optimizer.only=norms, but the model's norms have no parameters")
-    for parameter in model.parameters():
-        if trained is not None and parameter not in trained:
-            parameter.requires_grad_(False)
-            continue
-        decay = spec.weight_decay if parameter.ndim > 1 or spec.decay_norms else 0.0
-        factor = spec.scalar_factor if parameter.numel() == 1 else 1.0
-        groups.setdefault((decay, factor), []).append(parameter)
-    settings = [
-        {"params": parameters, "weight_decay": decay, "factor": factor}
-        for (decay, factor), parameters in groups.items()
-    ]
-    if spec.name == "adam":
-        return torch.optim.Adam(settings, lr=spec.rate, fused=True)
-    return torch.optim.SGD(
-        settings,
-        lr=spec.rate,
-        momentum=spec.momentum,
-        nesterov=spec.nesterov,
-        fused=True,
-    )
-
-
-def _yaml(value: float) -> str:
-    return f"{value:g}".replace("inf", ".inf")

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
@@ -36,7 +37,10 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove all but the newest two of its kind."""
     path = folder / f"{kind}-{step:08}.safetensors"
-    copies = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    copies = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in tensors.items()
+    }
     content = dump_tensors(copies, metadata={"facts": json.dumps(facts)})
     write_atomically(path, content)
     manifest = {"sha256": sha256(path), "size": len(content)}

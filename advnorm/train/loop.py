@@ -42,7 +42,8 @@ def fit(
             state.seen += 1
             state.step += 1
             progress.update(state.step, total, _figures(state))
-            saver.save_if_due(state)
+            if state.seen < job.steps_per_epoch:  # the end of an epoch has its own
+                saver.save_if_due(state)
         stop.check()
         checked = _validation(job, state, stop)
         line = _line(job, state, step, checked, seconds=perf_counter() - start)

@@ -10,7 +10,7 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
 from advnorm.train import checkpoints
-from advnorm.train.build import Job, build
+from advnorm.train.build import Job, build, try_out
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
@@ -40,7 +40,15 @@ def train(
         _same(recipe, Run.open(out))
     job = build(recipe, root=root, device=device)
     environment = Environment.here(device=str(job.device), threads=torch.get_num_threads())
+    try_out(job)
     run = Run.open(out) if resume else Run.create(out, to_yaml(recipe), environment)
+    with run.lock():
+        _go_on(job, run, progress)
+    return run
+
+
+def _go_on(job: Job, run: Run, progress: Progress) -> None:
+    """Train from the newest checkpoint, or from the start, to the end."""
     saver, state = Saver(job, run), _begin(job, run, progress)
     if not checkpoints.manifests(run.checkpoints, "state"):
         saver.save(state)
@@ -49,7 +57,7 @@ def train(
             fit(job, run, state, saver, stop=stop, progress=progress)
         except StoppedError as stopped:
             saver.save(state)
-            stopped.resume = how_to_resume(out)
+            stopped.resume = how_to_resume(run.path)
             raise
         except NotFiniteError as error:
             good = checkpoints.manifests(run.checkpoints, "state")[-1]
@@ -59,7 +67,6 @@ def train(
                 f"{good.with_suffix('.safetensors')}; try a smaller optimizer.rate, or "
                 "precision=float32"
             ) from error
-    return run
 
 
 def how_to_resume(out: Path) -> str:
@@ -80,6 +87,8 @@ def _same(recipe: Recipe, run: Run) -> None:
 def _begin(job: Job, run: Run, progress: Progress) -> State:
     """Return a fresh state, or the newest whole checkpoint's with everything put back."""
     warnings: list[str] = []
+    for leftover in run.checkpoints.glob(".*.tmp"):  # of a write that was cut short
+        leftover.unlink()
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
@@ -87,6 +96,11 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
         return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
+    if found.facts["data"] != job.data.digest():
+        raise ValueError(
+            f"{run.path} was begun with other data than {job.recipe.data.name} holds now: "
+            "give the --data that it was begun with, or train anew"
+        )
     restore(found.tensors, job.model, job.optimizer)
     run.truncate_epochs(found.facts["epochs"])
     state = State.of(found.facts["state"])

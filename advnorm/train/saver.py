@@ -2,9 +2,12 @@
 
 from time import monotonic
 
+import torch
+
 from advnorm.records import Run
 from advnorm.train import checkpoints
 from advnorm.train.build import Job
+from advnorm.train.guards import NotFiniteError
 from advnorm.train.state import State, tensors
 
 
@@ -17,8 +20,12 @@ class Saver:
 
     def save(self, state: State) -> None:
         """Write weights, optimizer and state, and how many epochs are on record."""
-        facts = {"state": state.facts(), "epochs": state.epoch}
+        digest = self._job.data.digest()
+        facts = {"state": state.facts(), "epochs": state.epoch, "data": digest}
         named = tensors(self._job.model, self._job.optimizer)
+        for name, value in named.items():
+            if value.is_floating_point() and not torch.isfinite(value).all():
+                raise NotFiniteError(f"{name} holds NaN or infinity and was not saved,")
         checkpoints.save(self._run.checkpoints, "state", state.step, named, facts)
         self._last = monotonic()
 

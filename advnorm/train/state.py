@@ -71,9 +71,13 @@ def restore(
     model.load_state_dict(weights)
     if optimizer is None:
         return
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     memory: dict[int, dict[str, Tensor]] = {}
     for name, value in named.items():
         if name.startswith("optimizer/"):
             _, index, key = name.split("/")
+            like = parameters[int(index)]
+            if value.shape == like.shape:  # the layout of its parameter, as it was
+                value = torch.empty_like(like, dtype=value.dtype).copy_(value)
             memory.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})

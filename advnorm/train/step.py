@@ -7,14 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import AIMS, Aim, LogitsFn, NonFiniteGradientError, pgd
+from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup
 from advnorm.draws import Draws
 from advnorm.gradients import plain
 from advnorm.norms import freeze_statistics
 from advnorm.objectives import Adversary
-from advnorm.train.build import DTYPES, Job, objective_of, weight_schedules
+from advnorm.train.build import DTYPES, Job
 from advnorm.train.guards import NotFiniteError, gradient_norm
+from advnorm.train.parts import objective_of, weight_schedules
 from advnorm.train.state import State
 
 HALF_SCALE = 2.0**10
@@ -121,12 +122,23 @@ class Stepper:
                 threat,
                 steps=steps,
                 step_size=step_size * factor,
-                aim=aim,
+                aim=self._louder(aim),
                 clean_start=spec.clean_start,
                 draws=draws.stream("attack"),
             )
 
         return Adversary(search, statistics, self.aim)
+
+    def _louder(self, aim: Aim) -> Aim:
+        """In float16, scale what is climbed: the direction stays, no underflow does."""
+        if self.job.recipe.precision != "float16":
+            return aim
+
+        def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+            gain = aim(f, clean, labels, draws)
+            return lambda logits: HALF_SCALE * gain(logits)
+
+        return louder
 
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
         """Freeze the running statistics in the last epochs, where the recipe says so."""

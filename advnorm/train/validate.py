@@ -4,11 +4,13 @@ from typing import NamedTuple
 
 import torch
 
+from advnorm.attacks import NonFiniteGradientError
 from advnorm.evaluate import cells, judge
 from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts
 from advnorm.train.build import Job
+from advnorm.train.guards import NotFiniteError
 from advnorm.train.stop import Stop
 
 BATCH = 250
@@ -38,16 +40,20 @@ def validate(job: Job, stop: Stop) -> Validated:
     order = torch.arange(min(len(split), spec.samples or len(split)))
     names = ["clean", f"pgd-{spec.steps}"]
     branch = job.recipe.evaluation.branch
-    with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
-        found = [
-            judge(
-                job.model,
-                split.batches(order, batch_size=BATCH, device=job.device),
-                cell,
-                total=len(order),
-                seed=job.recipe.seed,
-                progress=_Stopping(stop),
-            ).verdicts
-            for cell in cells(names, [job.threat], job.threat.bounds)
-        ]
+    found = []
+    for cell in cells(names, [job.threat], job.threat.bounds):
+        batches = split.batches(order, batch_size=BATCH, device=job.device)
+        with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
+            try:
+                judgement = judge(
+                    job.model,
+                    batches,
+                    cell,
+                    total=len(order),
+                    seed=job.recipe.seed,
+                    progress=_Stopping(stop),
+                )
+            except NonFiniteGradientError as error:
+                raise NotFiniteError(f"validation: {error}") from error
+        found.append(judgement.verdicts)
     return Validated(*found)
