@@ -10,11 +10,12 @@ from advnorm.attacks.aims import (
     untargeted,
 )
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
-from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.registry import ATTACKS, FROM_CLEAN
 
 __all__ = [
     "AIMS",
     "ATTACKS",
+    "FROM_CLEAN",
     "Aim",
     "Gain",
     "LogitsFn",

@@ -27,16 +27,22 @@ def random_target(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Dra
 
     xie2020, section 3, draws the target over all classes; drawing the label itself would
     help the defender, so it is left out, as the paper's code does.
+
+    This costs one forward pass, for the number of classes: of the whole batch, because one
+    sample has no batch statistics.
     """
     with torch.no_grad():
-        classes = logits_fn(clean[:1]).shape[1]
+        classes = logits_fn(clean).shape[1]
     wrong = draws.stream("target").integers(classes - 1)
     hard = hard_labels(labels)
     return _towards(wrong + (wrong >= hard).long())
 
 
 def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-    """Descend the cross-entropy of the class that the clean image resembles least."""
+    """Descend the cross-entropy of the class that the clean image resembles least.
+
+    This costs one forward pass, on the clean images.
+    """
     with torch.no_grad():
         logits = logits_fn(clean)
     others = logits.scatter(1, hard_labels(labels)[:, None], torch.inf)

@@ -7,3 +7,6 @@ from torch import Tensor
 from advnorm.registry import Registry
 
 ATTACKS: Registry[Callable[..., Tensor]] = Registry("attack")
+
+FROM_CLEAN = frozenset({"bim", "fgsm"})
+"""Attacks that start at the clean image: a restart would repeat them."""

@@ -5,9 +5,10 @@ from types import ModuleType
 
 from advnorm.evaluate.api import Evaluation, evaluate
 from advnorm.evaluate.cells import Cell, cells
+from advnorm.evaluate.checks import check_radius
 from advnorm.evaluate.engine import judge
 
-__all__ = ["Cell", "Evaluation", "cells", "evaluate", "judge"]
+__all__ = ["Cell", "Evaluation", "cells", "check_radius", "evaluate", "judge"]
 
 
 class _CallableModule(ModuleType):

@@ -1,19 +1,22 @@
 """Anybody's model in three lines."""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
 from advnorm.data import Batch
-from advnorm.evaluate.cells import cells
-from advnorm.evaluate.checks import check_images, check_labels
-from advnorm.evaluate.engine import check, judge
+from advnorm.evaluate.cells import Cell, cells
+from advnorm.evaluate.checks import check_images, check_labels, check_radius
+from advnorm.evaluate.engine import check, judge, search_dtype
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
-from advnorm.threat import THREATS, Bounds
+from advnorm.threat import THREATS, Bounds, Threat
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     images: Tensor,
     labels: Tensor,
     *,
-    eps: float | Sequence[float],
+    eps: SupportsFloat | Sequence[SupportsFloat],
     norm: str = "linf",
     attacks: Sequence[str] = ("clean", "fgsm", "pgd-50"),
     bounds: Bounds = (0.0, 1.0),
@@ -49,9 +52,10 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     ['clean', 'fgsm_linf_0.03137', 'pgd-50_linf_0.03137']
 
     Args:
-        model: Maps images in ``bounds`` to logits; standardization is inside the model.
+        model: Maps images in ``bounds`` to logits; standardization is inside the model. A
+            model in half precision is attacked with images and steps in float32.
         images: Floats in ``bounds``, shape ``(n, ...)``.
-        labels: Class indices, shape ``(n,)``.
+        labels: Class indices, integers of any size, shape ``(n,)``.
         eps: The radius, or a list of radii for the accuracy curve.
         norm: ``"linf"`` or ``"l2"``.
         attacks: Names of cells, such as ``"pgd-50x5"`` (steps x restarts).
@@ -60,49 +64,106 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         seed: Decides every random start.
         progress: Where to report; by default nowhere.
     """
+    if batch_size < 1:
+        raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
+    threats = _threats(norm, eps, bounds)
+    columns = _columns(attacks, threats, bounds)
+    with torch.inference_mode(mode=False):  # an attack needs gradients
+        model, samples = _usable(model), _Samples(images, labels, bounds)
+        samples.check(model, threats)
+        found = {
+            cell.key: _timed(model, samples, cell, batch_size, seed, progress)
+            for cell in columns
+        }
+    return Evaluation(
+        tuple(result for result, _ in found.values()),
+        {key: verdicts for key, (_, verdicts) in found.items()},
+    )
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Images and labels as they were given."""
+
+    images: Tensor
+    labels: Tensor
+    bounds: Bounds
+
+    def check(self, model: nn.Module, threats: Sequence[Threat]) -> None:
+        """Look at all images, labels and radii, and at the logits of a few."""
+        check_images(self.images, self.bounds)
+        for threat in threats:
+            check_radius(threat, self.images.shape[1:])
+        classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
+        check_labels(self.labels, count=len(self.images), classes=classes)
+
+    def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
+        """Yield tensors of our own, in the search's precision and exactly in the bounds."""
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        for start in range(0, len(self.images), size):
+            rows = slice(start, start + size)
+            images = self.images[rows].detach().to(device, search_dtype(model))
+            labels = self.labels[rows].to(device, copy=True)
+            yield Batch(
+                images.clamp(*self.bounds),
+                labels if labels.is_floating_point() else labels.long(),
+                torch.arange(start, start + len(images), device=device),
+            )
+
+
+def _threats(
+    norm: str, eps: SupportsFloat | Sequence[SupportsFloat], bounds: Bounds
+) -> list[Threat]:
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    radii = [eps] if isinstance(eps, int | float) else list(eps)
-    threats = [THREATS[norm](radius, bounds) for radius in radii]
-    columns = cells(attacks, threats, bounds)
-    _check(model, images, labels, bounds)
-    results, verdicts = [], {}
-    for cell in columns:
-        start = perf_counter()
-        batches = _batches(images, labels, batch_size, _device(model))
-        found = judge(model, batches, cell, total=len(images), seed=seed, progress=progress)
-        verdicts[cell.key] = found.verdicts
-        results.append(
-            Result(
-                attack=cell.name,
-                settings=cell.settings,
-                threat=cell.threat_record,
-                accuracy=found.verdicts.accuracy(),
-                data="given",
-                weights="given",
-                seed=seed,
-                seconds=perf_counter() - start,
-            )
-        )
-    return Evaluation(tuple(results), verdicts)
+    try:
+        radii = torch.as_tensor(eps, dtype=torch.float64).flatten().tolist()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"eps is a number, or a list of numbers, not {eps!r}") from None
+    if not radii:
+        raise ValueError("eps is empty: give at least one radius, such as 8/255")
+    return [THREATS[norm](radius, bounds) for radius in radii]
 
 
-def _check(model: nn.Module, images: Tensor, labels: Tensor, bounds: Bounds) -> None:
-    """Look at all images and labels, and at the logits of a few."""
-    check_images(images, bounds)
-    few = next(_batches(images[:8], labels[:8], 8, _device(model)))
-    classes = check(model, few, bounds=bounds)
-    check_labels(labels, count=len(images), classes=classes)
+def _columns(
+    attacks: Sequence[str], threats: Sequence[Threat], bounds: Bounds
+) -> list[Cell]:
+    if not attacks:
+        raise ValueError("attacks is empty: name at least one, such as 'pgd-50'")
+    return cells(attacks, threats, bounds)
 
 
-def _batches(
-    images: Tensor, labels: Tensor, size: int, device: torch.device
-) -> Iterator[Batch]:
-    for start in range(0, len(images), size):
-        rows = slice(start, start + size)
-        samples = torch.arange(len(images), device=device)[rows]
-        yield Batch(images[rows].to(device), labels[rows].to(device), samples)
+def _usable(model: nn.Module) -> nn.Module:
+    """Copy a model made in inference mode: no gradient may pass through its tensors."""
+    tensors = chain(model.parameters(), model.buffers())
+    return deepcopy(model) if any(t.is_inference() for t in tensors) else model
 
 
-def _device(model: nn.Module) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
+def _timed(
+    model: nn.Module,
+    samples: _Samples,
+    cell: Cell,
+    batch_size: int,
+    seed: int,
+    progress: Progress | None,
+) -> tuple[Result, Verdicts]:
+    start = perf_counter()
+    verdicts = judge(
+        model,
+        samples.batches(model, batch_size),
+        cell,
+        total=len(samples.images),
+        seed=seed,
+        progress=progress,
+    )
+    result = Result(
+        attack=cell.name,
+        settings=cell.settings,
+        threat=cell.threat_record,
+        accuracy=verdicts.accuracy(),
+        data="given",
+        weights="given",
+        seed=seed,
+        seconds=perf_counter() - start,
+    )
+    return result, verdicts

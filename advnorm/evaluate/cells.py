@@ -1,11 +1,12 @@
 """One column of a robustness table: what is done to each image, and who wins.
 
 A cell is named by a string: ``clean``, ``noise-0.25`` (standard deviation), ``fgsm``,
-``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts).
+``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts). A number that means nothing
+to its attack is refused.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks import ATTACKS, LogitsFn
+from advnorm.attacks import ATTACKS, FROM_CLEAN, LogitsFn
 from advnorm.draws import Draws
 from advnorm.records import Setting, ThreatRecord, result_key
 from advnorm.registry import unknown
@@ -61,18 +62,22 @@ def cells(
     *,
     step_ratio: float = 2.5,
 ) -> list[Cell]:
-    """Make a cell of each natural name, and of each attack at each threat."""
+    """Make a cell of each natural name, and of each attack at each threat.
+
+    Every name is checked, also where there are no threats.
+    """
+    parsed = [_parse(name) for name in names]
+    _refuse_repeats(names, "attack {!r} is named twice: leave one out")
     made = []
-    for name in names:
-        family, amount, restarts = _parse(name)
-        if family in _NATURAL:
-            made.append(_natural(name, family, amount, bounds))
+    for name in parsed:
+        if name.family in _NATURAL:
+            made.append(_natural(name, bounds))
         else:
-            steps = int(amount or 10)
-            made += [
-                _attack(name, family, threat, steps, restarts, step_ratio=step_ratio)
-                for threat in threats
-            ]
+            made += [_attack(name, threat, step_ratio=step_ratio) for threat in threats]
+    _refuse_repeats(
+        (cell.key for cell in made),
+        "two radii share the result {!r} (eps has 4 digits there): leave one out",
+    )
     return made
 
 
@@ -118,44 +123,77 @@ def predict(logits_fn: LogitsFn, images: Tensor) -> Tensor:
         return logits_fn(images).argmax(1)
 
 
-def _parse(name: str) -> tuple[str, float | None, int]:
-    match = re.fullmatch(r"([a-z_]+)(?:-([0-9.]+))?(?:x([1-9][0-9]*))?", name)
-    known = [*_NATURAL, *ATTACKS]
-    if not match or match[1] not in known:
-        raise unknown("attack", match[1] if match else name, known)
-    return match[1], float(match[2]) if match[2] else None, int(match[3] or 1)
+class _Name(NamedTuple):
+    """A cell's name and the numbers in it."""
+
+    text: str
+    family: str
+    steps: int | None
+    restarts: int
+    sigma: float
 
 
-def _natural(name: str, family: str, amount: float | None, bounds: Bounds) -> Cell:
-    if family == "clean":
-        return Cell(name, natural(_unchanged))
-    sigma = 0.25 if amount is None else amount
-    return Cell(
-        name,
-        natural(partial(_noise, sigma=sigma, bounds=bounds)),
-        settings={"sigma": sigma},
+def _parse(text: str) -> _Name:
+    head = re.match(r"[a-z_]+?(?=-|x[0-9]|\Z)", text)
+    family, known = head[0] if head else text, [*_NATURAL, *ATTACKS]
+    if family not in known:
+        raise unknown("attack", family, known)
+    numbers = _numbers(family)
+    pattern = "".join(_NUMBERS[number].pattern for number in numbers)
+    match = re.fullmatch(pattern, text.removeprefix(family))
+    if not match:
+        form = family + "".join(_NUMBERS[number].form for number in numbers)
+        means = " and ".join(_NUMBERS[number].means for number in numbers)
+        raise ValueError(
+            f"{text!r} is not understood: write {form}, {means or 'without a number'}"
+        )
+    given = {key: value for key, value in match.groupdict().items() if value}
+    return _Name(
+        text,
+        family,
+        steps=int(given.get("steps", 10)) if "steps" in numbers else None,
+        restarts=int(given.get("restarts", 1)),
+        sigma=float(given.get("sigma", 0.25)),
     )
 
 
-def _attack(
-    name: str,
-    family: str,
-    threat: Threat,
-    steps: int,
-    restarts: int,
-    *,
-    step_ratio: float,
-) -> Cell:
-    function = ATTACKS[family]
+def _numbers(family: str) -> list[str]:
+    """Return which numbers may follow the name of a family, in their order."""
+    if family in _NATURAL:
+        return ["sigma"] if family == "noise" else []
+    stepped = "steps" in signature(ATTACKS[family]).parameters
+    return ["steps"] * stepped + ["restarts"] * (family not in FROM_CLEAN)
+
+
+def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise ValueError(sentence.format(key))
+        seen.add(key)
+
+
+def _natural(name: _Name, bounds: Bounds) -> Cell:
+    if name.family == "clean":
+        return Cell(name.text, natural(_unchanged))
+    return Cell(
+        name.text,
+        natural(partial(_noise, sigma=name.sigma, bounds=bounds)),
+        settings={"sigma": name.sigma},
+    )
+
+
+def _attack(name: _Name, threat: Threat, *, step_ratio: float) -> Cell:
+    function, steps = ATTACKS[name.family], name.steps
     settings: dict[str, float] = {}
-    if "steps" in signature(function).parameters:
+    if steps is not None:
         settings = {"steps": steps, "step_size": step_ratio * threat.eps / steps}
 
     def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         return function(logits_fn, clean, labels, threat, draws=draws, **settings)
 
-    judge = worst_case(attack, threat, restarts=restarts)
-    return Cell(name, judge, threat, {"restarts": restarts, **settings})
+    judge = worst_case(attack, threat, restarts=name.restarts)
+    return Cell(name.text, judge, threat, {"restarts": name.restarts, **settings})
 
 
 def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
@@ -169,3 +207,28 @@ def _noise(clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds) -> Tens
 
 
 _NATURAL = ("clean", "noise")
+
+
+class _Number(NamedTuple):
+    """How a number in a name is matched, and explained."""
+
+    pattern: str
+    form: str
+    means: str
+
+
+_NUMBERS = {
+    "steps": _Number(
+        r"(?:-(?P<steps>[1-9][0-9]{0,8}))?", "[-STEPS]", "STEPS a whole number from 1"
+    ),
+    "restarts": _Number(
+        r"(?:x(?P<restarts>[1-9][0-9]{0,8}))?",
+        "[xRESTARTS]",
+        "RESTARTS a whole number from 1",
+    ),
+    "sigma": _Number(
+        r"(?:-(?P<sigma>(?=[0-9.]*[1-9])[0-9]*\.?[0-9]+))?",
+        "[-SIGMA]",
+        "SIGMA a standard deviation > 0",
+    ),
+}

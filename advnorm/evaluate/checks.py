@@ -1,13 +1,19 @@
 """What an evaluation refuses, each with one sentence that says what to do."""
 
+from collections.abc import Sequence
+from math import prod, sqrt
+
 import torch
 from torch import Tensor
 
-from advnorm.threat import Bounds
+from advnorm.threat import Bounds, Threat
 
 
 def check_images(images: Tensor, bounds: Bounds) -> None:
-    """Refuse images outside of the bounds; standardized ones get their own sentence."""
+    """Refuse images outside of the bounds; standardized ones get their own sentence.
+
+    The bounds are rounded as the images are: 0.3 in single precision is inside (0, 0.3).
+    """
     if not len(images):
         raise ValueError("there are no images: give at least one")
     if not images.is_floating_point():
@@ -18,7 +24,8 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
     low, high = images.amin().item(), images.amax().item()
     if not torch.isfinite(images).all():
         raise ValueError("some images hold NaN or infinity: remove or repair them")
-    if low >= bounds[0] and high <= bounds[1]:
+    lowest, highest = torch.tensor(bounds, dtype=images.dtype).tolist()
+    if low >= lowest and high <= highest:
         return
     where = f"images reach from {low:.3g} to {high:.3g}, outside of the bounds "
     where += f"[{bounds[0]:g}, {bounds[1]:g}]"
@@ -28,6 +35,22 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
             "model's first layer (advnorm.models.Standardize)"
         )
     raise ValueError(f"{where}: scale them into it (divide bytes by 255), or set bounds")
+
+
+def check_radius(threat: Threat, shape: Sequence[int]) -> None:
+    r"""Refuse a radius larger than the diameter of the box of valid images.
+
+    Images of ``shape``, with d pixels, are at most :math:`h - l` apart in L-inf, which
+    ``Linf`` refuses by itself, and :math:`\sqrt{d} (h - l)` in L2.
+    """
+    low, high = threat.bounds
+    diameter = (high - low) * (sqrt(prod(shape)) if threat.name == "l2" else 1.0)
+    if threat.eps > diameter:
+        raise ValueError(
+            f"eps {threat.eps:g} in {threat.name} is larger than the distance between any "
+            f"two images of shape {tuple(shape)} in [{low:g}, {high:g}], {diameter:.4g}: "
+            "give eps in the units of the images"
+        )
 
 
 def check_labels(labels: Tensor, *, count: int, classes: int) -> None:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import Cell
+from advnorm.evaluate.cells import Cell, predict
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -41,46 +42,67 @@ def judge(
     total: int,
     seed: int = 0,
     done: Verdicts | None = None,
-    save: Callable[[Verdicts], None] | None = None,
+    save: Callable[[Judgement], None] | None = None,
     progress: Progress | None = None,
-) -> Judgement:
+) -> Verdicts:
     """Judge every sample by ``cell``; ``done`` are the verdicts to go on from.
 
     The model is put in evaluation with frozen parameters for the time of the search, and
-    put back. ``save`` is called with all verdicts so far after each batch.
+    put back. ``save`` is called after each batch with all verdicts so far, and once with
+    the examples, which are those of the first samples.
     """
-    verdicts, examples = done or Verdicts(), None
-    progress = progress or Quiet()
+    verdicts = done or Verdicts()
+    progress, logits_fn = progress or Quiet(), logits_of(model)
     with evaluating(model), frozen(model):
         for batch in batches:
+            if not len(batch.samples):
+                continue
             draws = Draws.of(seed, batch.samples).stream(cell.name)
-            images = batch.images.to(_dtype(model))
-            found = cell.judge(model, images, batch.labels, draws)
+            images = batch.images.to(search_dtype(model))
+            found = cell.judge(logits_fn, images, batch.labels, draws)
+            first = not verdicts.samples
             verdicts = _extend(verdicts, batch, found.predictions, found.robust)
-            if examples is None:
-                examples = _examples(model, images, batch.labels, found.images)
             if save:
-                save(verdicts)
+                seen = (logits_fn, images, batch.labels, found.images)
+                save(Judgement(verdicts, _examples(*seen) if first else None))
             shown = verdicts.accuracy()
             progress.update(shown.n, total, f"{cell.key} {shown.rate:.1%}")
-    return Judgement(verdicts, examples)
+    return verdicts
 
 
 def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
     with evaluating(model), torch.no_grad():
-        logits = model(batch.images.to(_dtype(model)))
+        logits = logits_of(model)(batch.images)
     check_logits(logits, count=len(batch.images))
     classes = int(logits.shape[1])
     check_labels(batch.labels, count=len(batch.images), classes=classes)
     return classes
 
 
-def _dtype(model: nn.Module) -> torch.dtype:
+def logits_of(model: nn.Module) -> LogitsFn:
+    """Return a function that feeds the model its precision, and answers in the search's.
+
+    An attack on a model in half precision so keeps its images and steps in float32.
+    """
+    own, wide = _dtype(model), search_dtype(model)
+
+    def logits_fn(images: Tensor) -> Tensor:
+        logits: Tensor = model(images.to(own))
+        return logits.to(wide)
+
+    return logits_fn
+
+
+def search_dtype(model: nn.Module) -> torch.dtype:
     """Return float64 for a model in double precision, else float32."""
-    kinds = {p.dtype for p in model.parameters()}
-    return torch.float64 if torch.float64 in kinds else torch.float32
+    return torch.promote_types(_dtype(model), torch.float32)
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    kinds = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(kinds, torch.float32)
 
 
 def _extend(done: Verdicts, batch: Batch, predictions: Tensor, robust: Tensor) -> Verdicts:
@@ -93,9 +115,8 @@ def _extend(done: Verdicts, batch: Batch, predictions: Tensor, robust: Tensor) -
     )
 
 
-def _examples(model: nn.Module, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
+def _examples(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
     """Keep images that were right before; what is shown is what was judged."""
-    with torch.no_grad():
-        before, after = model(clean).argmax(1), model(seen).argmax(1)
+    before, after = predict(logits_fn, clean), predict(logits_fn, seen)
     rows = (before == labels).nonzero().squeeze(1)
     return Examples(*(t[rows].cpu() for t in (clean, seen, labels, before, after)))

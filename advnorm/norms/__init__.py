@@ -1,7 +1,7 @@
 """Normalization: whose statistics, which domain, and does this pass move them."""
 
 from advnorm.norms.borrowed import BorrowedNorm
-from advnorm.norms.choice import chosen, norm_parameters
+from advnorm.norms.choice import Chosen, norm_parameters
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
 from advnorm.norms.mixture import MixtureNorm
@@ -13,6 +13,7 @@ __all__ = [
     "NORMS",
     "BatchNorm",
     "BorrowedNorm",
+    "Chosen",
     "Domain",
     "DualNorm",
     "MixtureNorm",
@@ -21,7 +22,6 @@ __all__ = [
     "Route",
     "batch_norms",
     "check_statistics",
-    "chosen",
     "collapse",
     "convert",
     "freeze_statistics",

@@ -11,20 +11,32 @@ from advnorm.norms.standard import Norm
 _KINDS = (_NormBase, nn.GroupNorm, nn.LayerNorm, DualNorm)
 
 
-def chosen(norm: Norm, places: Collection[int]) -> Norm:
-    """Return a norm that normalizes only some places, counted from 0 as a model is built.
+class Chosen:
+    """A norm that normalizes only some places, counted from 0 as a model is built.
 
     >>> from advnorm.norms import NORMS
-    >>> some = chosen(NORMS["batch"](), [1])
-    >>> [type(some(8)).__name__ for _ in range(3)]
-    ['Identity', 'BatchNorm', 'Identity']
+    >>> some = Chosen(NORMS["batch"](), [1])
+    >>> [type(some(8)).__name__ for _ in range(3)], some.built
+    (['Identity', 'BatchNorm', 'Identity'], 3)
     """
-    built = iter(range(10**9))
 
-    def build(features: int) -> nn.Module:
-        return norm(features) if next(built) in places else nn.Identity()
+    def __init__(self, norm: Norm, places: Collection[int]) -> None:
+        self.norm, self.places = norm, places
+        self.built = 0
 
-    return build
+    def __call__(self, features: int) -> nn.Module:
+        """Return the layer of the next place."""
+        self.built += 1
+        return self.norm(features) if self.built - 1 in self.places else nn.Identity()
+
+    def check(self) -> None:
+        """Refuse, after a model was built, places that it does not have."""
+        missing = sorted(place for place in self.places if not 0 <= place < self.built)
+        if missing:
+            raise ValueError(
+                f"the model has {self.built} places for a norm (0 to {self.built - 1}), "
+                f"and no place {missing[0]}"
+            )
 
 
 def norm_parameters(model: nn.Module) -> Iterator[nn.Parameter]:

@@ -13,7 +13,7 @@ from torch import nn
 
 from advnorm.data import DataSet
 from advnorm.evaluate import Cell, cells, judge
-from advnorm.evaluate.engine import Examples, check
+from advnorm.evaluate.engine import Judgement, check
 from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, check_statistics, route
 from advnorm.norms.route import DOMAINS
@@ -116,9 +116,14 @@ def _other(recipe: Recipe, data: DataSet, root: Path | None) -> DataSet:
 
 def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
     """Judge one cell on the branch that the recipe names, where the model has branches."""
-    if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
-        return _judged(run, subject, cell, None, progress)
     branch = subject.recipe.evaluation.branch
+    if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
+        if branch == "clean":
+            raise ValueError(
+                "evaluation.branch=clean, but the model has no mixture norm, and so no "
+                "branches: leave it out"
+            )
+        return _judged(run, subject, cell, None, progress)
     if branch != "worst":
         return _judged(run, subject, cell, branch, progress)
     both = [_judged(run, subject, cell, domain, progress) for domain in DOMAINS]
@@ -167,19 +172,18 @@ def _judged(
     start, rest = perf_counter(), order[len(done.samples) :]
     if len(rest):
         with route(subject.model, domain=branch or "adversarial"):
-            found = judge(
+            done = judge(
                 subject.model,
                 test.batches(rest, batch_size=spec.batch_size, device=subject.device),
                 cell,
                 total=len(order),
                 seed=subject.recipe.seed,
                 done=done,
-                save=lambda verdicts: run.write_verdicts(key, verdicts),
+                save=lambda found: _save(
+                    run, key, found, spec.examples if cell.threat else 0
+                ),
                 progress=progress,
             )
-        done = found.verdicts
-        if found.examples and cell.threat and spec.examples:
-            _write_examples(run.examples(key), found.examples, spec.examples)
     result = Result(
         attack=cell.name,
         settings=cell.settings,
@@ -212,7 +216,11 @@ def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None, count: int
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _write_examples(path: Path, examples: Examples, count: int) -> None:
-    path.parent.mkdir(exist_ok=True)
-    tensors = {name: value[:count].clone() for name, value in examples._asdict().items()}
-    write_atomically(path, dump_tensors(tensors))
+def _save(run: Run, key: str, found: Judgement, count: int) -> None:
+    """Write the verdicts so far, and the first images where there are any to show."""
+    if found.examples is not None and count:
+        path, shown = run.examples(key), found.examples._asdict()
+        path.parent.mkdir(exist_ok=True)
+        tensors = {name: value[:count].clone() for name, value in shown.items()}
+        write_atomically(path, dump_tensors(tensors))
+    run.write_verdicts(key, found.verdicts)

@@ -8,7 +8,7 @@ from torch import nn
 from advnorm import data as sets
 from advnorm import models
 from advnorm.models import PerImage, Standardize
-from advnorm.norms import NORMS, Norm, chosen, norm_parameters
+from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
 from advnorm.recipe import Constant, Model, Recipe, RecipeError
 from advnorm.records import Run
@@ -50,8 +50,8 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
         first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
         norm = NORMS["none"]()
     elif where != "all":
-        norm = chosen(norm, where)
-    return models.build(
+        norm = Chosen(norm, where)
+    model = models.build(
         spec.name,
         shape=data.shape,
         classes=len(data.classes),
@@ -59,6 +59,9 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
         standardize=first,
         options={k: v for k, v in spec.options.items() if v is not None},
     )
+    if isinstance(norm, Chosen):
+        norm.check()
+    return model
 
 
 def norm_of(recipe: Recipe) -> Norm:

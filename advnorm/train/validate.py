@@ -45,7 +45,7 @@ def validate(job: Job, stop: Stop) -> Validated:
         batches = split.batches(order, batch_size=BATCH, device=job.device)
         with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
             try:
-                judgement = judge(
+                verdicts = judge(
                     job.model,
                     batches,
                     cell,
@@ -55,5 +55,5 @@ def validate(job: Job, stop: Stop) -> Validated:
                 )
             except NonFiniteGradientError as error:
                 raise NotFiniteError(f"validation: {error}") from error
-        found.append(judgement.verdicts)
+        found.append(verdicts)
     return Validated(*found)

@@ -103,6 +103,26 @@ def test_random_targets_cover_all_wrong_classes_evenly():
     assert shares[0] == 0 and (shares[1:] - 1 / 3).abs().max() < 0.04
 
 
+@pytest.mark.parametrize("name", AIMS)
+def test_every_aim_works_with_the_statistics_of_the_batch(name):
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    clean, labels = torch.rand(4, 6), torch.arange(4) % 3
+    with norms.mode(model, "batch"):
+        x = pgd(model, clean, labels, Linf(0.1), steps=2, step_size=0.1, aim=AIMS[name])
+    assert Linf(0.1).contains(x, clean).all() and model[1].num_batches_tracked == 0
+
+
+def test_who_starts_clean_says_nothing_about_where_the_others_start():
+    """If both came of one stream, the first pixel of the others would lean upwards."""
+    clean, labels = torch.full((4000, 2), 0.5), torch.zeros(4000, dtype=torch.long)
+    x = pgd(
+        nn.Linear(2, 2), clean, labels, Linf(0.1), steps=0, step_size=1.0, clean_start=0.5
+    )
+    moved = (x != clean).any(1)
+    lean = ((x - clean)[moved] / 0.1).mean(0)
+    assert 1800 < moved.sum() < 2200 and lean.abs().max() < 0.07  # 5 standard errors
+
+
 def test_the_clean_start_has_the_given_probability():
     clean, labels = torch.full((4000, 2), 0.5), torch.zeros(4000, dtype=torch.long)
     adversarial = pgd(
@@ -183,6 +203,22 @@ def test_a_gradient_that_is_not_finite_is_reported(value):
         model.weight[0, 0] = value
     with pytest.raises(NonFiniteGradientError, match="not finite"):
         pgd(model, clean, labels, Linf(0.1), steps=2, step_size=0.1)
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_a_gradient_that_is_not_finite_in_any_one_step_is_reported(bad):
+    """The slope of a root at 0 is infinite; its sign is fine, so the attack could go on."""
+    calls = []
+
+    def logits_fn(x):
+        calls.append(x)
+        root = (x - x.detach()).sqrt() if len(calls) == bad + 1 else x
+        return torch.stack([root.sum(1), -x.sum(1)], 1)
+
+    clean, labels = torch.full((2, 3), 0.5), torch.zeros(2, dtype=torch.long)
+    with pytest.raises(NonFiniteGradientError, match="not finite"):
+        pgd(logits_fn, clean, labels, Linf(0.1), steps=3, step_size=0.1)
+    assert all(x.isfinite().all() for x in calls)
 
 
 def test_soft_labels_are_fine():

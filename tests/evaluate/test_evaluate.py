@@ -7,8 +7,9 @@ from torch import nn
 import advnorm
 from advnorm import norms
 from advnorm.attacks import ATTACKS
-from advnorm.evaluate import cells, evaluate
-from advnorm.threat import L2, Linf
+from advnorm.data import Batch
+from advnorm.evaluate import cells, evaluate, judge
+from advnorm.threat import Linf
 
 DUALS = {"linf": 1, "l2": 2}
 
@@ -86,20 +87,85 @@ def test_in_single_precision_at_most_two_verdicts_in_a_thousand_differ():
 
 def test_the_order_of_the_samples_does_not_matter():
     """The engine is keyed by the sample's own index, wherever it stands."""
-    from advnorm.data import Batch
-    from advnorm.evaluate import judge
-
     model = small_net(torch.float64)
     images, labels = torch.rand(40, 3, 2, 2, dtype=torch.float64), torch.arange(40) % 4
     (cell,) = cells(["pgd-5"], [Linf(0.05)], (0.0, 1.0))
     order = torch.randperm(40)
     samples = torch.arange(40) + 1000
-    straight = judge(model, [Batch(images, labels, samples)], cell, total=40).verdicts
+    straight = judge(model, [Batch(images, labels, samples)], cell, total=40)
     mixed = judge(
         model, [Batch(images[order], labels[order], samples[order])], cell, total=40
-    ).verdicts
+    )
     by_sample = dict(zip(mixed.samples, mixed.robust, strict=True))
     assert [by_sample[s] for s in straight.samples] == list(straight.robust)
+
+
+def test_in_single_precision_the_order_changes_at_most_two_verdicts_in_a_thousand():
+    model = small_net(torch.float32)
+    images, samples = torch.rand(2000, 3, 2, 2), torch.arange(2000)
+    labels = model.eval()(images).argmax(1)
+    (cell,) = cells(["pgd-5"], [Linf(0.02)], (0.0, 1.0))
+    robust = []
+    for order in (samples, torch.randperm(2000)):
+        batches = [Batch(images[i], labels[i], samples[i]) for i in order.split(300)]
+        found = judge(model, batches, cell, total=2000)
+        robust.append(dict(zip(found.samples, found.robust, strict=True)))
+    assert sum(robust[0][s] != robust[1][s] for s in range(2000)) <= 4
+    assert 100 < sum(robust[0].values()) < 1900
+
+
+def test_no_parameter_requires_a_gradient_during_the_search():
+    seen = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            seen.append(self.weight.requires_grad or self.bias.requires_grad)
+            return super().forward(x)
+
+    (cell,) = cells(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+    model, images = Spy(6, 2), torch.rand(9, 6)
+    batch = Batch(images, model(images).argmax(1), torch.arange(9))
+    seen.clear()
+    judge(model, [batch], cell, total=9)
+    assert len(seen) > 4 and not any(seen) and model.weight.requires_grad
+
+
+def test_the_seed_decides_the_random_starts():
+    starts = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            if x.requires_grad:
+                starts.append(x.detach())
+            return super().forward(x)
+
+    model, images = Spy(6, 2), torch.rand(9, 6)
+    labels = model(images).argmax(1)
+    for seed in (1, 2, 1):
+        evaluate(model, images, labels, eps=0.1, attacks=["pgd-1"], seed=seed)
+    one, two, again = starts
+    assert torch.equal(one, again) and (one != two).float().mean() > 0.9
+
+
+def test_examples_are_of_the_first_samples_or_of_none():
+    model, images = nn.Linear(6, 2), torch.rand(9, 6)
+    samples, labels = torch.arange(9), model(images).argmax(1)
+    (cell,) = cells(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+
+    def run(*parts, done=None):
+        """Return the verdicts, and the examples that were saved."""
+        batches, saved = [Batch(images[p], labels[p], samples[p]) for p in parts], []
+        verdicts = judge(model, batches, cell, total=9, done=done, save=saved.append)
+        return verdicts, [found.examples for found in saved if found.examples is not None]
+
+    first, rest, empty = slice(0, 4), slice(4, 9), slice(0, 0)
+    whole, (examples,) = run(first, rest)
+    assert torch.equal(examples.clean, images[first])
+    with_gaps, (examples,) = run(empty, first, empty, rest, empty)
+    assert with_gaps == whole and torch.equal(examples.clean, images[first])
+    resumed, examples = run(rest, done=run(first)[0])
+    assert resumed == whole and not examples
+    assert not run(empty)[1] and not run()[1]
 
 
 def test_the_model_is_left_as_it_was():
@@ -214,7 +280,16 @@ def test_noise_counts_every_sample_and_stays_in_the_bounds():
         ({"eps": 8}, "write 8/255"),
         ({"norm": "l1"}, "linf, l2"),
         ({"attacks": ["pdg-10"]}, "did you mean 'pgd'"),
-        ({"attacks": ["pgd-ten"]}, "no attack"),
+        ({"attacks": ["pgd-ten"]}, "write pgd"),
+        ({"attacks": []}, "attacks is empty"),
+        ({"attacks": ["fgsm", "fgsm"]}, "named twice"),
+        ({"eps": []}, "eps is empty"),
+        ({"eps": "8/255"}, "eps is a number"),
+        ({"eps": [0.1, 0.10000001]}, "two radii share"),
+        ({"eps": 2.45, "norm": "l2"}, r"shape \(6,\) in \[0, 1\], 2.449"),
+        ({"batch_size": 0}, "batch_size is"),
+        ({"batch_size": -3}, "batch_size is"),
+        ({"images": torch.full((4, 6), 0.301), "bounds": (0.0, 0.3)}, "outside of the"),
         ({"model": nn.Sequential(nn.Linear(6, 3), nn.Flatten(0))}, "logits of shape"),
     ],
 )
@@ -248,9 +323,3 @@ def test_the_package_itself_is_the_way_in():
     text = str(found)
     assert "clean" in text and "pgd-50_linf_0.1" in text and "n=5" in text
     assert advnorm.evaluate.cells is cells
-
-
-def test_cells_carry_their_settings():
-    (cell,) = cells(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
-    assert cell.key == "pgd-20x3_l2_0.5"
-    assert cell.settings == {"restarts": 3, "steps": 20, "step_size": 0.05}

@@ -253,7 +253,7 @@ def test_a_wrong_lender_is_refused():
 
 
 def test_norms_on_chosen_places_and_their_parameters():
-    some = norms.chosen(norms.NORMS["mixture"](), [1])
+    some = norms.Chosen(norms.NORMS["mixture"](), [1])
     model = nn.Sequential(*(some(4) for _ in range(3)), nn.Linear(4, 2), nn.GroupNorm(2, 4))
     kinds = [type(layer).__name__ for layer in model]
     assert kinds == ["Identity", "MixtureNorm", "Identity", "Linear", "GroupNorm"]

@@ -172,6 +172,10 @@ def test_an_evaluation_that_was_stopped_gives_the_same_verdicts(
         assess(run, tiny, progress=StopAfter(batches))
     assess(run, tiny)
     assert records(run) == records(whole(tiny))
+    for result in run.results():
+        ours, theirs = run.examples(result.key), whole(tiny).examples(result.key)
+        assert ours.exists() == theirs.exists() == (result.threat is not None)
+        assert not ours.exists() or ours.read_bytes() == theirs.read_bytes()
 
 
 def test_other_settings_start_an_evaluation_anew(tiny, whole):

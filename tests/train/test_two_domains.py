@@ -195,3 +195,11 @@ def test_norms_on_the_input_or_on_chosen_places(tiny):
     assert kinds("all") == ["Linear", "BatchNorm", "Linear", "BatchNorm", "Linear"]
     assert kinds("input") == ["BatchNorm", "Linear", "Linear", "Linear"]
     assert kinds("[1]") == ["Linear", "Linear", "BatchNorm", "Linear"]
+    with pytest.raises(ValueError, match=r"2 places for a norm .* no place 5"):
+        kinds("[0, 5]")
+
+
+def test_a_branch_that_the_model_does_not_have_is_refused(tiny, tmp_path):
+    run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
+    with pytest.raises(ValueError, match="no mixture norm"):
+        assess(run, override(tiny, ["evaluation.branch=clean"]))

@@ -1,0 +1,107 @@
+"""Names of cells: read in full, or refused before anything runs."""
+
+import pytest
+import torch
+from torch import nn
+
+import advnorm
+from advnorm.attacks import ATTACKS, FROM_CLEAN
+from advnorm.draws import Draws
+from advnorm.evaluate import cells
+from advnorm.threat import L2, Linf
+
+
+def test_cells_carry_their_settings():
+    (cell,) = cells(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
+    assert cell.key == "pgd-20x3_l2_0.5"
+    assert cell.settings == {"restarts": 3, "steps": 20, "step_size": 0.05}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pgd-0",
+        "pgd-0.5",
+        "pgd-2.7",
+        "pgd-1.2.3",
+        "pgd--1",
+        "pgd-",
+        "pgd-5x0",
+        "pgd-5x-1",
+        "pgd-5x1.5",
+        "pgd-5x",
+        "pgd-5y3",
+        "pgd-1e1",
+        "bim-0",
+        "bim-10x3",
+        "bimx2",
+        "fgsm-7",
+        "fgsmx3",
+        "fgsm-7x3",
+        "clean-5",
+        "cleanx3",
+        "clean-5x3",
+        "noise-0",
+        "noise-0.0",
+        "noise-.x",
+        "noise-1.2.3",
+        "noise--1",
+        "noise-0.1x3",
+        "noise-",
+    ],
+)
+@pytest.mark.parametrize("threats", [[], [Linf(0.1)]], ids=["before training", "after"])
+def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
+    family = name.partition("-")[0].rstrip("0123456789").removesuffix("x")
+    with pytest.raises(ValueError, match=f"'{name}' is not understood: write {family}"):
+        cells([name], threats, (0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("pgd", {"steps": 10, "restarts": 1, "step_size": 0.025}),
+        ("pgdx3", {"steps": 10, "restarts": 3, "step_size": 0.025}),
+        ("pgd-1", {"steps": 1, "restarts": 1, "step_size": 0.25}),
+        ("pgd-100x10", {"steps": 100, "restarts": 10, "step_size": 0.0025}),
+        ("bim", {"steps": 10, "restarts": 1, "step_size": 0.025}),
+        ("bim-5", {"steps": 5, "restarts": 1, "step_size": 0.05}),
+        ("fgsm", {"restarts": 1}),
+        ("clean", {}),
+        ("noise", {"sigma": 0.25}),
+        ("noise-0.05", {"sigma": 0.05}),
+        ("noise-.5", {"sigma": 0.5}),
+        ("noise-2", {"sigma": 2.0}),
+    ],
+)
+def test_names_are_read_in_full(name, settings):
+    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    assert cell.name == name and cell.settings == pytest.approx(settings)
+
+
+def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour():
+    """Those that refuse restarts, and only those, ignore the random numbers they get."""
+    model, clean, labels = nn.Linear(6, 2), torch.rand(5, 6), torch.arange(5) % 2
+    for name, attack in ((name, ATTACKS[name]) for name in ATTACKS):
+        more = {} if name == "fgsm" else {"steps": 1, "step_size": 0.01}
+        one, two = (
+            attack(model, clean, labels, Linf(0.1), draws=Draws.of(s, labels), **more)
+            for s in (1, 2)
+        )
+        assert torch.equal(one, two) == (name in FROM_CLEAN), name
+
+
+def test_colliding_radii_are_refused_only_where_their_results_would_collide():
+    close = [Linf(0.1), Linf(0.100001)]
+    with pytest.raises(ValueError, match=r"'pgd-5_linf_0\.1'"):
+        cells(["clean", "pgd-5"], close, (0.0, 1.0))
+    assert len(cells(["clean"], close, (0.0, 1.0))) == 1
+    assert len(cells(["pgd-5"], [Linf(0.1), L2(0.1), Linf(0.1001)], (0.0, 1.0))) == 3
+
+
+def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
+    check = advnorm.evaluate.check_radius
+    check(L2(4.0, (-1.0, 1.0)), (1, 2, 2))
+    check(Linf(2.0, (-1.0, 1.0)), (1, 2, 2))
+    with pytest.raises(ValueError, match="units of the images"):
+        check(L2(4.001, (-1.0, 1.0)), (1, 2, 2))
