@@ -190,4 +190,7 @@ def test_every_named_recipe_holds_only_known_names_and_says_where_it_is_from(nam
     recipe = find(name)
     assert recipe.name == name
     check(recipe)
-    assert f"advnorm train {name} --out" in RECIPES[name].__doc__
+    text = " ".join(RECIPES[name].__doc__.split())
+    assert f"advnorm train {name} --out" in text
+    for part in ("Source:", "Command:", "Cost:", "Expected:"):
+        assert part in text, f"{name} does not state its {part}"

@@ -151,7 +151,7 @@ def _parse(text: str) -> _Name:
     return _Name(
         text,
         family,
-        steps=int(given.get("steps", 10)) if "steps" in numbers else None,
+        steps=int(given.get("steps", _steps(family))) if "steps" in numbers else None,
         restarts=int(given.get("restarts", 1)),
         sigma=float(given.get("sigma", 0.25)),
     )
@@ -163,6 +163,12 @@ def _numbers(family: str) -> list[str]:
         return ["sigma"] if family == "noise" else []
     stepped = "steps" in signature(ATTACKS[family]).parameters
     return ["steps"] * stepped + ["restarts"] * (family not in FROM_CLEAN)
+
+
+def _steps(family: str) -> int:
+    """Return the steps that an attack takes where its name has no number."""
+    default = signature(ATTACKS[family]).parameters["steps"].default
+    return default if isinstance(default, int) else 10
 
 
 def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
@@ -187,7 +193,9 @@ def _attack(name: _Name, threat: Threat, *, step_ratio: float) -> Cell:
     function, steps = ATTACKS[name.family], name.steps
     settings: dict[str, float] = {}
     if steps is not None:
-        settings = {"steps": steps, "step_size": step_ratio * threat.eps / steps}
+        settings["steps"] = steps
+        if "step_size" in signature(function).parameters:
+            settings["step_size"] = step_ratio * threat.eps / steps
 
     def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         return function(logits_fn, clean, labels, threat, draws=draws, **settings)

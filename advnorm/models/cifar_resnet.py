@@ -1,13 +1,11 @@
 """The residual networks of He et al. (2016), section 4.2, for CIFAR."""
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from advnorm.models import shapes
 from advnorm.models.parts import assemble, classifier, conv3x3, he_init, shortcut_a
 from advnorm.models.recompute import Blocks
-from advnorm.models.registry import MODELS
+from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 
 DEPTHS = (20, 32, 44, 56, 110)
@@ -82,29 +80,6 @@ def cifar_resnet(
     return model
 
 
-def _constructor(depth: int) -> Callable[..., nn.Module]:
-    def constructor(
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        norm: Norm,
-        standardize: nn.Module | None = None,
-        width: int = 16,
-        recompute: bool = False,
-    ) -> nn.Module:
-        return cifar_resnet(
-            depth,
-            shape=shape,
-            classes=classes,
-            norm=norm,
-            standardize=standardize,
-            width=width,
-            recompute=recompute,
-        )
-
-    constructor.__doc__ = f"ResNet-{depth} for CIFAR (He et al., 2016), shortcut A."
-    return constructor
-
-
 for _depth in DEPTHS:
-    MODELS.register(f"resnet{_depth}")(_constructor(_depth))
+    _summary = f"ResNet-{_depth} for CIFAR (He et al., 2016), shortcut A."
+    MODELS.register(f"resnet{_depth}")(variant(cifar_resnet, _depth, _summary))

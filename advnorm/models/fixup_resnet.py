@@ -1,7 +1,5 @@
 """CIFAR ResNets with Fixup initialization (Zhang et al., 2019), as in galloway2019, C."""
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from advnorm.models import shapes
@@ -9,7 +7,7 @@ from advnorm.models.cifar_resnet import DEPTHS, plan
 from advnorm.models.fixup import Bias, FixupBlock, Scale, fixup_init, normalizes
 from advnorm.models.parts import assemble, conv3x3, shortcut_a
 from advnorm.models.recompute import Blocks
-from advnorm.models.registry import MODELS
+from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 
 
@@ -74,29 +72,6 @@ def fixup_resnet(
     return model
 
 
-def _constructor(depth: int) -> Callable[..., nn.Module]:
-    def constructor(
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        norm: Norm,
-        standardize: nn.Module | None = None,
-        width: int = 16,
-        recompute: bool = False,
-    ) -> nn.Module:
-        return fixup_resnet(
-            depth,
-            shape=shape,
-            classes=classes,
-            norm=norm,
-            standardize=standardize,
-            width=width,
-            recompute=recompute,
-        )
-
-    constructor.__doc__ = f"ResNet-{depth} for CIFAR with Fixup initialization, no norms."
-    return constructor
-
-
 for _depth in DEPTHS:
-    MODELS.register(f"fixup_resnet{_depth}")(_constructor(_depth))
+    _summary = f"ResNet-{_depth} for CIFAR with Fixup initialization, no norms."
+    MODELS.register(f"fixup_resnet{_depth}")(variant(fixup_resnet, _depth, _summary))

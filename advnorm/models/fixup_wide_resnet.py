@@ -1,14 +1,12 @@
 """Wide residual networks with Fixup initialization (Zhang et al., 2019)."""
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from advnorm.models import shapes
 from advnorm.models.fixup import Bias, FixupBlock, Scale, fixup_init, normalizes
 from advnorm.models.parts import assemble, conv1x1, conv3x3
 from advnorm.models.recompute import Blocks
-from advnorm.models.registry import MODELS
+from advnorm.models.registry import MODELS, variant
 from advnorm.models.wide_resnet import check_dropout, plan
 from advnorm.norms import Norm
 
@@ -100,31 +98,7 @@ def _check_norm(name: str, norm: Norm, *, final_norm: bool) -> None:
         raise ValueError(f"final_norm of {name} needs a norm: choose one other than 'none'")
 
 
-def _constructor(size: tuple[int, int]) -> Callable[..., nn.Module]:
-    def constructor(
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        norm: Norm,
-        standardize: nn.Module | None = None,
-        dropout: float = 0.0,
-        final_norm: bool = False,
-        recompute: bool = False,
-    ) -> nn.Module:
-        return fixup_wide_resnet(
-            size,
-            shape=shape,
-            classes=classes,
-            norm=norm,
-            standardize=standardize,
-            dropout=dropout,
-            final_norm=final_norm,
-            recompute=recompute,
-        )
-
-    constructor.__doc__ = f"WideResNet-{size[0]}-{size[1]} with Fixup initialization."
-    return constructor
-
-
 for _size in ((28, 10), (40, 2)):
-    MODELS.register(f"fixup_wide_resnet{_size[0]}_{_size[1]}")(_constructor(_size))
+    _summary = f"WideResNet-{_size[0]}-{_size[1]} with Fixup initialization."
+    _name = f"fixup_wide_resnet{_size[0]}_{_size[1]}"
+    MODELS.register(_name)(variant(fixup_wide_resnet, _size, _summary))

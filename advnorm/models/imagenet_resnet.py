@@ -1,13 +1,11 @@
 """Residual networks for ImageNet (He et al., 2016), to the depths of xie2020."""
 
-from collections.abc import Callable
-
 from torch import Tensor, nn
 
 from advnorm.models import shapes
 from advnorm.models.parts import assemble, classifier, conv1x1, conv3x3, he_init
 from advnorm.models.recompute import Blocks
-from advnorm.models.registry import MODELS
+from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 
 # depth: blocks in each of the four stages. ResNet-200 is of He et al. (Identity Mappings).
@@ -123,29 +121,6 @@ def imagenet_resnet(
     return model
 
 
-def _constructor(depth: int) -> Callable[..., nn.Module]:
-    def constructor(
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        norm: Norm,
-        standardize: nn.Module | None = None,
-        width: int = 64,
-        recompute: bool = False,
-    ) -> nn.Module:
-        return imagenet_resnet(
-            depth,
-            shape=shape,
-            classes=classes,
-            norm=norm,
-            standardize=standardize,
-            width=width,
-            recompute=recompute,
-        )
-
-    constructor.__doc__ = f"ResNet-{depth} for ImageNet (He et al., 2016; xie2020)."
-    return constructor
-
-
 for _depth in STAGES:
-    MODELS.register(f"resnet{_depth}")(_constructor(_depth))
+    _summary = f"ResNet-{_depth} for ImageNet (He et al., 2016; xie2020)."
+    MODELS.register(f"resnet{_depth}")(variant(imagenet_resnet, _depth, _summary))

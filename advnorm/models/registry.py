@@ -1,6 +1,7 @@
 """The models by name, and what a recipe may set on each of them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import signature
 
 from torch import nn
@@ -11,6 +12,15 @@ from advnorm.registry import Registry, unknown
 Option = int | float | bool | str
 MODELS: Registry[Callable[..., nn.Module]] = Registry("model")
 _COMMON = ("shape", "classes", "norm", "standardize")
+
+
+def variant(
+    function: Callable[..., nn.Module], size: object, summary: str
+) -> Callable[..., nn.Module]:
+    """Return the member of a family of one size, with a line of its own in the list."""
+    member = partial(function, size)
+    member.__doc__ = summary
+    return member
 
 
 def options(name: str) -> dict[str, Option]:

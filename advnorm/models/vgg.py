@@ -1,12 +1,10 @@
 """VGG (Simonyan & Zisserman, 2015) with one linear layer, as is usual for CIFAR."""
 
-from collections.abc import Callable
-
 from torch import nn
 
 from advnorm.models import shapes
 from advnorm.models.parts import assemble, classifier, he_init
-from advnorm.models.registry import MODELS
+from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 
 # depth: convolutions in each of the five stages
@@ -53,27 +51,6 @@ def vgg(
     return model
 
 
-def _constructor(depth: int) -> Callable[..., nn.Module]:
-    def constructor(
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        norm: Norm,
-        standardize: nn.Module | None = None,
-        width: int = 64,
-    ) -> nn.Module:
-        return vgg(
-            depth,
-            shape=shape,
-            classes=classes,
-            norm=norm,
-            standardize=standardize,
-            width=width,
-        )
-
-    constructor.__doc__ = f"VGG-{depth}, for images of 32x32 and more."
-    return constructor
-
-
 for _depth in STAGES:
-    MODELS.register(f"vgg{_depth}")(_constructor(_depth))
+    _summary = f"VGG-{_depth}, for images of 32x32 and more."
+    MODELS.register(f"vgg{_depth}")(variant(vgg, _depth, _summary))
