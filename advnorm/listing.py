@@ -1,12 +1,15 @@
 """What ``advnorm list`` shows: every name of every registry, with a line each."""
 
+from collections.abc import Callable, Mapping
+
 from advnorm.attacks import ATTACKS
 from advnorm.data import AUGMENTATIONS, DATA
 from advnorm.models import MODELS
+from advnorm.models import options as model_options
 from advnorm.norms import NORMS
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipes import RECIPES
-from advnorm.registry import Registry, unknown
+from advnorm.registry import Registry, options, unknown
 
 KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "recipes": RECIPES,
@@ -17,6 +20,13 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "objectives": OBJECTIVES,
     "attacks": ATTACKS,
 }
+
+OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {
+    "models": model_options,
+    "norms": lambda name: options(NORMS[name]),
+    "objectives": lambda name: options(OBJECTIVES[name]),
+}
+"""The kinds whose names have settings of their own, and where those are known."""
 
 
 def listing(kind: str) -> str:
@@ -29,8 +39,27 @@ def listing(kind: str) -> str:
 
 def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]
     width = max(len(name) for name in registry)
-    lines = [f"  {name:<{width}}  {_plain(registry.summary(name))}" for name in registry]
+    lines = [
+        f"  {name:<{width}}  {_plain(registry.summary(name))}{_settings(title, name)}"
+        for name in registry
+    ]
     return "\n".join([title, *lines])
+
+
+def _settings(kind: str, name: str) -> str:
+    """Return the settings of a name with their defaults, as a recipe writes them.
+
+    >>> _settings("models", "mlp"), _settings("norms", "none"), _settings("data", "mnist")
+    (' [width=1000, depth=2]', '', '')
+    """
+    found = OPTIONS[kind](name) if kind in OPTIONS else {}
+    shown = ", ".join(f"{key}={_value(value)}" for key, value in found.items())
+    return f" [{shown}]" if shown else ""
+
+
+def _value(value: object) -> str:
+    words = {True: "true", False: "false", None: "null"}
+    return words[value] if isinstance(value, bool | None) else str(value)
 
 
 def _plain(text: str) -> str:

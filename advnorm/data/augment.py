@@ -36,6 +36,7 @@ def none(images: Tensor, draws: Draws) -> Tensor:
 @AUGMENTATIONS.register("flip")
 def flip(images: Tensor, draws: Draws) -> Tensor:
     """Mirror each image left to right with probability 1/2."""
+    _images_only(images, "flip")
     chosen = draws.stream("flip").uniform() < 0.5
     return torch.where(chosen[:, None, None, None], images.flip(-1), images)
 
@@ -46,6 +47,7 @@ def crop(images: Tensor, draws: Draws, *, pad: int = 4) -> Tensor:
 
     The offsets (rows, columns) are uniform on 0 to ``2 * pad`` (He et al., 2016, sec. 4.2).
     """
+    _images_only(images, "crop")
     height, width = images.shape[-2:]
     offsets = crop_offsets(draws, pad=pad)
     rows = offsets[:, :1] + torch.arange(height, device=images.device)
@@ -65,6 +67,14 @@ def crop_offsets(draws: Draws, *, pad: int) -> Tensor:
 def crop_flip(images: Tensor, draws: Draws) -> Tensor:
     """Crop after padding by 4, then mirror with probability 1/2."""
     return flip(crop(images, draws), draws)
+
+
+def _images_only(images: Tensor, name: str) -> None:
+    if images.dim() != 4:
+        raise ValueError(
+            f"the augmentation {name!r} is for images, not for samples of shape "
+            f"{tuple(images.shape[1:])}: set data.augment=none"
+        )
 
 
 def mixup(

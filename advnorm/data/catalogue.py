@@ -8,7 +8,7 @@ import torch
 
 from advnorm.data.blobs import default_root
 from advnorm.data.splits import DataSet, Split, Tensors
-from advnorm.data.subsets import hold_out, resize
+from advnorm.data.subsets import checked_size, hold_out, resize
 from advnorm.registry import Registry
 
 TEST_FRACTION = 0.2
@@ -70,14 +70,18 @@ def load(
         raise ValueError(
             f"validation is a fraction from 0 to less than 1, not {validation}"
         )
-    if size is not None and size < 1:
-        raise ValueError(f"size is a number of pixels of 1 or more, not {size}")
+    if size is not None:
+        checked_size(size)
     kind, _, argument = name.partition(":")
     reader = DATA[kind]
     request = Request(
         kind, argument, root or default_root(), size, validation, seed, max(workers, 0)
     )
     data = replace(reader(request), name=name)
+    if len(data.classes) < 2:
+        raise ValueError(
+            f"{name} has {len(data.classes)} class to tell apart: give at least 2 classes"
+        )
     if size is not None and not data.test.streamed:
         data = resize(data, size=size)
     if len(data.validation) or not len(data.train):
@@ -110,4 +114,9 @@ def nothing(split: Split) -> Split:
 
 def apart(split: Split) -> tuple[Split, Split]:
     """Return (training, test) of a source with one part: 20% for the test, for any seed."""
+    if not round(TEST_FRACTION * len(split)):
+        raise ValueError(
+            f"{len(split)} images are too few to take {TEST_FRACTION:.0%} for the test: "
+            "add images, or give the test images yourself"
+        )
     return hold_out(split, TEST_FRACTION, seed=0, purpose="test")

@@ -16,6 +16,7 @@ from advnorm.data.catalogue import DATA, Request, apart, nothing
 from advnorm.data.folder import Files, Folder, Packed, Store
 from advnorm.data.images import probe
 from advnorm.data.splits import DataSet, Split
+from advnorm.data.subsets import checked_size
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _IMAGENETTE = {
@@ -132,7 +133,7 @@ def _build(
     names = sorted(set(train.classes))
     numbers = {name: number for number, name in enumerate(names)}
     channels, side = probe(train.store.blob(0))
-    size = request.size or default or side
+    size = checked_size(request.size or default or side)
 
     def split(listing: Listing) -> Split:
         if strange := set(listing.classes) - set(names):

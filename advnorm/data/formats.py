@@ -124,9 +124,31 @@ def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
     return splits
 
 
+def npz_classes(blob: Blob, arrays: dict[str, Array]) -> tuple[str, ...]:
+    """Return the names of an npz file's classes; labels without names are 0 to k - 1."""
+    if "classes" in arrays:
+        if arrays["classes"].ndim != 1:
+            raise blob.bad("has an array 'classes' that is no list of names")
+        return tuple(str(name) for name in arrays["classes"])
+    given = [arrays[key] for key in ("y_train", "y_test", "labels") if key in arrays]
+    whole = [labels for labels in given if labels.dtype.kind in "iu"]
+    found = sorted({int(label) for labels in whole for label in np.unique(labels)})
+    if found != list(range(len(found))):
+        shown = ", ".join(str(label) for label in [*found[:5], *found[5:][-1:]])
+        raise blob.bad(
+            f"has {len(found)} different labels ({shown}) that are not 0 to "
+            f"{len(found) - 1}; number the classes 0 to {len(found) - 1} without a gap"
+        )
+    return tuple(str(label) for label in found)
+
+
 def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> Tensors:
     """Return one split of an npz file: uint8 images, or finite floats in [0, 1]."""
+    if not images.size:
+        raise blob.bad(f"has a split without any image (shape {images.shape}); fill it")
     if images.dtype.kind == "f":
+        if not np.isfinite(images).all():
+            raise blob.bad("has images with NaN or infinite values; take them out")
         if not ((images >= 0) & (images <= 1)).all():
             raise blob.bad("has images outside of [0, 1]; scale them")
     elif images.dtype != np.uint8:
@@ -139,11 +161,12 @@ def paired(
     source: Blob, images: Array, labelled: Blob, labels: Array, *, classes: int
 ) -> Tensors:
     """Join images and labels: as many of each, every label below ``classes``."""
-    if len(images) != len(labels):
+    checked = _labels(labelled, labels, classes)
+    if len(images) != len(checked):
         raise source.bad(
-            f"has {len(images)} images but {labelled.name} has {len(labels)} labels"
+            f"has {len(images)} images but {labelled.name} has {len(checked)} labels"
         )
-    return _tensors(images, _labels(labelled, labels, classes))
+    return _tensors(images, checked)
 
 
 def channels_first(blob: Blob, images: Array) -> Array:

@@ -173,7 +173,7 @@ def npz(request: Request) -> DataSet:
         )
     blob = read(path, "save it anew with numpy.savez")
     arrays = formats.npz(blob)
-    classes = _npz_classes(arrays)
+    classes = formats.npz_classes(blob, arrays)
     parts = [
         formats.npz_split(blob, arrays[x], arrays[y], classes=len(classes))
         for x, y in formats.npz_names(blob, arrays)
@@ -227,14 +227,6 @@ def _severity(text: str, count: int) -> torch.Tensor:
         raise ValueError(f"no severity {text!r}: give 1 to 5, as in cifar10-c:fog:3")
     each = count // _SEVERITIES
     return torch.arange(each) + (int(text) - 1) * each
-
-
-def _npz_classes(arrays: dict[str, formats.Array]) -> tuple[str, ...]:
-    if "classes" in arrays:
-        return tuple(str(name) for name in arrays["classes"])
-    labels = [arrays[key] for key in ("y_train", "y_test", "labels") if key in arrays]
-    numbers = [int(y.max()) for y in labels if y.size and y.dtype.kind in "iu"]
-    return tuple(str(label) for label in range(max(numbers, default=-1) + 1))
 
 
 def _no_size(request: Request) -> None:

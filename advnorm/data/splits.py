@@ -8,6 +8,7 @@ belongs to the sample for good.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 import torch
@@ -73,6 +74,9 @@ class Split(Protocol):
     def relabel(self, table: Tensor) -> "Split":
         """Return the same samples with the labels ``table[labels]``."""
 
+    def digest(self) -> str:
+        """Return a SHA-256 of the content, sample for sample in this order."""
+
 
 class Tensors:
     """A split in memory: uint8 images in steps of 1/255, or floats as they are.
@@ -118,6 +122,17 @@ class Tensors:
         """Return the same images under other labels."""
         return Tensors(self.images, table[self.labels], self.samples)
 
+    def digest(self) -> str:
+        """Hash dtype, shape, labels, sample numbers and every image, once."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        content = sha256(f"{self.images.dtype} {tuple(self.images.shape)}".encode())
+        for part in (self.labels, self.samples, self.images):
+            content.update(part.contiguous().numpy().data)
+        return content.hexdigest()
+
     def _on(self, device: torch.device) -> Batch:
         if device not in self._moved:
             parts = (self.images, self.labels, self.samples)
@@ -148,6 +163,25 @@ class DataSet:
         as in evaluation. A channel that never changes has std 1.
         """
         return self._moments
+
+    def digest(self) -> str:
+        """Return a SHA-256 of what the three splits hold, computed once.
+
+        Neither the set's name nor the place of its files is part of it. Of image files it
+        holds paths and sizes, not every byte (see :meth:`advnorm.data.Folder.digest`).
+
+        >>> from advnorm.data import load
+        >>> load("digits").digest() == load("digits").digest()
+        True
+        >>> load("digits").digest() == load("digits", seed=1).digest()
+        False
+        """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        parts = (self.train, self.validation, self.test)
+        return sha256(" ".join(part.digest() for part in parts).encode()).hexdigest()
 
     @cached_property
     def _moments(self) -> Moments:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import floor, log10
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from advnorm.data.splits import DataSet, Split, Tensors
 from advnorm.draws import Draws, permutation
 
 _CHUNK = 1000
+MOST_PIXELS = 2048
+"""The largest side of an image."""
 
 
 def select(data: DataSet, *, classes: Sequence[int]) -> DataSet:
@@ -91,10 +94,41 @@ def balanced(split: Split, count: int, *, classes: int, seed: int) -> Tensor:
 def hold_out(
     split: Split, fraction: float, *, seed: int, purpose: str
 ) -> tuple[Split, Split]:
-    """Return (what stays, what is held out), each in the order of the source."""
+    """Return (what stays, what is held out), each in the order of the source.
+
+    A fraction above 0 must leave at least one sample on each side.
+    """
     order = permutation(len(split), seed, purpose)
     count = round(fraction * len(split))
+    if fraction and not 0 < count < len(split):
+        raise ValueError(
+            f"a {purpose} share of {fraction:g} is {count} of {len(split)} samples: give "
+            f"{_shares(len(split))}"
+        )
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
+
+
+def _shares(count: int) -> str:
+    """Name the smallest and the largest share that hold out some samples, but not all.
+
+    >>> _shares(100), _shares(2)
+    ('0.0051 to 0.99', '0.26 to 0.5')
+    """
+    if count < 2:
+        return "more samples"
+    digits = 1 - floor(log10(0.5 / count))
+    unit = 10.0**-digits
+    least = (floor(0.5 / count / unit) + 1) * unit  # round(0.5) is 0, so half is too few
+    return f"{least:.{digits}f} to {round((count - 1) / count, digits):g}"
+
+
+def checked_size(size: int) -> int:
+    """Return the side of an image in pixels, or say that it cannot be."""
+    if not 1 <= size <= MOST_PIXELS:
+        raise ValueError(
+            f"size is a number of pixels from 1 to {MOST_PIXELS}, not {size}: set data.size"
+        )
+    return size
 
 
 def resize(data: DataSet, *, size: int) -> DataSet:
@@ -103,9 +137,9 @@ def resize(data: DataSet, *, size: int) -> DataSet:
     uint8 images are rounded to uint8; shrinking averages over the pixels it leaves out.
     galloway2019 scales MNIST to 28, 56 and 84 (Tables 6 and 7).
     """
-    if len(data.shape) != 3 or size < 1:
+    if len(data.shape) != 3:
         raise ValueError(f"cannot resize {data.name} of shape {data.shape} to size {size}")
-    if data.shape[1:] == (size, size):
+    if data.shape[1:] == (checked_size(size), size):
         return data
 
     def scale(split: Split) -> Split:

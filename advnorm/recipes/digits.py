@@ -1,4 +1,9 @@
-"""Recipes on scikit-learn's 1,797 real digits, 8x8: seconds on a laptop."""
+"""Recipes on scikit-learn's 1,797 real digits, 8x8: seconds on a laptop.
+
+``advnorm demo`` runs all four with the seeds 0 and 1. The numbers below are its: means over
+both seeds ± their standard errors, on 360 test images, with one thread on 2 cores of an AMD
+EPYC that had other work to do too. PGD-50 has 2 restarts and the radius 0.15.
+"""
 
 from advnorm.recipe import Recipe, override
 from advnorm.recipes.registry import RECIPES
@@ -9,7 +14,10 @@ def pgd() -> Recipe:
     """Train a small network against PGD-5 at eps 0.15, with batch norm.
 
     Source: ours, after Madry et al. (2018), scaled to 8x8 images.
-    Command: ``advnorm train digits.pgd --out runs/digits-pgd``.
+    Command: ``advnorm train digits.pgd --out runs/digits-pgd``, then
+    ``advnorm evaluate runs/digits-pgd``.
+    Cost: 4 seconds to train and 1 to evaluate.
+    Expected: 99.0% ± 0.1 clean and 74.2% ± 1.1 under PGD-50.
     """
     return override(
         Recipe(name="digits.pgd"),
@@ -34,7 +42,11 @@ def pgd() -> Recipe:
 def pgd_none() -> Recipe:
     """Train as ``pgd``, without normalization.
 
-    Command: ``advnorm train digits.pgd_none --out runs/digits-pgd-none``.
+    Source: ours, after Madry et al. (2018), scaled to 8x8 images.
+    Command: ``advnorm train digits.pgd_none --out runs/digits-pgd-none``, then
+    ``advnorm evaluate runs/digits-pgd-none``.
+    Cost: 4 seconds to train and 1 to evaluate.
+    Expected: 99.0% ± 0.1 clean and 71.5% ± 0.4 under PGD-50.
     """
     return override(pgd(), ["name=digits.pgd_none", "norm.name=none"])
 
@@ -43,7 +55,11 @@ def pgd_none() -> Recipe:
 def standard() -> Recipe:
     """Train as ``pgd``, on clean images only, with batch norm.
 
-    Command: ``advnorm train digits.standard --out runs/digits-standard``.
+    Source: ours, as the undefended model beside ``pgd``.
+    Command: ``advnorm train digits.standard --out runs/digits-standard``, then
+    ``advnorm evaluate runs/digits-standard``.
+    Cost: 3 seconds to train and 1 to evaluate.
+    Expected: 98.2% ± 0.4 clean and 9.3% ± 2.1 under PGD-50.
     """
     changes = ["name=digits.standard", "objective.name=standard", "validation.prefer=clean"]
     return override(pgd(), changes)
@@ -53,6 +69,10 @@ def standard() -> Recipe:
 def standard_none() -> Recipe:
     """Train on clean images only, without normalization.
 
-    Command: ``advnorm train digits.standard_none --out runs/digits-standard-none``.
+    Source: ours, as the undefended model beside ``pgd_none``.
+    Command: ``advnorm train digits.standard_none --out runs/digits-standard-none``, then
+    ``advnorm evaluate runs/digits-standard-none``.
+    Cost: 2 seconds to train and 1 to evaluate.
+    Expected: 96.0% ± 1.0 clean and 11.4% ± 3.1 under PGD-50.
     """
     return override(standard(), ["name=digits.standard_none", "norm.name=none"])

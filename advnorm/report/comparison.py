@@ -7,7 +7,14 @@ from math import isnan
 from advnorm.records import Result
 from advnorm.report.groups import Group
 from advnorm.report.looks import Look
-from advnorm.report.rows import Cell, Row, threat_label
+from advnorm.report.rows import (
+    Cell,
+    Row,
+    branch_label,
+    key_label,
+    threat_label,
+    unlike,
+)
 
 
 @dataclass
@@ -31,6 +38,9 @@ class Heading:
     key: str
     attack: str
     threat: str
+    branch: str
+    data: str
+    """Where it is another set than the runs' own."""
     n: str
     marks: tuple[int, ...]
 
@@ -99,29 +109,16 @@ def _note_repeats(group: Group, notes: Notes) -> None:
 
 def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
     counts = sorted({result.accuracy.n for result in results})
-    text = _unlike(results)
+    text = unlike(results)
     return Heading(
         key=key,
         attack=results[0].attack,
         threat=threat_label(results[0].threat) if results[0].threat else "",
+        branch=branch_label(results[0].branch),
+        data=f"on {results[0].data}" if results[0].other else "",
         n=" to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))),
-        marks=(notes.mark(text, f"column {key}"),) if text else (),
+        marks=(notes.mark(text, f"column {key_label(key)}"),) if text else (),
     )
-
-
-def _unlike(results: Sequence[Result]) -> str:
-    """Say in what results under one name differ, so that nobody compares them unwarned."""
-    settings = [
-        {"data": r.data, "split": r.split, "statistics": r.statistics, **r.settings}
-        for r in results
-    ]
-    names = dict.fromkeys(name for setting in settings for name in setting)
-    told = []
-    for name in names:
-        values = dict.fromkeys(str(setting.get(name, "unset")) for setting in settings)
-        if len(values) > 1:
-            told.append(f"{name} is {' or '.join(values)}")
-    return f"not measured alike in all runs: {', '.join(told)}" if told else ""
 
 
 def _best(rows: Sequence[Row], key: str) -> float:
@@ -137,7 +134,7 @@ def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line
             cell,
             len(row.seeds),
             best.get(key),
-            "" if several else f"{row.name}, {key}",
+            "" if several else f"{row.name}, {key_label(key)}",
             notes,
         )
         for key, cell in row.cells.items()
@@ -146,7 +143,8 @@ def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line
         notes.mark(f"in training: {alarm}", "" if several else row.name)
         for alarm in row.alarms
     )
-    return Line(row, look, marks, cells)
+    mixed = (notes.mark(row.unlike, f"row {row.name}"),) if row.unlike else ()
+    return Line(row, look, marks + mixed, cells)
 
 
 def _shown(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import isfinite, isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 from matplotlib import rc_context
@@ -17,17 +17,38 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from advnorm.records import Accuracy, Epoch
+from advnorm.records import Accuracy, Epoch, result_key
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.looks import OTHER, Look
-from advnorm.report.rows import Row, eps_label, norm_label
+from advnorm.report.rows import (
+    Cell,
+    Row,
+    branch_label,
+    eps_label,
+    norm_label,
+    without_branch,
+)
 
 Looks = Mapping[str, Look]
+Family = dict[str | None, dict[float, str]]
+"""The result keys of one panel: by branch of a mixture norm, then by radius."""
+
+
+class Named(NamedTuple):
+    """What a panel of accuracies against the radius is about."""
+
+    attack: str
+    norm: str
+    data: str
+    """Empty for the runs' own."""
+
 
 MOST_RUNS = 40
 """Training curves beyond these are left out."""
 MOST_PANELS = 9
 """Panels of attack and norm beyond these are left out."""
+_LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
+_FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 _INK, _GRID = "#010203", "#040506"
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -61,34 +82,54 @@ class Panel:
 
 
 def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Panel | None:
-    """Draw clean against robust accuracy: one point a run, with both 95% intervals."""
-    points = [
-        (group.label, run.name, run.results["clean"].accuracy, run.results[key].accuracy)
-        for group in groups
-        for run in group.members
-        if "clean" in run.results and key in run.results
-    ]
-    points = [point for point in points if point[2].n and point[3].n]
+    """Draw clean against robust accuracy: a point a run and branch, both 95% intervals."""
+    points = [p for group in groups for run in group.members for p in _points(run, key)]
     if not points:
         return None
+    labels = {run.name: group.label for group in groups for run in group.members}
     with rc_context(_STYLE):
         axes = _axes("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
-        for label, _, clean, robust in points:
-            look = looks[label]
+        for point in points:
+            look = looks[labels[point.run]]
             axes.errorbar(
-                100 * clean.rate,
-                100 * robust.rate,
-                xerr=_bars(clean),
-                yerr=_bars(robust),
+                100 * point.clean.rate,
+                100 * point.robust.rate,
+                xerr=_bars(point.clean),
+                yerr=_bars(point.robust),
                 fmt=look.marker,
+                fillstyle=_FILLS[point.branch],
                 color=look.colour,
                 markersize=7,
                 elinewidth=0.8,
                 zorder=1 if look is OTHER else 2,
             )
         svg = _svg(axes, prefix)
-    told = [f"{name} {a.rate:.1%} clean, {b.rate:.1%} robust" for _, name, a, b in points]
+    told = [
+        f"{_branch(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
+        for p in points
+    ]
     return Panel("Clean against robust accuracy", _list(told), svg)
+
+
+class Point(NamedTuple):
+    """One run, or one branch of it."""
+
+    run: str
+    branch: str | None
+    clean: Accuracy
+    robust: Accuracy
+
+
+def _points(run: Loaded, key: str) -> list[Point]:
+    """Pair the accuracy under ``key`` with the clean one, each branch with its own."""
+    found = []
+    for name, result in run.results.items():
+        data = result.data if result.other else None
+        clean = run.results.get(result_key("clean", None, result.branch, data))
+        if without_branch(name) == key and clean:
+            point = Point(run.name, result.branch, clean.accuracy, result.accuracy)
+            found += [point] if point.clean.n and point.robust.n else []
+    return found
 
 
 def curves(groups: Sequence[Group], looks: Looks, prefix: str) -> list[Panel]:
@@ -124,62 +165,79 @@ class Series:
     alarms: list[int]
 
 
-def families(groups: Sequence[Group]) -> dict[tuple[str, str], dict[float, str]]:
-    """Return the result keys by radius, for each attack and norm that any run has."""
-    found: dict[tuple[str, str], dict[float, str]] = {}
+def families(groups: Sequence[Group]) -> dict[Named, Family]:
+    """Return the result keys for each attack, norm and data set that any run has."""
+    found: dict[Named, Family] = {}
     for group in groups:
         for run in group.members:
             for key, result in run.results.items():
                 if result.threat:
-                    family = found.setdefault((result.attack, result.threat.norm), {})
+                    data = result.data if result.other else ""
+                    named = Named(result.attack, result.threat.norm, data)
+                    family = found.setdefault(named, {}).setdefault(result.branch, {})
                     family[result.threat.eps] = key
-    return dict(sorted(found.items()))
+    return dict(sorted(found.items(), key=lambda item: (item[0].data, *item[0])))
 
 
 def radii(
-    found: Mapping[tuple[str, str], Mapping[float, str]],
+    found: Mapping[Named, Family],
     rows: Sequence[Row],
     looks: Looks,
     prefix: str,
 ) -> list[Panel]:
-    """Draw accuracy against eps: a panel an attack and norm, a line a group, 95% bands."""
+    """Draw accuracy against eps: a panel an attack and norm, with 95% bands.
+
+    A line is a group; a mixture norm has one for each branch.
+    """
     with rc_context(_STYLE):
         return [
-            _radius(family, keys, rows, looks, f"{prefix}{number}")
-            for number, (family, keys) in enumerate(list(found.items())[:MOST_PANELS])
+            _radius(named, family, rows, looks, f"{prefix}{number}")
+            for number, (named, family) in enumerate(list(found.items())[:MOST_PANELS])
         ]
 
 
 def _radius(
-    family: tuple[str, str],
-    keys: Mapping[float, str],
+    named: Named,
+    family: Family,
     rows: Sequence[Row],
     looks: Looks,
     prefix: str,
 ) -> Panel:
-    attack, norm = family
-    axes = _axes(f"radius eps ({norm_label(norm)})", "accuracy (%)")
+    axes = _axes(f"radius eps ({norm_label(named.norm)})", "accuracy (%)")
     told = []
     for row in rows:
-        look = looks[row.label]
-        cells = {0.0: row.cells.get("clean")}
-        cells |= {eps: row.cells[key] for eps, key in sorted(keys.items())}
-        known = {eps: cell for eps, cell in cells.items() if cell and not isnan(cell.rate)}
-        if look is OTHER or not known:
-            continue
-        rates = [100 * cell.rate for cell in known.values()]
-        low = [100 * cell.interval[0] for cell in known.values()]
-        high = [100 * cell.interval[1] for cell in known.values()]
-        eps = list(known)
-        axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
-        axes.plot(eps, rates, color=look.colour, marker=look.marker)
-        shown = (f"{r:.1f}% at {eps_label(e)}" for e, r in zip(eps, rates, strict=True))
-        told.append(f"{row.label}: " + ", ".join(shown))
+        for branch, keys in family.items():
+            clean = result_key("clean", None, branch, named.data or None)
+            known = _by_radius(row, {0.0: clean, **keys})
+            if looks[row.label] is not OTHER and known:
+                _draw(axes, known, looks[row.label], _LINES[branch])
+                shown = (f"{100 * c.rate:.1f}% at {eps_label(e)}" for e, c in known.items())
+                told.append(f"{_branch(row.label, branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
-    ticks = [0.0, *sorted(keys)]
+    ticks = [0.0, *sorted({eps for keys in family.values() for eps in keys})]
     if len(ticks) <= 6:
         axes.set_xticks(ticks, [eps_label(eps) for eps in ticks])
-    return Panel(f"{attack}, {norm_label(norm)}", _list(told), _svg(axes, prefix))
+    title = f"{named.attack}, {norm_label(named.norm)}"
+    title += f", on {named.data}" if named.data else ""
+    return Panel(title, _list(told), _svg(axes, prefix))
+
+
+def _by_radius(row: Row, keys: Mapping[float, str]) -> dict[float, Cell]:
+    cells = {eps: row.cells.get(key) for eps, key in sorted(keys.items())}
+    return {eps: cell for eps, cell in cells.items() if cell and not isnan(cell.rate)}
+
+
+def _draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
+    rates = [100 * cell.rate for cell in known.values()]
+    low = [100 * cell.interval[0] for cell in known.values()]
+    high = [100 * cell.interval[1] for cell in known.values()]
+    eps = list(known)
+    axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
+    axes.plot(eps, rates, color=look.colour, marker=look.marker, linestyle=style)
+
+
+def _branch(name: str, branch: str | None) -> str:
+    return f"{name}, {branch_label(branch)}" if branch else name
 
 
 def _limited(groups: Sequence[Group], looks: Looks) -> list[tuple[str, Loaded]]:

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from advnorm.records import Result
 from advnorm.report.groups import Group, Loaded
-from advnorm.report.rows import threat_label
+from advnorm.report.rows import branch_label, threat_label, without_branch
 
 MOST_RUNS = 8
 """Runs whose images are shown."""
@@ -71,7 +71,7 @@ def strips(groups: Sequence[Group], key: str | None) -> list[Strip]:
 def _of_run(group: Group, run: Loaded, key: str | None) -> Strip | None:
     """Read the run's examples; ``None`` where there are none that are images."""
     attacked = [name for name, result in run.results.items() if result.threat]
-    for name in sorted(attacked, key=lambda name: name != key):
+    for name in sorted(attacked, key=lambda name: without_branch(name) != key):
         path = run.run.examples(name)
         if path.exists():
             tensors = _read(path)
@@ -122,7 +122,8 @@ def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]
         for i in range(len(clean))
     )
     threat = f" {threat_label(result.threat)}" if result.threat else ""
-    return Strip(label, run, f"{result.attack}{threat}", factor, thinned, examples)
+    named = filter(None, (f"{result.attack}{threat}", branch_label(result.branch)))
+    return Strip(label, run, ", ".join(named), factor, thinned, examples)
 
 
 def amplification(largest: float) -> int:

@@ -1,11 +1,12 @@
 """One colour and one marker a group, the same in every figure, table and legend."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
 from advnorm.report.groups import Group
-from advnorm.report.rows import Row
+from advnorm.report.rows import Row, without_branch
 
 
 @dataclass(frozen=True)
@@ -53,31 +54,36 @@ def assign(
 
 
 def _rate(row: Row, key: str | None) -> float:
-    cell = row.cells.get(key) if key else None
-    return -1.0 if cell is None or isnan(cell.rate) else cell.rate
+    cells = [cell for name, cell in row.cells.items() if without_branch(name) == key]
+    rates = [cell.rate for cell in cells if cell and not isnan(cell.rate)]
+    return max(rates, default=-1.0)
 
 
 def headline(groups: Sequence[Group]) -> str | None:
     """Choose the attack that stands for robustness, where one figure needs just one.
 
-    Of the attacks that the most runs have: the radius of the recipes where it was tried,
-    else the largest; at that radius the attack that leaves the lowest mean accuracy.
+    Of the attacks that the most runs have, on their own data where there is one: the
+    radius of the recipes where it was tried, else the largest; at that radius the attack
+    that leaves the lowest mean accuracy. It is a result key without a branch: all branches
+    of a mixture norm belong to it.
     """
     runs = [run for group in groups for run in group.members]
-    results = [r for run in runs for r in run.results.values() if r.threat]
+    attacked = [r for run in runs for r in run.results.values() if r.threat]
+    results = [r for r in attacked if not r.other] or attacked
     if not results:
         return None
     rates: dict[str, list[float]] = {}
     for result in results:
-        rates.setdefault(result.key, []).append(result.accuracy.rate)
+        rates.setdefault(without_branch(result.key), []).append(result.accuracy.rate)
+    count = Counter(key for run in runs for key in {*map(without_branch, run.results)})
     trained = {_number(run.recipe.get("threat.eps", "")) for run in runs}
-    last = {result.key: result for result in results}
+    last = {without_branch(result.key): result for result in results}
 
     def merit(key: str) -> tuple[int, bool, float, float]:
         threat = last[key].threat
         eps = threat.eps if threat else 0.0
         known = any(abs(eps - other) < 1e-6 for other in trained)
-        return (len(rates[key]), known, eps, -sum(rates[key]) / len(rates[key]))
+        return (count[key], known, eps, -sum(rates[key]) / len(rates[key]))
 
     return max(sorted(rates), key=merit)
 

@@ -16,7 +16,7 @@ from advnorm.report import figures, images
 from advnorm.report.comparison import compare
 from advnorm.report.groups import Group, Loaded, differences, gather
 from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
-from advnorm.report.rows import rows, threat_label
+from advnorm.report.rows import rows, threat_label, without_branch
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""
@@ -45,6 +45,7 @@ def render(runs: Sequence[Run]) -> str:
         runs=loaded,
         data=_data(loaded),
         attacks=attacks,
+        branched=any(result.branch for run in loaded for result in run.results.values()),
         comparison=compare(groups, lines, looks),
         looks=looks,
         legend={label: look for label, look in looks.items() if look is not OTHER},
@@ -64,7 +65,8 @@ def render(runs: Sequence[Run]) -> str:
 
 
 def _attack(runs: Sequence[Loaded], key: str | None) -> str:
-    result = next((run.results[key] for run in runs if key in run.results), None)
+    results = [result for run in runs for result in run.results.values()]
+    result = next((r for r in results if without_branch(r.key) == key), None)
     if result is None or result.threat is None:
         return ""
     return f"{result.attack}, {threat_label(result.threat)}"

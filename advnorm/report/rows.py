@@ -1,16 +1,19 @@
 """The comparison as plain data: one row a group, one cell a result key."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, isnan, sqrt
 from statistics import fmean, stdev
+from typing import Any
 
 from scipy.special import stdtrit
 
-from advnorm.records import Accuracy, Result, Run, ThreatRecord
+from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
 from advnorm.report.groups import Group, Loaded, gather
+
+_BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,17 @@ class Row:
     alarms: tuple[str, ...]
     members: tuple["Row", ...] = ()
     """Each seed's own row; empty in such a row."""
+    unlike: str = ""
+    """In what its cells were not measured alike: other weights, other sample counts."""
 
 
 def table(runs: Sequence[Run]) -> list[Row]:
     """Return one row a group of runs that differ only in their seed.
 
     Over seeds a cell has the mean and its standard error; of several runs of one seed the
-    first counts. Columns: clean, then what has no adversary, then norm, attack and radius.
+    first counts. Columns: clean, then what has no adversary, then norm, attack and radius;
+    the branches of a mixture norm, and other data sets than the run's, are columns of
+    their own.
     """
     return rows(gather(runs))
 
@@ -103,6 +110,71 @@ def columns(runs: Sequence[Loaded]) -> list[str]:
     """Return all result keys in the order of a table's columns."""
     results = {result.key: result for run in runs for result in run.results.values()}
     return sorted(results, key=lambda key: _order(results[key]))
+
+
+def without_branch(key: str) -> str:
+    """Return a result key without the branch of a mixture norm.
+
+    >>> without_branch("pgd-40_linf_0.3@clean"), without_branch("clean@worst~mnist-c-fog")
+    ('pgd-40_linf_0.3', 'clean~mnist-c-fog')
+    """
+    return _BRANCH.sub("", key)
+
+
+def branch_label(branch: str | None) -> str:
+    """Name the branch of a mixture norm that answered; nothing for any other norm."""
+    return f"{branch} branch" if branch else ""
+
+
+def key_label(key: str) -> str:
+    """Write a result key for people.
+
+    >>> key_label("pgd-40_linf_0.3@clean"), key_label("clean@worst~mnist-c-fog")
+    ('pgd-40_linf_0.3, clean branch', 'clean on mnist-c-fog, worst branch')
+    """
+    branch = _BRANCH.search(key)
+    name = without_branch(key).replace("~", " on ")
+    return f"{name}, {branch_label(branch[1])}" if branch else name
+
+
+def unlike(results: Sequence[Result]) -> str:
+    """Say in what results under one key differ, so that nobody compares them unwarned."""
+    told = _differences(
+        {"data": r.data, "split": r.split, "statistics": r.statistics}
+        | r.settings
+        | {"weights": _weights(r), "n": r.accuracy.n}
+        for r in results
+    )
+    return f"not measured alike in all runs: {told}" if told else ""
+
+
+def _mixed(runs: Sequence[Loaded]) -> str:
+    """Say in what the cells of one row differ, beyond their attacks."""
+    results = [result for run in runs for result in run.results.values()]
+    told = [_differences({"weights": _weights(r)} for r in results)]
+    for data in dict.fromkeys(
+        r.data for r in results
+    ):  # each has its own number of samples
+        told.append(_differences({"n": r.accuracy.n} for r in results if r.data == data))
+    shown = ", ".join(dict.fromkeys(filter(None, told)))
+    return f"cells of one row are not measured alike: {shown}" if shown else ""
+
+
+def _weights(result: Result) -> str:
+    """Return the kind of checkpoint: ``best``, or ``state`` for the last one."""
+    return result.weights.partition("-")[0]
+
+
+def _differences(settings: Iterable[Mapping[str, Setting]]) -> str:
+    """Return e.g. ``n is 100 or 1000``, for each name that has several values."""
+    every = list(settings)
+    names = dict.fromkeys(name for setting in every for name in setting)
+    told = []
+    for name in names:
+        values = dict.fromkeys(str(setting.get(name, "unset")) for setting in every)
+        if len(values) > 1:
+            told.append(f"{name} is {' or '.join(values)}")
+    return ", ".join(told)
 
 
 def threat_label(threat: ThreatRecord) -> str:
@@ -131,13 +203,15 @@ def eps_label(eps: float) -> str:
     return f"{eps:.4g}"
 
 
-def _order(result: Result) -> tuple[bool, bool, str, list[tuple[int, str]], float]:
+def _order(result: Result) -> tuple[Any, ...]:
     natural = [
         (int(part), "") if part.isdecimal() else (-1, part)
         for part in re.split(r"(\d+)", result.attack)
     ]
     norm, eps = (result.threat.norm, result.threat.eps) if result.threat else ("", 0.0)
-    return (result.threat is not None, result.attack != "clean", norm, natural, eps)
+    adversary, other = result.threat is not None, result.attack != "clean"
+    data = result.data if result.other else ""
+    return (data, adversary, other, norm, natural, eps, result.branch or "")
 
 
 def _group_row(group: Group, keys: Sequence[str]) -> Row:
@@ -155,6 +229,7 @@ def _group_row(group: Group, keys: Sequence[str]) -> Row:
         cells=whole.cells,
         alarms=tuple(dict.fromkeys(alarm for row in members for alarm in row.alarms)),
         members=members,
+        unlike=whole.unlike,
     )
 
 
@@ -168,6 +243,7 @@ def _row(first: Loaded, label: str, runs: Sequence[Loaded], keys: Sequence[str])
         seeds=tuple(run.seed for run in runs),
         cells={key: _cell(key, runs) for key in keys},
         alarms=first.alarms,
+        unlike=_mixed(runs),
     )
 
 

@@ -3,22 +3,24 @@
 from collections.abc import Sequence
 
 from advnorm.records import Run
-from advnorm.report.groups import gather
-from advnorm.report.rows import Row, rows
+from advnorm.report.groups import Loaded, gather
+from advnorm.report.rows import Row, key_label, rows, unlike
 
 WIDTH = 100
 """Groups that do not fit go into a further block below."""
 
 
 def terminal(runs: Sequence[Run]) -> str:
-    """Return the comparison as plain text; flags and alarms are numbered below it.
+    """Return the comparison as plain text; warnings are numbered below it.
 
     Over seeds a cell is the mean ± its standard error, else the accuracy [95% interval].
     """
-    lines = rows(gather(runs))
+    groups = gather(runs)
+    lines = rows(groups)
     notes: list[str] = []
     keys = list(lines[0].cells)
-    names = ["", "", "", *(_name(key, lines) for key in keys), "in training"]
+    loaded = [run for group in groups for run in group.members]
+    names = ["", "", "", *(_name(key, loaded, notes) for key in keys), "in training"]
     first = [name.ljust(max(map(len, names))) for name in names]
     blocks: list[list[list[str]]] = []
     for row in lines:
@@ -31,9 +33,11 @@ def terminal(runs: Sequence[Run]) -> str:
     return "\n\n".join([*shown, "\n".join(numbered)]).rstrip()
 
 
-def _name(key: str, lines: Sequence[Row]) -> str:
-    counts = sorted({cell.n for row in lines if (cell := row.cells[key])})
-    return f"{key} (n={'..'.join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))})"
+def _name(key: str, runs: Sequence[Loaded], notes: list[str]) -> str:
+    results = [run.results[key] for run in runs if key in run.results]
+    counts = sorted({result.accuracy.n for result in results})
+    n = "..".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+    return f"{key_label(key)} (n={n}){_marks([unlike(results)], notes)}"
 
 
 def _column(row: Row, keys: Sequence[str], notes: list[str]) -> list[str]:
@@ -41,13 +45,15 @@ def _column(row: Row, keys: Sequence[str], notes: list[str]) -> list[str]:
     cells = [row.cells[key] for key in keys]
     shown = [f"{cell}{_marks(cell.flags, notes)}" if cell else "-" for cell in cells]
     alarms = _marks(row.alarms, notes).strip() or "-"
+    norm += _marks([row.unlike], notes)
     column = [norm, objective, " ".join(rest), *shown, alarms]
     return [text.rjust(max(map(len, column))) for text in column]
 
 
 def _marks(texts: Sequence[str], notes: list[str]) -> str:
-    notes.extend(text for text in texts if text not in notes)
-    return "".join(f" *{notes.index(text) + 1}" for text in texts)
+    told = [text for text in texts if text]
+    notes.extend(text for text in told if text not in notes)
+    return "".join(f" *{notes.index(text) + 1}" for text in told)
 
 
 def _joined(columns: Sequence[Sequence[str]]) -> list[str]:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from advnorm import data as sets
+from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
 from advnorm.models import MODELS
 from advnorm.norms import batch_norms
@@ -71,9 +72,11 @@ def try_out(job: Job) -> None:
     if job.recipe.batch_size == 1 and batch_norms(job.model):
         raise RecipeError("batch_size=1: batch statistics need at least 2 samples")
     check_radius(job.threat, job.data.shape)
-    images = next(
-        job.data.train.batches(torch.arange(2), batch_size=2, device=job.device)
-    ).images
+    first = torch.arange(2)
+    images, _, samples = next(
+        job.data.train.batches(first, batch_size=2, device=job.device)
+    )
+    sets.AUGMENTATIONS[job.recipe.data.augment](images, Draws.of(0, samples))
     with evaluating(job.model), torch.no_grad():
         try:
             job.model(images.to(next(job.model.parameters()).dtype))

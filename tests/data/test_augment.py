@@ -125,3 +125,10 @@ def test_mixup_without_alpha_is_refused():
     images, draws = batch(2)
     with pytest.raises(ValueError, match="alpha > 0"):
         mixup(images, torch.zeros(2, dtype=torch.int64), draws, alpha=0.0, classes=2)
+
+
+@pytest.mark.parametrize("name", ["crop", "flip", "crop_flip"])
+def test_vectors_are_refused_with_what_to_set(name):
+    points, draws = torch.rand(5, 2), Draws.of(0, torch.arange(5))
+    with pytest.raises(ValueError, match=r"is for images, .*\(2,\): set data.augment=none"):
+        AUGMENTATIONS[name](points, draws)

@@ -39,6 +39,9 @@ def test_the_validation_split_has_the_fraction_asked_for(fraction, held):
         ({"validation": 1.0}, "fraction from 0 to less than 1"),
         ({"validation": -0.1}, "fraction"),
         ({"size": 0}, "pixels"),
+        ({"size": 100_000}, "pixels from 1 to 2048, not 100000"),
+        ({"validation": 0.0003}, "share of 0.0003 is 0 of 1437 samples: give 0.00035 to"),
+        ({"validation": 0.9999}, "is 1437 of 1437 samples: give .* to 0.9993"),
     ],
 )
 def test_bad_settings_are_refused(settings, why):

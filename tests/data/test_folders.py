@@ -82,7 +82,7 @@ def test_the_first_image_decides_grey_and_size(tmp_path):
         save(tmp_path / part / "b" / "0.jpeg", pixels(8, 8))
     data = load(f"folder:{tmp_path}", validation=0, workers=0)
     assert data.shape == (1, 6, 6) and len(data.test) == 2
-    assert load(f"folder:{tmp_path}", size=4).shape == (1, 4, 4)
+    assert load(f"folder:{tmp_path}", size=4, validation=0).shape == (1, 4, 4)
 
 
 @pytest.mark.parametrize("epoch", [None, 0, 3])
@@ -124,7 +124,8 @@ def test_evaluation_shows_the_central_seven_eighths(tmp_path):
     array = np.zeros((16, 24), np.uint8)
     array[1:15, 5:19] = 200  # 14 of 16 pixels, centred
     for part in ("train", "test"):
-        save(tmp_path / part / "a" / "0.png", array)
+        for label in ("a", "b"):
+            save(tmp_path / part / label / "0.png", array)
     data = load(f"folder:{tmp_path}", size=14, workers=0, validation=0)
     assert (whole(data.test)[0] * 255).round().unique().tolist() == [200]
 
@@ -297,7 +298,7 @@ def test_imagenette_is_read_packed_or_not(tmp_path, packed):
         for name, content in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(content)
-    data = load("imagenette", root=tmp_path, size=8, workers=0)
+    data = load("imagenette", root=tmp_path, size=8, workers=0, validation=0.25)
     assert data.classes == ("tench", "parachute")
     assert data.test.labels.tolist() == [0, 0, 1, 1]
     assert whole(data.test)[0].shape == (4, 3, 8, 8)
@@ -317,9 +318,62 @@ def test_a_corrupt_image_in_an_archive_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "tiny-imagenet-200.zip", "w") as archive:
         for name, content in files.items():
             archive.writestr(f"tiny-imagenet-200/{name}", content)
-    data = load("tiny-imagenet", root=tmp_path, workers=0)
+    data = load("tiny-imagenet", root=tmp_path, workers=0, validation=0)
     with pytest.raises(ValueError, match=r"val_2\.JPEG is no readable JPEG or PNG"):
         whole(data.test)
+
+
+def test_the_digest_of_files_is_that_of_paths_sizes_labels_and_order(tmp_path):
+    tree(tmp_path / "a")
+
+    def digest(path: Path, **settings) -> str:
+        return load(f"folder:{path}", validation=0.5, **settings).digest()
+
+    first = digest(tmp_path / "a")
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert digest(tmp_path / "b", workers=0) == first, "the place is no content"
+    assert digest(tmp_path / "b", size=4) != first
+    assert digest(tmp_path / "b", seed=1) != first, "another part is held out"
+    test = load(f"folder:{tmp_path / 'b'}", validation=0.5).test
+    back = torch.arange(len(test)).flip(0)
+    assert test.take(back).digest() != test.digest() == test.take(back).take(back).digest()
+    assert test.relabel(torch.tensor([0, 2, 1])).digest() != test.digest()
+    image = tmp_path / "b" / "test" / "emu" / "5.png"
+    image.rename(image.with_name("6.png"))
+    renamed = digest(tmp_path / "b")
+    image.with_name("6.png").write_bytes(image.with_name("6.png").read_bytes() + b"\0")
+    assert len({first, renamed, digest(tmp_path / "b")}) == 3
+    last = load(f"folder:{tmp_path / 'b'}", validation=0.5).test
+    image.with_name("6.png").unlink()
+    with pytest.raises(ValueError, match=r"6\.png cannot be read .*take it out"):
+        last.digest()
+
+
+def test_the_digest_of_an_archive_is_that_of_its_images(tmp_path):
+    digests = []
+    same, other = tiny_files(), tiny_files()
+    for place, files in (("a", same), ("b", same), ("c", other)):
+        (tmp_path / place).mkdir()
+        with zipfile.ZipFile(tmp_path / place / "tiny-imagenet-200.zip", "w") as archive:
+            for name, content in files.items():
+                archive.writestr(f"tiny-imagenet-200/{name}", content)
+        data = load("tiny-imagenet", root=tmp_path / place, workers=0, validation=0)
+        digests.append(data.digest())
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_one_class_too_few_images_and_giants_are_refused(tmp_path):
+    for part in ("train", "test"):
+        for i in range(3):
+            save(tmp_path / "one" / part / "a" / f"{i}.png", pixels(4, 4))
+    with pytest.raises(ValueError, match=r"has 1 class .*: give at least 2 classes"):
+        load(f"folder:{tmp_path / 'one'}", validation=0)
+    for label in ("a", "b"):
+        save(tmp_path / "two" / label / "0.png", pixels(2100, 2100, channels=1))
+    with pytest.raises(ValueError, match=r"pixels from 1 to 2048, not 2100: set data.size"):
+        load(f"folder:{tmp_path / 'two'}")
+    with pytest.raises(ValueError, match="2 images are too few to take 20% for the test"):
+        load(f"folder:{tmp_path / 'two'}", size=8)
 
 
 def test_a_train_folder_at_the_root_is_nobodys(tmp_path):

@@ -231,12 +231,30 @@ def bad_npz(tmp_path, **arrays):
         ({"images": np.zeros((2, 3)), "labels": np.array([0, None])}, "Python objects"),
         ({"images": np.full((2, 3), 1.5), "labels": np.arange(2)}, r"outside of \[0, 1\]"),
         (
-            {"images": np.full((2, 3), np.nan), "labels": np.arange(2)},
-            r"outside of \[0, 1\]",
+            {"images": np.array([[0.0], [np.nan]]), "labels": np.arange(2)},
+            "NaN or infinite values",
         ),
+        ({"images": np.full((2, 3), -np.inf), "labels": np.arange(2)}, "NaN or infinite"),
         ({"images": np.zeros((2, 3), np.int64), "labels": np.arange(2)}, "images of int64"),
         ({"images": np.zeros((2, 3)), "labels": np.arange(3)}, "2 images but .* 3 labels"),
-        ({"images": np.zeros((2, 3)), "labels": np.array([0, -1])}, "the label -1"),
+        ({"images": np.zeros((2, 3)), "labels": np.array([0, -1])}, r"labels \(-1, 0\)"),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.array([0, 10**9])},
+            r"\(0, 1000000000\)",
+        ),
+        (
+            {"images": np.zeros((3, 3)), "labels": np.array([0, 5, 10])},
+            r"3 different labels \(0, 5, 10\) .*number the classes 0 to 2",
+        ),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.array([0, 9]), "classes": ["a", "b"]},
+            "has the label 9, outside of 0 to 1",
+        ),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.arange(2), "classes": np.array("ab")},
+            "'classes' that is no list",
+        ),
+        ({"images": np.zeros((2, 3)), "labels": np.array(1)}, "not n integers|labels"),
         ({"images": np.zeros((2, 3)), "labels": np.array([0.0, 1.0])}, "not n integers"),
         ({"images": np.zeros((2, 4, 4, 2)), "labels": np.arange(2)}, "images of shape"),
     ],
@@ -244,6 +262,23 @@ def bad_npz(tmp_path, **arrays):
 def test_a_bad_npz_names_file_and_fault(tmp_path, arrays, why):
     with pytest.raises(ValueError, match=f"bad.npz .*{why}.*savez"):
         bad_npz(tmp_path, **arrays)
+
+
+@pytest.mark.parametrize("empty", ["train", "test"])
+def test_an_npz_with_an_empty_split_is_refused(tmp_path, empty):
+    arrays = {}
+    for part in ("train", "test"):
+        count = 0 if part == empty else 4
+        arrays |= {f"x_{part}": np.zeros((count, 3)), f"y_{part}": np.arange(count) % 2}
+    with pytest.raises(ValueError, match=r"a split without any image \(shape \(0, 3\)"):
+        bad_npz(tmp_path, **arrays)
+
+
+def test_an_npz_with_one_class_or_too_few_images_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has 1 class .*give at least 2 classes"):
+        bad_npz(tmp_path, images=np.zeros((9, 3)), labels=np.zeros(9, int))
+    with pytest.raises(ValueError, match="2 images are too few to take 20% for the test"):
+        bad_npz(tmp_path, images=np.zeros((2, 3)), labels=np.arange(2))
 
 
 def test_npz_that_is_none_or_cut_short(tmp_path):

@@ -1,5 +1,7 @@
 """Splits in memory: floats, devices, orders, sample numbers, moments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +74,48 @@ def test_a_sample_keeps_its_number_and_image_through_every_subset():
         assert np.abs(batch.images[:, 0].numpy() - source).max() < 1e-6
         expected = [{7: 0, 3: 1}[int(y)] for y in raw.target[batch.samples.numpy()]]
         assert batch.labels.tolist() == expected
+
+
+def test_the_digest_changes_with_any_byte_label_number_or_order():
+    images = torch.randint(0, 256, (6, 1, 2, 3), dtype=torch.uint8)
+    labels, samples = torch.arange(6) % 3, torch.arange(6) + 10
+    base = Tensors(images, labels, samples)
+    assert base.digest() == Tensors(images.clone(), labels.clone(), samples).digest()
+    others = [Tensors(images.view(6, 1, 3, 2), labels, samples)]
+    others += [Tensors(images.view(torch.int8), labels, samples)]
+    others += [Tensors(images, labels, samples + 1), base.take(torch.arange(5))]
+    others += [base.take(torch.tensor([0, 1, 2, 3, 5, 4]))]
+    for place in range(6):
+        changed = labels.clone()
+        changed[place] += 1
+        others.append(Tensors(images, changed, samples))
+    for place in range(images.numel()):
+        bytes_ = images.clone()
+        bytes_.view(-1)[place] ^= 1
+        others.append(Tensors(bytes_, labels, samples))
+    assert len({split.digest() for split in [base, *others]}) == len(others) + 1
+
+
+def test_the_digest_of_a_strided_view_is_that_of_its_content():
+    images = torch.rand(4, 5, 3)
+    labels = torch.zeros(4, dtype=torch.int64)
+    view = Tensors(images.transpose(1, 2), labels)
+    assert (
+        view.digest()
+        == Tensors(images.transpose(1, 2).clone().contiguous(), labels).digest()
+    )
+    assert view.digest() != Tensors(images.reshape(4, 3, 5), labels).digest()
+
+
+def test_the_digest_of_a_set_holds_all_three_splits_but_not_its_name():
+    data = load("digits")
+    assert data.digest() == load("digits").digest() == replace(data, name="x").digest()
+    assert len(data.digest()) == 64
+    smaller = data.test.take(torch.arange(9))
+    changed = [replace(data, **{part: smaller}) for part in ("train", "validation", "test")]
+    swapped = replace(data, train=data.test, test=data.train)
+    found = {one.digest() for one in [data, swapped, *changed]}
+    assert len(found) == 5
 
 
 def test_moments_are_those_of_numpy():

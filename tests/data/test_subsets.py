@@ -1,5 +1,6 @@
 """Classes, balanced draws, held-out parts and sizes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -94,6 +95,23 @@ def test_a_held_out_part_and_the_rest_are_the_whole():
     rest, held = hold_out(split, 0.1, seed=3, purpose="validation")
     assert len(held) == 5
     assert sorted(rest.samples.tolist() + held.samples.tolist()) == list(range(47))
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 49, 50, 51, 999, 1000, 60_000])
+def test_the_shares_that_are_named_work_and_smaller_ones_of_two_digits_do_not(count):
+    split = labelled([0] * count).train
+    with pytest.raises(ValueError, match=r"is 0 of .*: give .* to ") as caught:
+        hold_out(split, 0.1 / count, seed=0, purpose="validation")
+    least, most = re.search(r"give (\S+) to (\S+)$", str(caught.value)).groups()
+    assert len(hold_out(split, float(least), seed=0, purpose="validation")[1]) == 1
+    digits = int(least.replace(".", ""))
+    assert round(float(least) * (digits - 1) / digits * count) == 0
+    assert len(hold_out(split, float(most), seed=0, purpose="validation")[0]) == 1
+
+
+def test_one_sample_cannot_be_shared():
+    with pytest.raises(ValueError, match="is 1 of 1 samples: give more samples"):
+        hold_out(labelled([0]).train, 0.6, seed=0, purpose="validation")
 
 
 def test_bilinear_scaling_by_hand():

@@ -97,6 +97,18 @@ class Maker:
         }
         save_file(tensors | replaced, run.examples(key))
 
+    def branches(self, *, attack="pgd-10", radii=(EPS / 2, EPS)) -> list[Run]:
+        """Make a plain run and one with a mixture norm, whose branches differ."""
+        plain, mixture = self.run("plain"), self.run("mixed", norm="mixture")
+        levels = {None: 80, "adversarial": 70, "clean": 95, "worst": 60}
+        for branch, level in levels.items():
+            run = mixture if branch else plain
+            self.result(run, "clean", level, n=100, branch=branch)
+            for number, eps in enumerate(radii, start=1):
+                correct = 1 if branch == "clean" else level - 20 * number
+                self.result(run, attack, correct, n=100, eps=eps, branch=branch)
+        return [plain, mixture]
+
     def study(self, *, shape=(1, 8, 8)) -> list[Run]:
         """Make four groups of two seeds with everything in them."""
         runs = []

@@ -248,3 +248,89 @@ def test_the_report_needs_no_torch_no_display_and_no_pyplot(study, tmp_path):
     arguments = [str(study[0].path), str(tmp_path / "r.html")]
     subprocess.run([sys.executable, "-W", "error", "-c", code, *arguments], check=True)
     assert (tmp_path / "r.html").stat().st_size
+
+
+def drawings(read):
+    labels = [attrs["aria-label"] for _, attrs in read.tags if attrs.get("role") == "img"]
+    return {label.partition(". ")[0]: label.partition(". ")[2] for label in labels}
+
+
+def test_branches_of_a_mixture_norm_are_lines_points_and_headings_of_their_own(
+    maker, tmp_path
+):
+    runs = maker.branches()
+    maker.examples(runs[1], "pgd-10_linf_0.03137@worst")
+    read = page(runs, tmp_path)
+    said = " ".join(read.text.replace("255", "255 ").split())
+    for branch in ("adversarial branch", "clean branch", "worst branch"):
+        heads = ("clean", "pgd-10L∞ 4/255", "pgd-10L∞ 8/255")
+        assert all(f"{head} {branch}n = 100" in said for head in heads)
+    drawn = drawings(read)
+    assert drawn["pgd-10, L∞"].split("; ") == [
+        "batch · madry · cnn: 80.0% at 0, 60.0% at 4/255, 40.0% at 8/255",
+        "mixture · madry · cnn, adversarial branch: 70.0% at 0, 50.0% at 4/255, 30.0% at 8/255",
+        "mixture · madry · cnn, clean branch: 95.0% at 0, 1.0% at 4/255, 1.0% at 8/255",
+        "mixture · madry · cnn, worst branch: 60.0% at 0, 40.0% at 4/255, 20.0% at 8/255",
+    ]
+    assert drawn["Clean against robust accuracy"].split("; ") == [
+        "plain 80.0% clean, 40.0% robust",
+        "mixed, adversarial branch 70.0% clean, 30.0% robust",
+        "mixed, clean branch 95.0% clean, 1.0% robust",
+        "mixed, worst branch 60.0% clean, 20.0% robust",
+    ]
+    assert "mixed, pgd-10 L∞ 8/255, worst branch" in read.text
+    assert "dashed is adversarial, dotted clean" in read.text
+    assert "Warnings" not in read.text
+
+
+def test_pages_without_a_mixture_norm_do_not_speak_of_branches(whole):
+    assert "branch" not in whole.text
+
+
+def test_other_data_have_panels_and_headings_of_their_own(maker, tmp_path):
+    run = maker.run("a")
+    for data, level in (("digits", 80), ("mnist-c:fog", 60)):
+        other = data != "digits"
+        maker.result(run, "clean", level, n=100, data=data, other=other)
+        maker.result(run, "pgd-10", level // 2, n=100, eps=EPS, data=data, other=other)
+    read = page([run], tmp_path)
+    drawn = drawings(read)
+    assert drawn["pgd-10, L∞"].endswith("80.0% at 0, 40.0% at 8/255")
+    assert drawn["pgd-10, L∞, on mnist-c:fog"].endswith("60.0% at 0, 30.0% at 8/255")
+    assert drawn["Clean against robust accuracy"] == "a 80.0% clean, 40.0% robust"
+    assert "on mnist-c:fogn = 100" in read.text and "Warnings" not in read.text
+
+
+def test_columns_and_rows_with_other_weights_or_counts_are_warned_of(maker, tmp_path):
+    one, other = maker.run("a"), maker.run("b", norm="group")
+    maker.result(one, "clean", 500)
+    maker.result(one, "pgd-10", 500, eps=EPS)
+    maker.result(other, "clean", 50, n=100)
+    maker.result(other, "pgd-10", 500, eps=EPS, weights="state-7 sha256:ff")
+    text = write([one, other], tmp_path / "r.html").read_text()
+    notes = re.findall(r'<li id="note-(\d)"><strong>(.*?)</strong> \((.*?)\)', text)
+    assert notes == [
+        ("1", "not measured alike in all runs: n is 1000 or 100", "column clean"),
+        (
+            "2",
+            "not measured alike in all runs: weights is best or state",
+            "column pgd-10_linf_0.03137",
+        ),
+        (
+            "3",
+            "cells of one row are not measured alike: weights is best or state, "
+            "n is 100 or 1000",
+            "row b",
+        ),
+    ]
+    heads = re.findall(r'<th scope="row">.*?</th>', text)
+    assert [head.count("#note-3") for head in heads[:2]] == [0, 1]
+
+
+def test_the_headline_counts_a_mixture_norms_branches_as_one_run(maker):
+    plain, mixture = maker.branches()
+    more = maker.run("more", norm="group")
+    for run in (plain, more):
+        maker.result(run, "apgd", 10, eps=EPS)
+    assert headline(gather([plain, mixture])) == "pgd-10_linf_0.03137"
+    assert headline(gather([plain, mixture, more])) == "apgd_linf_0.03137"

@@ -129,3 +129,48 @@ def test_no_run_is_refused():
 )
 def test_radii_are_named_as_people_write_them(eps, label):
     assert eps_label(eps) == label
+
+
+def test_branches_and_other_data_are_columns_of_their_own(maker):
+    run = maker.run("a")
+    for branch in ("worst", "clean", "adversarial"):
+        maker.result(run, "clean", 9, branch=branch)
+        maker.result(run, "pgd-20", 1, eps=EPS, branch=branch)
+    maker.result(run, "clean", 5, branch="worst", data="mnist-c:fog", other=True)
+    (row,) = table([run])
+    names = ("adversarial", "clean", "worst")
+    own = [
+        f"{name}@{branch}" for name in ("clean", "pgd-20_linf_0.03137") for branch in names
+    ]
+    assert list(row.cells) == [*own, "clean@worst~mnist-c-fog"]
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({}, ""),
+        ({"weights": "best-00000007 sha256:ff"}, ""),
+        ({"weights": "state-00000007 sha256:ff"}, "weights is best or state"),
+        ({"n": 500}, "n is 1000 or 500"),
+        ({"weights": "state-1", "n": 500}, "weights is best or state, n is 1000 or 500"),
+        ({"n": 500, "data": "mnist-c:fog", "other": True}, ""),
+    ],
+)
+def test_a_row_says_whether_its_cells_were_measured_alike(maker, more, said):
+    run = maker.run("a")
+    maker.result(run, "clean", 100, weights="best-00000009 sha256:00")
+    weights = {"weights": "best-00000009 sha256:00"} | more
+    maker.result(run, "pgd-20", 1, eps=EPS, **weights)
+    (row,) = table([run])
+    assert row.unlike == (
+        f"cells of one row are not measured alike: {said}" if said else ""
+    )
+
+
+def test_a_row_over_seeds_compares_the_seeds_too(maker):
+    runs = [maker.run(f"r{seed}", seed=seed) for seed in (0, 1)]
+    for run, n in zip(runs, (100, 200), strict=True):
+        maker.result(run, "clean", 50, n=n)
+    (row,) = table(runs)
+    assert "n is 100 or 200" in row.unlike
+    assert [member.unlike for member in row.members] == ["", ""]

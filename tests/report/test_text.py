@@ -51,3 +51,29 @@ def test_runs_without_results_are_named_still(maker):
 def test_no_run_is_refused():
     with pytest.raises(ValueError, match="no run to report on"):
         terminal([])
+
+
+def test_branches_are_named(maker):
+    lines = terminal(maker.branches()).splitlines()
+    found = {" ".join(line.split()[:5]): line.split()[-3:] for line in lines}
+    assert found["clean, clean branch (n=100) -"] == ["95.0%", "[88.8,", "97.8]"]
+    assert "pgd-10_linf_0.03137, worst branch (n=100) -" in found
+    assert "clean (n=100) 80.0% [71.1, 86.7]" in found and "*" not in "".join(lines)
+
+
+def test_a_column_and_a_row_that_were_not_measured_alike_are_marked(maker):
+    one, other = maker.run("a"), maker.run("b", norm="group")
+    maker.result(one, "clean", 500)
+    maker.result(one, "pgd-10", 500, eps=EPS)
+    maker.result(other, "clean", 50, n=100)
+    maker.result(other, "pgd-10", 500, eps=EPS, weights="state-7 sha256:ff")
+    lines = [" ".join(line.split()) for line in terminal([one, other]).splitlines()]
+    assert lines[0] == "batch group *3"
+    assert lines[3].startswith("clean (n=100..1000) *1 50.0%")
+    assert lines[4].startswith("pgd-10_linf_0.03137 (n=1000) *2 50.0%")
+    assert lines[6:] == [
+        "*1 not measured alike in all runs: n is 1000 or 100",
+        "*2 not measured alike in all runs: weights is best or state",
+        "*3 cells of one row are not measured alike: weights is best or state, "
+        "n is 100 or 1000",
+    ]

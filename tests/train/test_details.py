@@ -265,6 +265,10 @@ def test_validation_that_meets_nan_names_the_last_good_checkpoint(tiny, tmp_path
         ("norm={name: group, options: {groups: 0}}", "at least one group"),
         ("norm.name=instance", "norm 'instance' does not run on"),
         ("batch_size=1", "at least 2 samples"),
+        (
+            "data={name: spheres, augment: flip}",
+            "threat.bounds",
+        ),
         ("seed=99999999999999999999999", "seed"),
         ("epochs=[", "not YAML"),
         ("threat={norm: l2, eps: 1000}", "1000"),
@@ -463,3 +467,10 @@ def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_
 def test_a_number_option_of_the_wrong_kind_names_the_option(tiny):
     with pytest.raises(RecipeError, match="option of norm 'batch' called 'affine'"):
         build(override(tiny, ["norm.options.affine=3"]), root=None, device="cpu")
+
+
+def test_image_augmentation_of_vectors_is_refused_before_a_folder_is_made(tiny, tmp_path):
+    changes = ["data={name: spheres, augment: flip}", "threat={eps: 0.1, bounds: [-2, 2]}"]
+    with pytest.raises(ValueError, match=r"data\.augment=none"):
+        train(override(tiny, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
