@@ -154,6 +154,8 @@ class Verdicts(Record):
     predictions: tuple[int, ...] = ()
     """Under the attack where it succeeded, else on the clean image."""
     robust: tuple[bool, ...] = ()
+    by: tuple[str, ...] = ()
+    """The attack that broke a sample; empty if it stands, or was wrong from the start."""
 
     def accuracy(self) -> Accuracy:
         """Count them."""

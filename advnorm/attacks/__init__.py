@@ -9,21 +9,45 @@ from advnorm.attacks.aims import (
     hard_labels,
     untargeted,
 )
+from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
+from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
+from advnorm.attacks.fab import fab_distance, fab_t
+from advnorm.attacks.fooling import Fooled, fooling, transform
+from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.attacks.registry import ATTACKS, FROM_CLEAN
+from advnorm.attacks.square import square
 
 __all__ = [
     "AIMS",
     "ATTACKS",
     "FROM_CLEAN",
     "Aim",
+    "Fooled",
     "Gain",
     "LogitsFn",
+    "Minimal",
     "NonFiniteGradientError",
+    "Search",
+    "apgd",
+    "apgd_ce",
+    "apgd_dlr",
+    "apgd_t",
     "bim",
+    "cw",
+    "cw_distance",
     "divergence",
+    "dlr",
+    "dlr_reason",
+    "fab_distance",
+    "fab_t",
     "fgsm",
+    "fooling",
     "hard_labels",
     "pgd",
+    "square",
+    "targeted_dlr",
+    "targeted_dlr_reason",
+    "transform",
     "untargeted",
 ]

@@ -8,5 +8,5 @@ from advnorm.registry import Registry
 
 ATTACKS: Registry[Callable[..., Tensor]] = Registry("attack")
 
-FROM_CLEAN = frozenset({"bim", "fgsm"})
+FROM_CLEAN = frozenset({"bim", "cw", "fab_t", "fgsm"})
 """Attacks that start at the clean image: a restart would repeat them."""

@@ -1,8 +1,8 @@
 """One column of a robustness table: what is done to each image, and who wins.
 
 A cell is named by a string: ``clean``, ``noise-0.25`` (standard deviation), ``fgsm``,
-``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts). A number that means nothing
-to its attack is refused.
+``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts), or a suite of attacks. A
+number that means nothing to its attack is refused.
 """
 
 import re
@@ -22,14 +22,29 @@ from advnorm.registry import unknown
 from advnorm.threat import Bounds, Threat
 
 Attack = Callable[[LogitsFn, Tensor, Tensor, Draws], Tensor]
+STANDS = -1
 
 
 class Judged(NamedTuple):
-    """What became of a batch: the images as seen, predictions, still right or not."""
+    """What became of a batch: the images as seen, predictions, still right or not.
+
+    ``by`` is the number of the attack that broke a sample, else :data:`STANDS`, which also
+    holds for one that was wrong from the start.
+    """
 
     images: Tensor
     predictions: Tensor
     robust: Tensor
+    by: Tensor
+
+
+class Attacker(NamedTuple):
+    """An attack of a cell, ready to run."""
+
+    name: str
+    attack: Attack
+    restarts: int
+    settings: dict[str, Setting]
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,7 @@ class Cell:
     judge: Callable[[LogitsFn, Tensor, Tensor, Draws], Judged]
     threat: Threat | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
+    attackers: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -66,11 +82,13 @@ def cells(
 
     Every name is checked, also where there are no threats.
     """
-    parsed = [_parse(name) for name in names]
     _refuse_repeats(names, "attack {!r} is named twice: leave one out")
+    parsed = {name: None if name in SUITES else _parse(name) for name in names}
     made = []
-    for name in parsed:
-        if name.family in _NATURAL:
+    for text, name in parsed.items():
+        if name is None:
+            made += [_suite(text, threat, step_ratio=step_ratio) for threat in threats]
+        elif name.family in _NATURAL:
             made.append(_natural(name, bounds))
         else:
             made += [_attack(name, threat, step_ratio=step_ratio) for threat in threats]
@@ -87,32 +105,39 @@ def natural(change: Callable[[Tensor, Draws], Tensor]) -> Callable[..., Judged]:
     def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
         images = change(clean, draws)
         predictions = predict(logits_fn, images)
-        return Judged(images, predictions, predictions == labels)
+        stands = torch.full_like(predictions, STANDS)
+        return Judged(images, predictions, predictions == labels, stands)
 
     return judge
 
 
-def worst_case(attack: Attack, threat: Threat, *, restarts: int) -> Callable[..., Judged]:
-    """Judge by an adversary: one confirmed success of any restart breaks a sample.
+def worst_case(attackers: Sequence[Attacker], threat: Threat) -> Callable[..., Judged]:
+    """Judge by adversaries: one confirmed success of any of them breaks a sample.
 
     A sample that is wrong when clean is not attacked; a broken one is dropped at once. A
     success counts only if a fresh forward pass confirms it, inside the ball and the bounds.
     """
+    runs = [
+        (number, attacker.attack, (attacker.name, restart))
+        for number, attacker in enumerate(attackers)
+        for restart in range(attacker.restarts)
+    ]
 
     def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
         images, predictions = clean.clone(), predict(logits_fn, clean)
-        robust = predictions == labels
-        for restart in range(restarts):
+        robust, by = predictions == labels, torch.full_like(predictions, STANDS)
+        for number, attack, stream in runs:
             rows = robust.nonzero().squeeze(1)
             if not len(rows):
                 break
-            x = attack(logits_fn, clean[rows], labels[rows], draws[rows].stream(restart))
+            x = attack(logits_fn, clean[rows], labels[rows], draws[rows].stream(*stream))
             guess = predict(logits_fn, x)
             broken = (guess != labels[rows]) & threat.contains(x, clean[rows])
             images[rows] = x
             predictions[rows[broken]] = guess[broken]
+            by[rows[broken]] = number
             robust[rows[broken]] = False
-        return Judged(images, predictions, robust)
+        return Judged(images, predictions, robust, by)
 
     return judge
 
@@ -135,7 +160,9 @@ class _Name(NamedTuple):
 
 def _parse(text: str) -> _Name:
     head = re.match(r"[a-z_]+?(?=-|x[0-9]|\Z)", text)
-    family, known = head[0] if head else text, [*_NATURAL, *ATTACKS]
+    family, known = head[0] if head else text, [*_NATURAL, *ATTACKS, *SUITES]
+    if family in SUITES:
+        raise ValueError(f"{text!r} is not understood: the suite {family} takes no number")
     if family not in known:
         raise unknown("attack", family, known)
     numbers = _numbers(family)
@@ -189,7 +216,26 @@ def _natural(name: _Name, bounds: Bounds) -> Cell:
     )
 
 
+def _suite(name: str, threat: Threat, *, step_ratio: float) -> Cell:
+    """Make one cell of all attacks of a suite, in their order."""
+    attackers = [
+        _attacker(_parse(part), threat, step_ratio=step_ratio) for part in SUITES[name]
+    ]
+    settings = {
+        f"{attacker.name}.{key}": value
+        for attacker in attackers
+        for key, value in attacker.settings.items()
+    }
+    return Cell(name, worst_case(attackers, threat), threat, settings, tuple(SUITES[name]))
+
+
 def _attack(name: _Name, threat: Threat, *, step_ratio: float) -> Cell:
+    attacker = _attacker(name, threat, step_ratio=step_ratio)
+    judge = worst_case([attacker], threat)
+    return Cell(name.text, judge, threat, attacker.settings, (name.text,))
+
+
+def _attacker(name: _Name, threat: Threat, *, step_ratio: float) -> Attacker:
     function, steps = ATTACKS[name.family], name.steps
     settings: dict[str, float] = {}
     if steps is not None:
@@ -200,8 +246,9 @@ def _attack(name: _Name, threat: Threat, *, step_ratio: float) -> Cell:
     def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Tensor:
         return function(logits_fn, clean, labels, threat, draws=draws, **settings)
 
-    judge = worst_case(attack, threat, restarts=name.restarts)
-    return Cell(name.text, judge, threat, {"restarts": name.restarts, **settings})
+    return Attacker(
+        name.text, attack, name.restarts, {"restarts": name.restarts, **settings}
+    )
 
 
 def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
@@ -215,6 +262,14 @@ def _noise(clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds) -> Tens
 
 
 _NATURAL = ("clean", "noise")
+
+_AUTO_ATTACK = ("apgd_ce-100", "apgd_t-100", "fab_t-100", "square-5000")
+SUITES = {
+    "quick": ("pgd-20", "apgd_ce-50"),
+    "standard": _AUTO_ATTACK,
+    "full": (*_AUTO_ATTACK, "apgd_dlr-100x5", "pgd-200x5"),
+}
+"""Attacks in turn, the worst case a sample; ``standard`` is AutoAttack's (Croce & Hein)."""
 
 
 class _Number(NamedTuple):

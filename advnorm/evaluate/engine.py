@@ -1,6 +1,6 @@
 """Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import Cell, predict
+from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -57,11 +57,11 @@ def judge(
         for batch in batches:
             if not len(batch.samples):
                 continue
-            draws = Draws.of(seed, batch.samples).stream(cell.name)
+            draws = Draws.of(seed, batch.samples)
             images = batch.images.to(search_dtype(model))
             found = cell.judge(logits_fn, images, batch.labels, draws)
             first = not verdicts.samples
-            verdicts = _extend(verdicts, batch, found.predictions, found.robust)
+            verdicts = _extend(verdicts, batch, found, cell.attackers)
             if save:
                 seen = (logits_fn, images, batch.labels, found.images)
                 save(Judgement(verdicts, _examples(*seen) if first else None))
@@ -105,13 +105,17 @@ def _dtype(model: nn.Module) -> torch.dtype:
     return next(kinds, torch.float32)
 
 
-def _extend(done: Verdicts, batch: Batch, predictions: Tensor, robust: Tensor) -> Verdicts:
+def _extend(
+    done: Verdicts, batch: Batch, found: Judged, attackers: Sequence[str]
+) -> Verdicts:
+    names = ["" if number == STANDS else attackers[number] for number in found.by.tolist()]
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
         labels=(*done.labels, *batch.labels.tolist()),
-        predictions=(*done.predictions, *predictions.tolist()),
-        robust=(*done.robust, *robust.tolist()),
+        predictions=(*done.predictions, *found.predictions.tolist()),
+        robust=(*done.robust, *found.robust.tolist()),
+        by=(*done.by, *names),
     )
 
 

@@ -54,8 +54,8 @@ class BorrowedNorm(BatchNorm, Routed):
     def _borrowed(self, lent: Tensor, rest: Tensor) -> Tensor:
         self._check_input_dim(lent)
         one = lent.new_ones(self.num_features)
-        weight = one if self.weight is None else self.weight
-        bias = 0 * one if self.bias is None else self.bias
+        weight = one if self.weight is None else single(self.weight)
+        bias = 0 * one if self.bias is None else single(self.bias)
         done = borrow(lent, rest, weight, bias, self.eps)
         if moves(self):
             move(self, done.moments)

@@ -58,8 +58,7 @@ def convert(
             eps=layer.eps,
             momentum=layer.momentum,
             affine=layer.affine,
-            **({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}),
-            **given,
+            **{**({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}), **given},
         )
         return _take_over(path, layer, new)
 
@@ -167,10 +166,17 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
             f"layer {path!r} is a {kind.__name__}, which does more than batch norm: split "
             "it into a batch norm and the rest before you convert"
         )
-    if layer._forward_hooks or layer._forward_pre_hooks or is_parametrized(layer):
+    hooks = (
+        layer._forward_hooks,
+        layer._forward_pre_hooks,
+        layer._backward_hooks,
+        layer._backward_pre_hooks,
+        set(layer._buffers) - {"running_mean", "running_var", "num_batches_tracked"},
+    )
+    if any(hooks) or is_parametrized(layer):
         raise NotImplementedError(
-            f"layer {path!r} ({kind.__name__}) has hooks or parametrizations that a new "
-            "layer would lose: remove them before you convert"
+            f"layer {path!r} ({kind.__name__}) has hooks, buffers or parametrizations "
+            "that a new layer would lose: remove them before you convert"
         )
     fused = type(parent).__module__.startswith("torch.ao.")
     if fused and type(parent).forward is not nn.Sequential.forward:

@@ -79,15 +79,15 @@ class DualNorm(Routed):
             return seen
         mean, var = branch.running_mean, branch.running_var
         assert mean is not None and var is not None
-        moments = Moments(mean, var, 0)
+        moments = Moments(single(mean), single(var), 0)
         return Standardized(affine(rows, moments, self.eps, None, None), moments)
 
     def _gate(self, own: Standardized, other: Standardized) -> tuple[Tensor, Tensor]:
         sigma = torch.sqrt(own.moments.var + self.eps)
         inverse = torch.rsqrt(other.moments.var + self.eps)
         shift = (own.moments.mean - other.moments.mean) * inverse
-        weight = torch.ones_like(sigma) if self.weight is None else self.weight
-        bias = torch.zeros_like(sigma) if self.bias is None else self.bias
+        weight = torch.ones_like(sigma) if self.weight is None else single(self.weight)
+        bias = torch.zeros_like(sigma) if self.bias is None else single(self.bias)
         return gate(own.value, sigma * inverse, shift, weight, bias)
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from advnorm.norms.moments import Moments, measure, ranks
 
@@ -52,7 +51,7 @@ def gate(
     """
     with torch.autocast(u.device.type, enabled=False):
         output, odds = _Gate.apply(u, r, s, weight, bias)  # type: ignore[no-untyped-call]
-    return output, odds
+    return output.view(u.shape), odds  # here, so that it may be changed in place
 
 
 class Borrowed(NamedTuple):
@@ -72,6 +71,28 @@ def borrow(lent: Tensor, rest: Tensor, w: Tensor, b: Tensor, eps: float) -> Borr
     return Borrowed(own, other, Moments(mean, var, lent.numel() // lent.shape[1]))
 
 
+def _batch_norm(
+    x: Tensor, w: Tensor | None, b: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return PyTorch's batch norm of ``x``, its mean, inverse deviation and variance.
+
+    With a momentum of 1 the running statistics are the batch's own: a variance that was
+    measured, where one taken back from the inverse deviation would cancel.
+    """
+    n, mean, var = x.numel() // x.shape[1], x.new_zeros(x.shape[1]), x.new_zeros(x.shape[1])
+    y, _, inverse = torch.native_batch_norm(x, w, b, mean, var, True, 1.0, eps)
+    return y, mean, inverse, var * ((n - 1) / n)
+
+
+def _refuse_twice() -> None:
+    """Refuse a second derivative: these functions have none, and it would be wrong."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "dual and borrowed norms cannot be differentiated twice: leave out "
+            "create_graph=True, or use the batch or mixture norm"
+        )
+
+
 class _Standardize(torch.autograd.Function):
     r"""Return :math:`u = (x - \mu) / \sqrt{\sigma^2 + c}`, :math:`\mu, \sigma^2`.
 
@@ -85,16 +106,14 @@ class _Standardize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        u, mean, inverse = torch.native_batch_norm(
-            x, None, None, None, None, True, 0.0, eps
-        )
+        u, mean, inverse, var = _batch_norm(x, None, None, eps)
         ctx.save_for_backward(x, u, mean, inverse)
         ctx.eps = eps
-        return u, mean, inverse.pow(-2) - eps
+        return u, mean, var
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        _refuse_twice()
         x, u, mean, inverse = ctx.saved_tensors
         of_u, of_mean, of_var = grads
         dx: Tensor = torch.ops.aten.native_batch_norm_backward(
@@ -123,16 +142,16 @@ class _Gate(torch.autograd.Function):
         y.addcmul_(p, apart)
         ctx.save_for_backward(flat, p, r, s, w)
         ctx.shape = u.shape
-        return y.view(u.shape), odds
+        return y, odds
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_twice()
         with torch.autocast(grads[0].device.type, enabled=False):
             return _gate_backward(ctx, *grads)
 
 
-def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor, ...]:
+def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor | None, ...]:
     u, p, r, s, w = ctx.saved_tensors
     g = of_y.reshape(u.shape)
     gu = g * u
@@ -142,6 +161,8 @@ def _gate_backward(ctx: Any, of_y: Tensor, of_l: Tensor) -> tuple[Tensor, ...]:
     du = torch.addcmul((w * r)[:, None], p, (w * (1 - r))[:, None]).mul_(g)
     slope = torch.addcmul((r * s)[:, None], u, (r * r - 1)[:, None])  # of the log-odds
     du.addcmul_(of_odds, slope)
+    if not any(ctx.needs_input_grad[1:]):  # an attack: moments and weights are fixed
+        return du.view(ctx.shape), None, None, None, None
 
     both = torch.cat([torch.ones_like(p), p], 1)
     g1, gp = _sums(g, both)
@@ -173,8 +194,7 @@ class _Borrow(torch.autograd.Function):
     def forward(
         ctx: Any, lent: Tensor, rest: Tensor, w: Tensor, b: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        own, mean, rho = torch.native_batch_norm(lent, w, b, None, None, True, 0.0, eps)
-        var = rho.pow(-2) - eps
+        own, mean, rho, var = _batch_norm(lent, w, b, eps)
         other = torch.native_batch_norm(rest, w, b, mean, var, False, 0.0, eps)[0]
         ctx.save_for_backward(lent, rest, w, mean, rho, var)
         ctx.eps = eps
@@ -182,8 +202,8 @@ class _Borrow(torch.autograd.Function):
         return own, other, mean, var
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_twice()
         lent, rest, w, mean, rho, var = ctx.saved_tensors
         back = torch.ops.aten.native_batch_norm_backward
         all_of = [True, True, True]

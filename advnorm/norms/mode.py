@@ -7,6 +7,8 @@ from typing import Literal
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.norms.scope import exclusive
+
 Mode = Literal["train", "batch", "running"]
 
 # mode: (normalize with batch statistics, keep running statistics up to date)
@@ -32,17 +34,18 @@ def mode(model: nn.Module, name: Mode) -> Iterator[None]:
     """
     if name not in _FLAGS:
         raise ValueError(f"no mode {name!r}; there are: {', '.join(_FLAGS)}")
-    layers = batch_norms(model)
-    before = [(layer.training, layer.track_running_stats) for layer in layers]
-    try:
-        for layer in layers:
-            training, track = _FLAGS["running" if is_frozen(layer) else name]
-            layer.training = training
-            layer.track_running_stats = track and layer.running_mean is not None
-        yield
-    finally:
-        for layer, (training, track) in zip(layers, before, strict=True):
-            layer.training, layer.track_running_stats = training, track
+    with exclusive(model):
+        layers = batch_norms(model)
+        before = [(layer.training, layer.track_running_stats) for layer in layers]
+        try:
+            for layer in layers:
+                training, track = _FLAGS["running" if is_frozen(layer) else name]
+                layer.training = training
+                layer.track_running_stats = track and layer.running_mean is not None
+            yield
+        finally:
+            for layer, (training, track) in zip(layers, before, strict=True):
+                layer.training, layer.track_running_stats = training, track
 
 
 @contextmanager
@@ -52,17 +55,18 @@ def freeze_statistics(model: nn.Module) -> Iterator[None]:
     Within it every mode is ``"running"``: training and testing then normalize alike. The
     paper does so in the last 10 epochs.
     """
-    layers = [layer for layer in batch_norms(model) if not is_frozen(layer)]
-    before = [layer.training for layer in layers]
-    try:
-        for layer in layers:
-            setattr(layer, _FROZEN, True)
-            layer.training = False
-        yield
-    finally:
-        for layer, training in zip(layers, before, strict=True):
-            delattr(layer, _FROZEN)
-            layer.training = training
+    with exclusive(model):
+        layers = [layer for layer in batch_norms(model) if not is_frozen(layer)]
+        before = [layer.training for layer in layers]
+        try:
+            for layer in layers:
+                setattr(layer, _FROZEN, True)
+                layer.training = False
+            yield
+        finally:
+            for layer, training in zip(layers, before, strict=True):
+                delattr(layer, _FROZEN)
+                layer.training = training
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from advnorm.norms.scope import exclusive
+
 Domain = Literal["clean", "adversarial"]
 DOMAINS: tuple[Domain, Domain] = ("clean", "adversarial")
 
@@ -75,16 +77,17 @@ def route(
         raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
     if clean is not None and clean < 0:
         raise ValueError(f"clean is a number of rows, not {clean}")
-    layers = routed(model)
-    before = [vars(layer).get("route") for layer in layers]
     new = Route(clean=clean, domain=domain or "adversarial")
-    try:
-        for layer in layers:
-            layer.route = new
-        yield
-    finally:
-        for layer, old in zip(layers, before, strict=True):
-            if old is None:
-                del layer.route
-            else:
-                layer.route = old
+    with exclusive(model):
+        layers = routed(model)
+        before = [vars(layer).get("route") for layer in layers]
+        try:
+            for layer in layers:
+                layer.route = new
+            yield
+        finally:
+            for layer, old in zip(layers, before, strict=True):
+                if old is None:
+                    del layer.route
+                else:
+                    layer.route = old

@@ -45,6 +45,11 @@ class BatchNorm(_BatchNorm):
         track_running_stats: bool = True,
         sync: bool = False,
     ) -> None:
+        if eps < 0 or (momentum is not None and not 0 <= momentum <= 1):
+            raise ValueError(
+                f"a norm needs eps >= 0 and a momentum from 0 to 1 (or none), not {eps:g} "
+                f"and {momentum}"
+            )
         super().__init__(
             num_features,
             eps=eps,
@@ -55,14 +60,18 @@ class BatchNorm(_BatchNorm):
         self.sync = sync
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() < 2:
-            raise ValueError(f"batch norm wants (batch, features, ...), not {input.shape}")
+        if input.dim() < 2 or input.shape[1] != self.num_features:
+            raise ValueError(
+                f"a norm of {self.num_features} features wants (batch, features, ...), not "
+                f"{tuple(input.shape)}"
+            )
         self.dims = input.dim()
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``."""
         if self.sync and ranks() > 1 and uses_batch(self):
             return self.normalize(input, self.moments(input))
+        self._check_input_dim(input)
         if uses_batch(self) and input.numel() <= self.num_features:
             measure(input)  # refuses, in our words
         return super().forward(input)

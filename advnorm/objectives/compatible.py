@@ -3,13 +3,28 @@
 TWO_DOMAINS = frozenset({"mixed", "alp", "trades", "mixed_kl"})
 
 
-def refuse(*, norm: str, objective: str, batching: str | None) -> None:
-    """Raise before training starts if a combination makes no sense."""
-    two, batching = objective in TWO_DOMAINS, batching or "concatenated"
+def refuse(
+    *, norm: str, objective: str, batching: str | None, clean_rows: int | None = None
+) -> None:
+    """Raise before training starts if a combination makes no sense.
+
+    ``clean_rows`` is how many clean images a batch keeps, where not all of them.
+    """
+    two = objective in TWO_DOMAINS and clean_rows != 0
     if norm == "dual" and not two:
         raise ValueError(
-            f"objective {objective!r} trains on one domain, and a dual norm needs both in "
-            f"a batch to know them apart: choose one of {', '.join(sorted(TWO_DOMAINS))}"
+            f"objective {objective!r} trains on one domain, and a dual norm needs both "
+            "in a batch to know them apart: choose one of "
+            f"{', '.join(sorted(TWO_DOMAINS))}, with clean images"
+        )
+    if norm == "borrowed" and clean_rows == 0:
+        raise ValueError(
+            "a borrowed norm needs both domains in a batch: raise objective.clean_share"
+        )
+    if norm in ("mixture", "dual", "borrowed") and clean_rows == 1:
+        raise ValueError(
+            "one clean image a batch has no batch statistics: raise objective.clean_share "
+            "or batch_size"
         )
     if norm in ("dual", "borrowed") and two and batching == "sequential":
         raise ValueError(

@@ -129,6 +129,8 @@ def _passes(
     clean_share: float,
     batching: Batching,
 ) -> Passes:
+    if not 0 <= clean_share <= 1:
+        raise ValueError(f"clean_share is from 0 to 1, not {clean_share:g}")
     adversarial = adversary(model, clean, labels)
     kept = round(clean_share * len(clean))
     return passes(model, clean[:kept], adversarial, batching=batching)
@@ -137,6 +139,11 @@ def _passes(
 def _mixture(found: Passes, labels: Tensor, gamma: float) -> dict[str, Tensor]:
     """Weigh each image by its domain; the weights of the images present add up to 1."""
     kept, count = len(found.clean), len(found.adversarial)
+    if not 0 <= gamma <= 1 or (gamma == 1 and not kept):
+        raise ValueError(
+            f"gamma is the weight of the clean images, from 0 to 1, not {gamma:g} with "
+            f"{kept} of them in the batch"
+        )
     total = gamma * kept + (1 - gamma) * count
     parts = {}
     if kept:

@@ -143,15 +143,14 @@ def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
 
 def worst(found: Sequence[Verdicts]) -> Verdicts:
     """Combine verdicts on the same samples: a sample stands only if it stands in all."""
-    rows = list(
-        zip(*(zip(v.predictions, v.robust, strict=True) for v in found), strict=True)
-    )
-    fallen = [next((row for row in each if not row[1]), each[0]) for each in rows]
+    rows = [zip(v.predictions, v.robust, v.by, strict=True) for v in found]
+    fallen = [
+        next((row for row in each if not row[1]), each[0])
+        for each in zip(*rows, strict=True)
+    ]
+    predictions, robust, by = zip(*fallen, strict=True)
     return found[0].model_copy(
-        update={
-            "predictions": tuple(prediction for prediction, _ in fallen),
-            "robust": tuple(stands for _, stands in fallen),
-        }
+        update={"predictions": predictions, "robust": robust, "by": by}
     )
 
 

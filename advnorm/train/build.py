@@ -11,7 +11,7 @@ from advnorm import data as sets
 from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
 from advnorm.models import MODELS
-from advnorm.norms import batch_norms
+from advnorm.norms import batch_norms, mode, route
 from advnorm.objectives import refuse
 from advnorm.recipe import Model, Recipe, RecipeError
 from advnorm.registry import bind, options
@@ -68,18 +68,21 @@ def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
 
 
 def try_out(job: Job) -> None:
-    """Pass two samples through the model: a misfit is known before a folder is made."""
+    """Pass a few samples through the model: a misfit is known before a folder is made."""
     if job.recipe.batch_size == 1 and batch_norms(job.model):
         raise RecipeError("batch_size=1: batch statistics need at least 2 samples")
     check_radius(job.threat, job.data.shape)
-    first = torch.arange(2)
+    first = torch.arange(min(4, len(job.data.train)))
     images, _, samples = next(
-        job.data.train.batches(first, batch_size=2, device=job.device)
+        job.data.train.batches(first, batch_size=4, device=job.device)
     )
     sets.AUGMENTATIONS[job.recipe.data.augment](images, Draws.of(0, samples))
+    images = images.to(next(job.model.parameters()).dtype)
     with evaluating(job.model), torch.no_grad():
         try:
-            job.model(images.to(next(job.model.parameters()).dtype))
+            job.model(images)
+            with mode(job.model, "batch"), route(job.model, clean=len(images) // 2):
+                job.model(images)
         except (RuntimeError, ValueError) as error:
             raise RecipeError(
                 f"model {job.recipe.model.name!r} with norm {job.recipe.norm.name!r} does "
@@ -104,7 +107,9 @@ def check(recipe: Recipe) -> None:
             norm=recipe.norm.name,
             objective=recipe.objective.name,
             batching=recipe.objective.batching,
+            clean_rows=_clean_rows(recipe),
         ),
+        lambda: _norm_places(recipe),
     ]
     problems = []
     for look_up in lookups:
@@ -114,6 +119,23 @@ def check(recipe: Recipe) -> None:
             problems.append(str(error))
     if problems:
         raise RecipeError("\n".join(problems))
+
+
+def _clean_rows(recipe: Recipe) -> int | None:
+    share = recipe.objective.clean_share
+    return None if share is None else round(share * recipe.batch_size)
+
+
+def _norm_places(recipe: Recipe) -> None:
+    if recipe.norm.freeze_last >= recipe.epochs:
+        raise ValueError(
+            f"norm.freeze_last={recipe.norm.freeze_last}: some of the {recipe.epochs} "
+            "epochs must move the running statistics first"
+        )
+    if recipe.norm.where == ():
+        raise ValueError(
+            "norm.where names no place: write all, input or places, or norm none"
+        )
 
 
 def choose_device(name: str) -> torch.device:

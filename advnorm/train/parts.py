@@ -90,6 +90,11 @@ def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
             raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
         base = spec.settings().get(name, defaults[name])
         found[name] = _scaled(schedule.build(), base)
+        top = max(found[name](tenth / 10) for tenth in range(10 * recipe.epochs + 1))
+        if name == "gamma" and top > 1:
+            raise ValueError(
+                f"objective.gamma_schedule: gamma would reach {top:g}, above 1"
+            )
     return found
 
 

@@ -1,11 +1,13 @@
 """Names of cells: read in full, or refused before anything runs."""
 
+from inspect import signature
+
 import pytest
 import torch
 from torch import nn
 
 import advnorm
-from advnorm.attacks import ATTACKS, FROM_CLEAN
+from advnorm.attacks import ATTACKS, FROM_CLEAN, Search
 from advnorm.draws import Draws
 from advnorm.evaluate import cells
 from advnorm.threat import L2, Linf
@@ -79,16 +81,23 @@ def test_names_are_read_in_full(name, settings):
     assert cell.name == name and cell.settings == pytest.approx(settings)
 
 
-def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour():
-    """Those that refuse restarts, and only those, ignore the random numbers they get."""
-    model, clean, labels = nn.Linear(6, 2), torch.rand(5, 6), torch.arange(5) % 2
+def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour(monkeypatch):
+    """Those that refuse restarts, and only those, draw no random number."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    clean = torch.rand(5, 1, 4, 4)
+    labels = model(clean).argmax(1)
+    drawn, bits = [], Draws.bits
+    monkeypatch.setattr(
+        Draws, "bits", lambda self, *shape: (drawn.append(1), bits(self, *shape))[1]
+    )
     for name, attack in ((name, ATTACKS[name]) for name in ATTACKS):
-        more = {} if name == "fgsm" else {"steps": 1, "step_size": 0.01}
-        one, two = (
-            attack(model, clean, labels, Linf(0.1), draws=Draws.of(s, labels), **more)
-            for s in (1, 2)
-        )
-        assert torch.equal(one, two) == (name in FROM_CLEAN), name
+        settings = {"steps": 2, "step_size": 0.01, "search": Search(steps=2, constants=1)}
+        known = signature(attack).parameters
+        more = {key: value for key, value in settings.items() if key in known}
+        threat = L2(0.1) if name == "cw" else Linf(1e-3)
+        drawn.clear()
+        attack(model, clean, labels, threat, draws=Draws.of(0, torch.arange(5)), **more)
+        assert bool(drawn) == (name not in FROM_CLEAN), name
 
 
 def test_colliding_radii_are_refused_only_where_their_results_would_collide():

@@ -176,7 +176,9 @@ def test_options_reach_the_layers():
         nn.Sequential(nn.BatchNorm1d(3)), "borrowed", options={"lender": "adversarial"}
     )
     assert lent[0].lender == "adversarial"
-    assert norms.convert(nn.Sequential(nn.SyncBatchNorm(3)), "mixture")[0].clean.sync
+    ranked = nn.Sequential(nn.SyncBatchNorm(3))
+    assert norms.convert(ranked, "mixture")[0].clean.sync
+    assert not norms.convert(ranked, "mixture", options={"sync": False})[0].clean.sync
 
 
 class Fused(nn.BatchNorm2d):
@@ -200,6 +202,24 @@ def hooked():
     return model
 
 
+def hooked_backward():
+    model = nn.Sequential(nn.BatchNorm2d(3))
+    model[0].register_full_backward_hook(lambda *a: None)
+    return model
+
+
+def prehooked():
+    model = nn.Sequential(nn.BatchNorm2d(3))
+    model[0].register_forward_pre_hook(lambda *a: None)
+    return model
+
+
+def with_buffer():
+    model = nn.Sequential(nn.BatchNorm2d(3))
+    model[0].register_buffer("mask", torch.ones(3))
+    return model
+
+
 def qat():
     return nn.Sequential(
         torch.ao.nn.intrinsic.qat.ConvBn2d(
@@ -214,6 +234,9 @@ def qat():
     [
         (lambda: nn.Sequential(Fused(3)), "dual", {}, "'0' is a Fused"),
         (hooked, "dual", {}, "'0' .*hooks"),
+        (hooked_backward, "dual", {}, "'0' .*hooks"),
+        (prehooked, "dual", {}, "'0' .*hooks"),
+        (with_buffer, "dual", {}, "'0' .*buffers"),
         (qat, "dual", {}, "fused into a ConvBn2d"),
         (lambda: nn.Sequential(nn.LazyBatchNorm2d()), "dual", {}, "'0' is lazy"),
         (lambda: nn.Sequential(nn.Linear(2, 2)), "dual", {}, "no batch norm"),

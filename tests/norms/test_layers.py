@@ -258,3 +258,97 @@ def test_norms_on_chosen_places_and_their_parameters():
     kinds = [type(layer).__name__ for layer in model]
     assert kinds == ["Identity", "MixtureNorm", "Identity", "Linear", "GroupNorm"]
     assert len(list(norms.norm_parameters(model))) == 4 + 2
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("route", ROUTES)
+def test_an_activation_may_change_the_output_in_place(name, route):
+    layer = make(name).float()
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), layer, nn.ReLU(inplace=True))
+    with norms.route(model, **ROUTES[route]):
+        model(torch.randn(9, 3, 2, 2)).sum().backward()
+    assert torch.isfinite(model[0].weight.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["train", "batch", "running"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_half_precision_run_near_those_of_double(name, mode, dtype):
+    layer, x = make(name), data((9, 3, 2, 2))
+    outputs = []
+    for kind in (torch.float64, dtype):
+        with norms.mode(layer.to(kind), mode), norms.route(layer, clean=ROWS):
+            outputs.append(layer(x.to(kind)))
+    assert outputs[1].dtype == dtype
+    torch.testing.assert_close(outputs[1].double(), outputs[0], rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["dual", "borrowed"])
+def test_a_second_derivative_is_refused_and_not_silently_wrong(name):
+    """A loss that is linear in the output, with fixed parameters: nothing else would tell."""
+    layer = make(name).requires_grad_(False)
+    x = data((9, 3)).requires_grad_()
+    with norms.mode(layer, "batch"), norms.route(layer, clean=ROWS):
+        y = layer(x)
+    with pytest.raises(RuntimeError, match="differentiated twice"):
+        torch.autograd.grad((y * torch.randn_like(y)).sum(), x, create_graph=True)
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1.0, 1e3])
+@pytest.mark.parametrize("name", ["dual", "borrowed"])
+def test_running_variances_are_measured_whatever_the_constant_c(name, eps):
+    """Taken back from 1 / sqrt(var + c), a small variance would be lost, or negative."""
+    layer = norms.NORMS[name](eps=eps, momentum=1.0)(2)
+    x = torch.randn(40, 2) * torch.tensor([1e-3, 0.0]) + 5
+    with norms.route(layer, clean=20):
+        layer(x)
+    bn = layer.clean if name == "dual" else layer
+    expected = x[:20].double().var(0).float()
+    torch.testing.assert_close(bn.running_var, expected, rtol=1e-2, atol=1e-12)
+    assert (bn.running_var >= 0).all()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("shape", [(6, 1, 3, 3), (6, 2), (6,)], ids=str)
+def test_another_number_of_features_is_refused(name, shape):
+    layer = make(name).float()
+    for mode in ("train", "running"):
+        scopes = norms.mode(layer, mode), norms.route(layer, clean=3)
+        with scopes[0], scopes[1], pytest.raises(ValueError, match="norm of 3 features"):
+            layer(torch.randn(shape))
+
+
+@pytest.mark.parametrize("settings", [{"eps": -1.0}, {"momentum": 7.0}, {"momentum": -0.1}])
+def test_constants_without_sense_are_refused(settings):
+    with pytest.raises(ValueError, match="momentum from 0 to 1"):
+        norms.NORMS["mixture"](**settings)(3)
+
+
+def test_a_momentum_of_zero_stands_still():
+    layer = norms.BorrowedNorm(3, momentum=0.0)
+    with norms.route(layer, clean=4):
+        layer(torch.randn(9, 3) + 5)
+    assert (layer.running_mean == 0).all()
+
+
+def test_likelihood_scopes_nest():
+    layer = norms.DualNorm(3)
+    with norms.likelihood(layer) as outer:
+        with norms.likelihood(layer) as inner, norms.route(layer, clean=3):
+            layer(torch.randn(6, 3))
+        with norms.route(layer, clean=3):
+            layer(torch.randn(6, 3))
+    assert len(inner) == 1 and len(outer) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_backward_pass_inside_autocast_is_in_single_precision(dtype):
+    layer, x = norms.DualNorm(64), torch.randn(8, 64, 4, 4)
+    grads = []
+    for auto in (False, True):
+        given = x.clone().requires_grad_()
+        scopes = norms.mode(layer, "batch"), norms.route(layer, clean=4)
+        with scopes[0], scopes[1], torch.autocast("cpu", dtype=dtype, enabled=auto):
+            layer(given).sin().sum().backward()
+        grads.append(given.grad)
+    assert torch.equal(*grads)

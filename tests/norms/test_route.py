@@ -110,6 +110,32 @@ def test_threads_with_models_of_their_own_do_not_meet():
         )
 
 
+def test_two_threads_take_turns_in_one_model():
+    """Interleaved scopes would put back each other's state, and leave it behind."""
+    model, errors = net(), []
+
+    def work(domain, mode):
+        try:
+            for _ in range(50):
+                with norms.mode(model, mode), norms.route(model, domain=domain):
+                    assert {r.domain for r in routes(model)} == {domain}
+                    model(torch.randn(4, 6))
+                    assert {r.domain for r in routes(model)} == {domain}
+        except Exception as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=work, args=pair)
+        for pair in (("clean", "batch"), ("adversarial", "running"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors and routes(model) == [Route()] * 2
+    assert all(bn.training and bn.track_running_stats for bn in norms.batch_norms(model))
+
+
 def copied(model):
     return copy.deepcopy(model)
 

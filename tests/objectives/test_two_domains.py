@@ -272,6 +272,34 @@ def test_combinations_without_sense_are_refused(norm, objective, batching, words
         refuse(norm=norm, objective=objective, batching=batching)
 
 
+@pytest.mark.parametrize(
+    "norm, rows, words",
+    [
+        ("dual", 0, "one domain"),
+        ("borrowed", 0, "both domains"),
+        ("mixture", 1, "one clean image"),
+    ],
+)
+def test_a_share_of_clean_images_that_leaves_too_few_is_refused(norm, rows, words):
+    with pytest.raises(ValueError, match=words):
+        refuse(norm=norm, objective="mixed", batching=None, clean_rows=rows)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gamma": 1.5},
+        {"gamma": -0.1},
+        {"clean_share": 2.0},
+        {"gamma": 1.0, "clean_share": 0.0},
+    ],
+)
+def test_weights_without_sense_are_refused(settings):
+    model, (clean, labels) = net(), data()
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        objectives.mixed(model, clean, labels, Adversary(shifted), **settings)
+
+
 def test_other_combinations_are_not():
     for norm in norms.NORMS:
         for objective in OBJECTIVES:

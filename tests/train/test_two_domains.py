@@ -66,13 +66,16 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
 
 
 def test_the_worst_of_two_keeps_the_prediction_that_fell():
-    one = Verdicts(samples=(0, 1), labels=(1, 1), predictions=(1, 1), robust=(True, True))
-    two = one.model_copy(update={"predictions": (1, 2), "robust": (True, False)})
-    assert worst([one, two]).predictions == (1, 2) and worst([one, two]).robust == (
-        True,
-        False,
+    one = Verdicts(
+        samples=(0, 1), labels=(1, 1), predictions=(1, 1), robust=(True, True), by=("", "")
     )
-    assert worst([two, one]).robust == (True, False)
+    two = one.model_copy(
+        update={"predictions": (1, 2), "robust": (True, False), "by": ("", "pgd-3")}
+    )
+    for pair in ([one, two], [two, one]):
+        found = worst(pair)
+        assert found.predictions == (1, 2) and found.robust == (True, False)
+        assert found.by == ("", "pgd-3")
 
 
 def buffers(run, kind="state"):
@@ -166,6 +169,12 @@ def test_gamma_beta_steps_and_statistics_follow_their_schedules(tiny, monkeypatc
         ("objective={name: trades, gamma_schedule: {kind: ramp, last: 2}}", "has no gamma"),
         ("objective={name: mixed, batching: stacked}", "sequential"),
         ("attack.statistics={0: train}", "must not move"),
+        ("norm.freeze_last=3", "must move the running statistics first"),
+        ("norm.where=[]", "names no place"),
+        (
+            "objective={name: mixed, gamma: 0.8, gamma_schedule: {kind: ramp, last: 2, stop: 2}}",
+            "above 1",
+        ),
     ],
 )
 def test_a_setting_that_the_objective_does_not_have_is_refused(tiny, change, words):

@@ -1,0 +1,194 @@
+r"""The fast adaptive boundary attack (Croce & Hein, 2020, arXiv:1907.02044), targeted.
+
+It looks for the smallest change of the class, whatever the radius, by stepping onto the
+linearized boundary of the label y and a target s, with a pull towards the clean image
+:math:`x_0`. With :math:`P(z)` the projection of z onto the plane
+:math:`\{z : f_s(x) - f_y(x) + \langle \nabla (f_s - f_y)(x), z - x \rangle = 0\}` inside
+the box, :math:`d = P(x) - x` and :math:`d_0 = P(x_0) - x_0`, one step is
+
+.. math::
+    \alpha &= \min\bigl(\|d\| / (\|d\| + \|d_0\|), \alpha_{max}\bigr) \\
+    x &\leftarrow \Pi_{box}\bigl((1 - \alpha)(x + \eta d) + \alpha (x_0 + \eta d_0)\bigr) \\
+    x &\leftarrow x_0 + \beta (x - x_0) \quad \text{if } x \text{ is adversarial}
+
+The targets are the wrong classes, those with the largest clean logits first.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from advnorm.attacks.aims import LogitsFn, hard_labels
+from advnorm.attacks.pgd import NonFiniteGradientError
+from advnorm.attacks.projections import project_l2, project_linf
+from advnorm.attacks.registry import ATTACKS
+from advnorm.draws import Draws
+from advnorm.threat import Bounds, Threat
+
+ALPHA_MAX, ETA, BETA = 0.1, 1.05, 0.9  # the published bias, overshoot and backward step
+Projection = Callable[[Tensor, Tensor, Tensor, Bounds], Tensor]
+
+
+class _Norm(NamedTuple):
+    """How far, and the nearest point of a plane."""
+
+    order: float
+    project: Projection
+
+    def length(self, change: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(change, self.order, 1, keepdim=True)
+        return length
+
+
+_NORMS = {"linf": _Norm(torch.inf, project_linf), "l2": _Norm(2.0, project_l2)}
+
+
+@ATTACKS.register("fab_t")
+def fab_t(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    steps: int = 100,
+    targets: int = 9,
+    draws: Draws | None = None,
+) -> Tensor:
+    """Look for an adversarial image inside the ball; a sample rests when it has one.
+
+    The defaults are those of AutoAttack (Croce & Hein, 2020b). Nothing here is random.
+
+    Args:
+        logits_fn: Maps inputs in the threat's bounds to logits.
+        clean: Clean inputs in the threat's bounds, shape ``(batch, ...)``.
+        labels: Class indices ``(batch,)``, or soft labels ``(batch, classes)``.
+        threat: The set to search, of norm ``"linf"`` or ``"l2"``.
+        steps: Number of steps for each target.
+        targets: Number of target classes, at most all the wrong ones.
+        draws: Not needed; every attack takes it.
+
+    Returns:
+        An admissible misclassified input where one was found, else the clean one.
+
+    Raises:
+        NonFiniteGradientError: If a logit or a gradient held NaN or infinity.
+    """
+    search = _search(logits_fn, clean, labels, threat, steps, targets, enough=threat.eps)
+    found = (search.distances <= threat.eps).view(-1, *(1,) * (clean.ndim - 1))
+    return torch.where(found, search.images, clean)
+
+
+def fab_distance(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    steps: int = 100,
+    targets: int = 9,
+) -> Tensor:
+    """Return how far the nearest adversarial input that FAB finds is, shape ``(batch,)``.
+
+    Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
+    the clean input is misclassified, and infinite where nothing was found.
+    """
+    return _search(logits_fn, clean, labels, threat, steps, targets, enough=0.0).distances
+
+
+class _Found(NamedTuple):
+    """The nearest adversarial inputs so far and their distances, infinite without one."""
+
+    images: Tensor
+    distances: Tensor
+
+
+class _Batch(NamedTuple):
+    """The samples still searched: their rows, clean images, iterates, label and target."""
+
+    rows: Tensor
+    clean: Tensor
+    x: Tensor
+    labels: Tensor
+    target: Tensor
+
+    def take(self, keep: Tensor) -> "_Batch":
+        return _Batch(*(part[keep] for part in self))
+
+
+def _search(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    steps: int,
+    targets: int,
+    *,
+    enough: float,
+) -> _Found:
+    """Run FAB against each target, on the samples with no distance <= ``enough`` yet."""
+    flat, labels, norm = clean.detach().flatten(1), hard_labels(labels), _NORMS[threat.name]
+
+    def logits_of(x: Tensor) -> Tensor:
+        return logits_fn(x.view(-1, *clean.shape[1:]))
+
+    with torch.no_grad():
+        logits = logits_of(flat)
+        order = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
+        best = torch.where(logits.argmax(1) == labels, torch.inf, 0.0).to(flat.dtype)
+        found = _Found(flat.clone(), best)
+        for target in order[:, :-1][:, :targets].unbind(1):
+            rows = (found.distances > enough).nonzero().squeeze(1)
+            batch = _Batch(rows, flat[rows], flat[rows], labels[rows], target[rows])
+            for _ in range(steps):
+                if not len(batch.rows):
+                    break
+                x = _step(logits_of, batch, norm, threat.bounds)
+                wrong = logits_of(x).argmax(1) != batch.labels
+                batch = _keep(found, batch._replace(x=x), wrong, norm, enough)
+    return _Found(found.images.view_as(clean), found.distances)
+
+
+def _step(logits_of: LogitsFn, batch: _Batch, norm: _Norm, bounds: Bounds) -> Tensor:
+    """Step onto the linearized boundary and a little beyond, biased to the clean image."""
+    x, clean = batch.x, batch.clean
+    gap, w = _linearize(logits_of, batch)
+    b = (w * x).sum(1) - gap
+    d = norm.project(x, w, b, bounds).sub_(x)
+    d0 = norm.project(clean, w, b, bounds).sub_(clean)
+    length, length0 = (norm.length(change).clamp_(min=1e-8) for change in (d, d0))
+    alpha = (length / (length + length0)).clamp_(max=ALPHA_MAX)
+    ahead = d.mul_(ETA).add_(x)
+    return ahead.lerp_(d0.mul_(ETA).add_(clean), alpha).clamp_(*bounds)
+
+
+def _linearize(logits_of: LogitsFn, batch: _Batch) -> tuple[Tensor, Tensor]:
+    """Return the target's lead over the label at the iterates, and its gradient."""
+    x = batch.x.detach().requires_grad_()
+    pair = torch.stack([batch.target, batch.labels], 1)
+    with torch.enable_grad():
+        ahead, behind = logits_of(x).gather(1, pair).unbind(1)
+        gap = ahead - behind
+        (w,) = torch.autograd.grad(gap.sum(), x)
+    if not (gap.detach().sum() + w.sum()).isfinite():
+        raise NonFiniteGradientError(
+            "FAB met a logit or a gradient that is not finite: the model's logits "
+            "overflow, or its weights or statistics are not numbers"
+        )
+    return gap.detach(), w
+
+
+def _keep(
+    found: _Found, batch: _Batch, wrong: Tensor, norm: _Norm, enough: float
+) -> _Batch:
+    """Note the nearest successes, step back from all of them, drop who has enough."""
+    change = batch.x - batch.clean
+    distance = norm.length(change).squeeze(1)
+    nearer = (wrong & (distance < found.distances[batch.rows])).nonzero().squeeze(1)
+    found.images[batch.rows[nearer]] = batch.x[nearer]
+    found.distances[batch.rows[nearer]] = distance[nearer]
+    back = torch.where(wrong[:, None], change.mul_(BETA).add_(batch.clean), batch.x)
+    batch = batch._replace(x=back)
+    keep = (found.distances[batch.rows] > enough).nonzero().squeeze(1)
+    return batch if len(keep) == len(batch.rows) else batch.take(keep)

@@ -1,0 +1,312 @@
+"""Square Attack: what it asks, what it keeps, and that it never leaves the ball."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from advnorm.attacks.square import bumps, share, square, window
+from advnorm.draws import Draws
+from advnorm.threat import L2, Linf
+
+WIDE = (-10.0, 10.0)
+THREATS = pytest.mark.parametrize("make", [Linf, L2], ids=["linf", "l2"])
+
+
+def linear(seed, shape=(2, 6, 6), classes=3, batch=20, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    d = shape[0] * shape[1] * shape[2]
+    weight = torch.randn(classes, d, generator=generator, dtype=torch.float64).to(dtype)
+    clean = torch.rand(batch, *shape, generator=generator, dtype=torch.float64).to(dtype)
+    return weight, clean, (clean.flatten(1) @ weight.T).argmax(1)
+
+
+def lead(logits, labels):
+    own = logits.gather(1, labels[:, None]).squeeze(1)
+    return own - logits.scatter(1, labels[:, None], -torch.inf).amax(1)
+
+
+def deaf(asked):
+    """Return a model that notes what it is asked and never changes its mind."""
+
+    def logits_fn(x):
+        asked.append(x.clone())
+        return torch.tensor([1.0, 0.0]).expand(len(x), 2)
+
+    return logits_fn
+
+
+def zeros(batch):
+    return torch.zeros(batch, dtype=torch.long)
+
+
+@THREATS
+def test_keeps_the_lowest_margin_it_was_shown(make):
+    weight, clean, labels = linear(0)
+    seen = []
+
+    def logits_fn(x):
+        logits = 100 * labels_first + x.flatten(1) @ weight.T
+        seen.append(lead(logits, labels))
+        return logits
+
+    labels_first = nn.functional.one_hot(labels, 3)
+    x = square(logits_fn, clean, labels, make(0.3, WIDE), steps=150)
+    final = lead(100 * labels_first + x.flatten(1) @ weight.T, labels)
+    seen = torch.stack(seen)
+    torch.testing.assert_close(final, seen.amin(0), rtol=0, atol=1e-9)
+    assert len(seen) == 151 and (final < seen[0]).all()
+
+
+@THREATS
+def test_each_proposal_starts_from_the_best_so_far(make):
+    """If proposals built on anything else, a long search would not beat a short one."""
+    weight, clean, labels = linear(1, batch=10)
+    shift = 100 * nn.functional.one_hot(labels, 3)
+
+    def logits_fn(x):
+        return shift + x.flatten(1) @ weight.T
+
+    leads = [
+        lead(logits_fn(square(logits_fn, clean, labels, make(0.3, WIDE), steps=n)), labels)
+        for n in (0, 20, 100, 700)
+    ]
+    gains = [float((leads[0] - later).mean()) for later in leads[1:]]
+    assert gains[0] < gains[1] < gains[2]
+    if make is Linf:  # two logits differ by at most eps |w_y - w_k|_1
+        gaps = (weight[labels][:, None] - weight).abs().sum(2).amax(1)
+        assert (leads[3] < lead(logits_fn(clean), labels) - 0.55 * 0.3 * gaps).all()
+
+
+@pytest.mark.parametrize(("make", "part"), [(Linf, 0.4), (L2, 0.3)])
+def test_breaks_all_whose_margin_is_far_below_what_the_ball_allows(make, part):
+    """The same image many times over: only the draws differ."""
+    w = linear(2, batch=1)[0][0]
+    threat, clean = make(0.1), torch.full((40, 2, 6, 6), 0.5).double()
+    worst = threat.eps * w.norm(p=1 if make is Linf else 2)
+
+    def logits_fn(x):
+        margin = (x - 0.5).flatten(1) @ w + part * worst
+        return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+    x = square(logits_fn, clean, zeros(40), threat, steps=1500)
+    assert threat.contains(x, clean).all()
+    assert (logits_fn(x).argmax(1) == 1).all()
+
+
+@THREATS
+@given(st.integers(0, 10**6), st.integers(0, 30), st.sampled_from([1, 3]))
+@settings(deadline=None, max_examples=15)
+def test_every_question_and_answer_is_admissible(make, seed, steps, channels):
+    weight, clean, labels = linear(
+        seed, (channels, 7, 5), classes=5, batch=6, dtype=torch.float32
+    )
+    clean = (clean * 1.4 - 0.2).clamp(0, 1)
+    threat, asked = make(0.3), []
+    draws = Draws.of(seed, torch.arange(6))
+
+    def logits_fn(x):
+        asked.append(x.clone())
+        return x.flatten(1) @ weight.T + 1e3 * nn.functional.one_hot(labels, 5)
+
+    x = square(logits_fn, clean, labels, threat, steps=steps, draws=draws)
+    assert len(asked) == steps + 1 and x.dtype == torch.float32
+    for question in [*asked, x]:
+        assert threat.contains(question, clean).all()
+
+
+def test_the_published_schedule():
+    queries = [0, 10, 11, 50, 51, 200, 201, 500, 501, 1000, 1001, 2000, 2001, 4000]
+    queries += [4001, 6000, 6001, 8000, 8001, 9999]
+    halvings = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9]
+    assert [share(q / 10_000, 0.8) for q in queries] == [0.8 / 2**n for n in halvings]
+    assert [share(q / 5000, 0.8) for q in (5, 6, 25, 26)] == [0.8, 0.4, 0.4, 0.2]
+
+
+def test_linf_squares_have_the_size_of_the_schedule_and_go_everywhere():
+    """From stripes, a square flips whole columns of itself, all its rows."""
+    asked, clean = [], torch.full((60, 1, 10, 12), 0.5).double()
+    square(deaf(asked), clean, zeros(60), Linf(0.1), steps=200)
+    start, tops = asked[0], set()
+    assert torch.equal(start, start[:, :, :1].expand_as(start))  # stripes are vertical
+    assert torch.allclose((start - clean).abs(), torch.tensor(0.1).double())
+    assert 0.4 < (start > clean).double().mean() < 0.6
+    for step, question in enumerate(asked[1:]):
+        size = min(max(round((share(step / 200, 0.8) * 120) ** 0.5), 1), 10)
+        changed = (question != start).squeeze(1)
+        heights, widths = changed.any(2).sum(1), changed.any(1).sum(1)
+        assert set(heights.tolist()) <= {0, size} and size in heights
+        assert widths.max() <= size
+        tops |= {(size, int(row.nonzero()[0])) for row in changed.any(2) if row.any()}
+    for size in {size for size, _ in tops}:
+        assert {top for s, top in tops if s == size} == set(range(10 - size + 1))
+
+
+def test_linf_squares_are_one_sign_a_channel_at_the_edge_of_the_ball():
+    asked, clean = [], torch.rand(50, 3, 6, 6).double() * 0.5 + 0.25
+    square(deaf(asked), clean, zeros(50), Linf(0.1), steps=40)
+    for question in asked[1:]:
+        sign = ((question - clean) / 0.1).round()
+        changed = (question - asked[0]).abs() > 1e-9
+        up, down = (sign > 0) & changed, (sign < 0) & changed
+        both = up.flatten(2).any(2) & down.flatten(2).any(2)
+        assert not both.any()
+        mixed = up.flatten(1).any(1) & down.flatten(1).any(1)  # channels differ
+        assert mixed.any()
+        torch.testing.assert_close(question, clean + 0.1 * sign, rtol=0, atol=1e-12)
+
+
+def test_samples_have_their_own_squares():
+    asked, clean = [], torch.full((30, 1, 9, 9), 0.5)
+    square(deaf(asked), clean, zeros(30), Linf(0.1), steps=30)
+    changed = (asked[-1] != asked[0]).flatten(1)
+    assert len({tuple(row.tolist()) for row in changed}) > 10
+
+
+def test_the_pattern_of_l2_by_hand():
+    """A 1 x 3 bump over the negative of a 2 x 3 one: 1 + 1/4 in the centre, 1/4 around."""
+    expected = torch.tensor([[1, 5, 1], [-1, -1, -1], [-1, -5, -1]]).double()
+    pattern = bumps(3, torch.float64, torch.device("cpu"))
+    torch.testing.assert_close(pattern, expected / expected.norm())
+    five = bumps(5, torch.float64, torch.device("cpu"))
+    assert (five[:2] > 0).all() and (five[2:] < 0).all()
+    ratio = (1 + 1 / 4 + 1 / 9) / (1 / 9)  # the centre to the corner
+    assert float(five[1, 2] / five[0, 0]) == pytest.approx(ratio, abs=1e-9)
+
+
+def l2_proposal(start, clean, eps, numbers, size):
+    """Write Algorithm 3 with loops, for one sample."""
+    c, h, w = start.shape
+    rows = [int(numbers[k] * (h - size + 1)) for k in (0, 2)]
+    columns = [int(numbers[k] * (w - size + 1)) for k in (1, 3)]
+    first, second = (
+        (slice(r, r + size), slice(s, s + size)) for r, s in zip(rows, columns, strict=True)
+    )
+    nu = start - clean
+    new = nu.clone()
+    mask = torch.zeros(h, w, dtype=torch.bool)
+    mask[first] = mask[second] = True
+    eta = bumps(size, nu.dtype, nu.device)
+    eta = eta if numbers[4] < 0.5 else eta.T
+    for i in range(c):
+        old = nu[i][first]
+        temp = (1 if numbers[5 + i] > 0.5 else -1) * eta + old / (old.norm() + 1e-30)
+        budget = (nu[i][mask].norm() ** 2 + (eps**2 - nu.norm() ** 2) / c).sqrt()
+        new[i][second] = 0
+        new[i][first] = temp / temp.norm() * budget
+    return (clean + new).clamp(0, 1)
+
+
+def test_l2_proposals_follow_algorithm_3():
+    asked, clean = [], torch.rand(12, 2, 9, 9, dtype=torch.float64)
+    draws = Draws.of(3, torch.arange(12))
+    square(deaf(asked), clean, zeros(12), L2(0.8), steps=20, draws=draws)
+    numbers = draws.stream("squares", 0).uniform(100, 7)
+    for step in (0, 1, 5, 15, 19):
+        side = max(round((share(step / 20, 0.8) * 81) ** 0.5), 3)
+        size = min(side if side % 2 else side + 1, 9)
+        for i in range(12):
+            expected = l2_proposal(asked[0][i], clean[i], 0.8, numbers[i, step], size)
+            torch.testing.assert_close(asked[step + 1][i], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3), (1, 9, 9), (3, 28, 28), (2, 7, 12)])
+def test_l2_uses_the_whole_radius_where_no_bound_is_near(shape):
+    asked, clean = [], torch.zeros(4, *shape).double()
+    square(deaf(asked), clean, zeros(4), L2(0.7, WIDE), steps=10)
+    for question in asked:
+        norms = question.flatten(1).norm(dim=1)
+        torch.testing.assert_close(norms, torch.full((4,), 0.7).double())
+
+
+def test_l2_starts_with_a_centred_grid_of_patterns():
+    asked, clean = [], torch.zeros(30, 2, 28, 28).double()
+    square(deaf(asked), clean, zeros(30), L2(1.0, WIDE), steps=0)
+    start = asked[0]
+    inner = start[:, :, 1:26, 1:26]
+    torch.testing.assert_close(inner.square().sum(), start.square().sum())
+    tiles = inner.unfold(2, 5, 5).unfold(3, 5, 5).reshape(-1, 5, 5) * 50**0.5
+    eta = bumps(5, torch.float64, torch.device("cpu"))
+    kinds = torch.stack([eta, -eta, eta.T, -eta.T])
+    nearest = torch.cdist(tiles.flatten(1), kinds.flatten(1)).min(1)
+    assert nearest.values.max() < 1e-6  # torch.cdist rounds
+    assert (nearest.indices.bincount(minlength=4) > 250).all()  # of 1500, 375 each
+
+
+def test_a_broken_sample_costs_no_further_query():
+    weight, clean, labels = linear(5, batch=30)
+    sizes = []
+
+    def logits_fn(x):
+        sizes.append(len(x))
+        return x.flatten(1) @ weight.T
+
+    x = square(logits_fn, clean, labels, Linf(0.03), steps=200)
+    left = int(((x.flatten(1) @ weight.T).argmax(1) == labels).sum())
+    assert sizes[0] == 30 and sizes[-1] == left and 0 < left < 25
+    assert sizes == sorted(sizes, reverse=True)
+    sizes.clear()
+    square(logits_fn, clean, labels, Linf(1.0), steps=2000)
+    assert len(sizes) < 1000 and 0 not in sizes
+
+
+@THREATS
+def test_a_samples_result_does_not_depend_on_its_batch(make):
+    weight, clean, labels = linear(6, batch=12)
+    draws, order = Draws.of(4, torch.arange(12) + 100), torch.tensor([4, 2, 7])
+    model = lambda x: x.flatten(1) @ weight.T  # noqa: E731
+    threat = make(0.03 if make is Linf else 0.2)
+    together = square(model, clean, labels, threat, steps=250, draws=draws)
+    some = square(model, clean[order], labels[order], threat, steps=250, draws=draws[order])
+    torch.testing.assert_close(some, together[order], rtol=0, atol=1e-12)
+    other = square(model, clean, labels, threat, steps=250, draws=draws.stream(1))
+    assert not torch.equal(other, together)
+
+
+def test_vectors_are_refused():
+    with pytest.raises(ValueError, match=r"images of shape .* not \(2, 8\)"):
+        square(nn.Linear(8, 3), torch.rand(2, 8), zeros(2), Linf(0.1))
+
+
+def test_windows_are_squares_inside_the_image():
+    places = torch.tensor([[0.0, 0.0], [0.999999, 0.999999]])
+    image = torch.zeros(2, 1, 4, 5)
+    image[window(places, 3, image.shape)] = 1
+    assert image[0, 0, :3, :3].all() and image[1, 0, 1:, 2:].all() and image.sum() == 18
+
+
+@THREATS
+def test_soft_labels_two_classes_and_no_samples_are_fine(make):
+    weight, clean, labels = linear(8, classes=2, batch=5)
+    model = lambda x: x.flatten(1) @ weight.T  # noqa: E731
+    soft = nn.functional.one_hot(labels, 2).double()
+    hard = square(model, clean, labels, make(0.1), steps=5)
+    assert torch.equal(hard, square(model, clean, soft, make(0.1), steps=5))
+    none = square(model, clean[:0], labels[:0], make(0.1), steps=5)
+    assert none.shape == (0, 2, 6, 6)
+
+
+@THREATS
+def test_an_attack_leaves_everything_as_it_was_and_asks_without_gradients(make):
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
+    ).eval()
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    clean = torch.rand(5, 2, 6, 6)
+    labels, before, graphs = model(clean).argmax(1), clean.clone(), []
+    buffers = {key: value.clone() for key, value in model.state_dict().items()}
+    rng = torch.get_rng_state()
+
+    def logits_fn(x):
+        logits = model(x)
+        graphs.append(logits.requires_grad)
+        return logits
+
+    x = square(logits_fn, clean.requires_grad_(), labels, make(0.1), steps=20)
+    assert torch.equal(rng, torch.get_rng_state()) and not any(graphs)
+    assert torch.equal(clean, before) and clean.grad is None and not x.requires_grad
+    assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
+    assert all(p.requires_grad for p in model.parameters())
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, buffers[key]), key
