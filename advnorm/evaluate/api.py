@@ -14,6 +14,7 @@ from advnorm.data import Batch
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
 from advnorm.evaluate.engine import check, judge, search_dtype
+from advnorm.norms import branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
 from advnorm.threat import THREATS, Bounds, Threat
@@ -53,7 +54,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
 
     Args:
         model: Maps images in ``bounds`` to logits; standardization is inside the model. A
-            model in half precision is attacked with images and steps in float32.
+            model in half precision is attacked with images and steps in float32. One with
+            mixture norms answers with, and is attacked on, the branch of its present
+            route (by default the adversarial one), which the results name.
         images: Floats in ``bounds``, shape ``(n, ...)``.
         labels: Class indices, integers of any size, shape ``(n,)``.
         eps: The radius, or a list of radii for the accuracy curve.
@@ -71,13 +74,12 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     with torch.inference_mode(mode=False):  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
         samples.check(model, threats)
-        found = {
-            cell.key: _timed(model, samples, cell, batch_size, seed, progress)
-            for cell in columns
-        }
+        found = [
+            _timed(model, samples, cell, batch_size, seed, progress) for cell in columns
+        ]
     return Evaluation(
-        tuple(result for result, _ in found.values()),
-        {key: verdicts for key, (_, verdicts) in found.items()},
+        tuple(result for result, _ in found),
+        {result.key: verdicts for result, verdicts in found},
     )
 
 
@@ -163,6 +165,7 @@ def _timed(
         accuracy=verdicts.accuracy(),
         data="given",
         weights="given",
+        branch=branch(model),
         seed=seed,
         seconds=perf_counter() - start,
     )

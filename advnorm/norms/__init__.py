@@ -4,7 +4,7 @@ from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.choice import Chosen, norm_parameters
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
-from advnorm.norms.mixture import MixtureNorm
+from advnorm.norms.mixture import MixtureNorm, branch
 from advnorm.norms.mode import Mode, batch_norms, freeze_statistics, mode
 from advnorm.norms.route import Domain, Route, route, routed
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
@@ -21,6 +21,7 @@ __all__ = [
     "Norm",
     "Route",
     "batch_norms",
+    "branch",
     "check_statistics",
     "collapse",
     "convert",

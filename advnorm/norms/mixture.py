@@ -3,7 +3,7 @@ r"""Mixture batch norm: each domain has a batch norm of its own (xie2020, sectio
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from advnorm.norms.route import Domain, Routed
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
@@ -47,6 +47,14 @@ class MixtureNorm(Routed):
     def of(self, domain: Domain) -> BatchNorm:
         """Return the batch norm of one domain."""
         return self.clean if domain == "clean" else self.adversarial
+
+
+def branch(model: nn.Module) -> Domain | None:
+    """Return the branch that answers for a whole batch now; ``None`` without branches."""
+    for layer in model.modules():
+        if isinstance(layer, MixtureNorm):
+            return layer.route.domain
+    return None
 
 
 @NORMS.register("mixture")

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from advnorm import norms
 from advnorm.attacks import ATTACKS
 from advnorm.evaluate import evaluate, judge
 
@@ -159,3 +160,21 @@ def test_images_may_touch_the_bounds_in_their_own_precision(of_images, of_model)
     evaluate(Spy(6, 2).to(of_model), images, torch.zeros(5).long(), eps=0.1, bounds=bounds)
     edges = torch.tensor(bounds, dtype=of_model)
     assert all((x >= edges[0]).all() and (x <= edges[1]).all() for x in seen)
+
+
+def test_a_mixture_model_is_judged_on_the_branch_of_its_route_which_is_named():
+    model = nn.Sequential(nn.Linear(6, 8), norms.MixtureNorm(8), nn.ReLU(), nn.Linear(8, 2))
+    model[1].clean.running_mean.fill_(1.0)
+    images = torch.rand(30, 6)
+    answers = {}
+    for domain in ("clean", "adversarial"):
+        with norms.route(model, domain=domain):
+            found = evaluate(
+                model, images, torch.zeros(30).long(), eps=0.1, attacks=["clean"]
+            )
+            expected = model.eval()(images).argmax(1).tolist()
+        assert [result.branch for result in found.results] == [domain]
+        answers[domain] = found.verdicts[f"clean@{domain}"].predictions
+        assert list(answers[domain]) == expected
+    default = evaluate(model, images, torch.zeros(30).long(), eps=0.1, attacks=["clean"])
+    assert default.verdicts["clean@adversarial"].predictions == answers["adversarial"]
