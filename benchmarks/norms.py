@@ -2,7 +2,7 @@
 
 Forward and backward of a pre-activation ResNet-18 of width 16 on 128 CIFAR-sized images,
 the first half clean and the second adversarial, each norm in turn with `nn.BatchNorm2d` in
-one process; the ratio of medians, and the peak of live memory beside it.
+one process; the median of the ratios, and the memory kept for the backward pass beside it.
 
     python benchmarks/norms.py [--rounds 15] [--threads 2]
 """
@@ -45,7 +45,7 @@ def seconds(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> flo
 
 
 def peak(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
-    """Return the bytes of tensors kept for the backward pass, each storage once, in MiB."""
+    """Return what is kept for the backward pass, each storage once, in MB."""
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -77,13 +77,11 @@ def main() -> None:
     memory = peak(reference, images, labels)
     over = False
     for name, model in models.items():
-        ours, theirs = [], []
-        for index in range(arguments.rounds + 2):
-            pair = seconds(model, images, labels), seconds(reference, images, labels)
-            if index >= 2:
-                ours.append(pair[0])
-                theirs.append(pair[1])
-        ratio, limit = median(ours) / median(theirs), LIMITS.get(name)
+        pairs = [
+            seconds(model, images, labels) / seconds(reference, images, labels)
+            for _ in range(arguments.rounds + 2)
+        ]
+        ratio, limit = median(pairs[2:]), LIMITS.get(name)  # the first two warm up
         over |= limit is not None and ratio > limit
         kept = peak(model, images, labels)
         print(

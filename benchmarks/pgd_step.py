@@ -3,7 +3,7 @@
 A step cannot cost less than 10 input-gradient passes and 1 full pass (forward, backward to
 the weights). Everything else that a step does (reading and augmenting the batch, random
 starts, projections, guards, the optimizer) is overhead. Both are timed side by side, in
-turns, in one process; the ratio of the medians is printed.
+turns, in one process; the median of the ratios is printed.
 
     python benchmarks/pgd_step.py [--rounds 15] [--threads 2]
 """
@@ -96,7 +96,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def measure(case: str, folder: Path, rounds: int) -> float:
-    """Return the median step over the median bound, measured in turns."""
+    """Return the median of step over bound, measured in turns."""
     made = job(case, folder)
     stepper, state, batches = Stepper(made), State(), endless(made)
     fixed = next(batches)
@@ -107,7 +107,7 @@ def measure(case: str, folder: Path, rounds: int) -> float:
         if index >= 2:  # the first two warm up
             bounds.append(low)
             steps.append(step)
-    ratio = median(steps) / median(bounds)
+    ratio = median(step / low for step, low in zip(steps, bounds, strict=True))
     print(
         f"{case}: step {median(steps) * 1e3:.1f} ms, bound {median(bounds) * 1e3:.1f} ms, "
         f"ratio {ratio:.3f} (limit {LIMIT})"
