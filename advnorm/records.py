@@ -116,6 +116,9 @@ class Result(Record):
     seed: int
     seconds: float
     flags: tuple[str, ...] = ()
+    """Reasons to doubt the number; never printed without them."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know about how it was measured, such as a fallback."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 

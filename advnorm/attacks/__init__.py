@@ -15,12 +15,13 @@ from advnorm.attacks.fab import fab_distance, fab_t
 from advnorm.attacks.fooling import Fooled, fooling, transform
 from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
-from advnorm.attacks.registry import ATTACKS, FROM_CLEAN
+from advnorm.attacks.registry import ATTACKS, FALLBACKS, FROM_CLEAN
 from advnorm.attacks.square import square
 
 __all__ = [
     "AIMS",
     "ATTACKS",
+    "FALLBACKS",
     "FROM_CLEAN",
     "Aim",
     "Fooled",

@@ -29,7 +29,9 @@ class Evaluation:
 
     def __str__(self) -> str:
         width = max(len(result.key) for result in self.results)
-        return "\n".join(f"{r.key:<{width}}  {r.accuracy}" for r in self.results)
+        return "\n".join(
+            f"{r.key:<{width}}  {r.accuracy}{_beside(r)}" for r in self.results
+        )
 
 
 def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
@@ -73,14 +75,23 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     columns = _columns(attacks, threats, bounds)
     with torch.inference_mode(mode=False):  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
-        samples.check(model, threats)
-        found = [
+        classes = samples.check(model, threats)
+        judged = [
             _timed(model, samples, cell, batch_size, seed, progress) for cell in columns
         ]
+    found = [
+        (result.model_copy(update={"notes": cell.notes(classes)}), verdicts)
+        for cell, (result, verdicts) in zip(columns, judged, strict=True)
+    ]
     return Evaluation(
         tuple(result for result, _ in found),
         {result.key: verdicts for result, verdicts in found},
     )
+
+
+def _beside(result: Result) -> str:
+    """Write what must not be missed beside a number: doubts, then notes."""
+    return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
 
 
 @dataclass(frozen=True)
@@ -91,13 +102,14 @@ class _Samples:
     labels: Tensor
     bounds: Bounds
 
-    def check(self, model: nn.Module, threats: Sequence[Threat]) -> None:
-        """Look at all images, labels and radii, and at the logits of a few."""
+    def check(self, model: nn.Module, threats: Sequence[Threat]) -> int:
+        """Look at all images, labels and radii, and the logits of a few; count classes."""
         check_images(self.images, self.bounds)
         for threat in threats:
             check_radius(threat, self.images.shape[1:])
         classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
         check_labels(self.labels, count=len(self.images), classes=classes)
+        return classes
 
     def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
         """Yield tensors of our own, in the search's precision and exactly in the bounds."""

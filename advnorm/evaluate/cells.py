@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks import ATTACKS, FROM_CLEAN, LogitsFn
+from advnorm.attacks import ATTACKS, FALLBACKS, FROM_CLEAN, LogitsFn
 from advnorm.draws import Draws
 from advnorm.records import Setting, ThreatRecord, result_key
 from advnorm.registry import unknown
@@ -56,6 +56,12 @@ class Cell:
     threat: Threat | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
     attackers: tuple[str, ...] = ()
+
+    def notes(self, classes: int) -> tuple[str, ...]:
+        """Say which of its attacks fall back to something else with so many classes."""
+        found = ((name, FALLBACKS.get(_family(name))) for name in self.attackers)
+        told = ((name, reason(classes)) for name, reason in found if reason)
+        return tuple(f"{name}: {reason}" for name, reason in told if reason)
 
     @property
     def key(self) -> str:
@@ -159,8 +165,7 @@ class _Name(NamedTuple):
 
 
 def _parse(text: str) -> _Name:
-    head = re.match(r"[a-z_]+?(?=-|x[0-9]|\Z)", text)
-    family, known = head[0] if head else text, [*_NATURAL, *ATTACKS, *SUITES]
+    family, known = _family(text), [*_NATURAL, *ATTACKS, *SUITES]
     if family in SUITES:
         raise ValueError(f"{text!r} is not understood: the suite {family} takes no number")
     if family not in known:
@@ -182,6 +187,12 @@ def _parse(text: str) -> _Name:
         restarts=int(given.get("restarts", 1)),
         sigma=float(given.get("sigma", 0.25)),
     )
+
+
+def _family(text: str) -> str:
+    """Return a name without its numbers."""
+    head = re.match(r"[a-z_]+?(?=-|x[0-9]|\Z)", text)
+    return head[0] if head else text
 
 
 def _numbers(family: str) -> list[str]:

@@ -158,5 +158,5 @@ def _shown(
         rate=-1.0 if isnan(cell.rate) else cell.rate,
         best=cell.rate == best and not cell.flags,
         part=f"{known} of {seeds} seeds" if known < seeds else "",
-        marks=tuple(notes.mark(flag, place) for flag in cell.flags),
+        marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),
     )

@@ -25,6 +25,8 @@ class Cell:
     n: int
     """Samples a seed; the fewest where seeds differ."""
     flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Shown beside it as flags are, but no reason for doubt."""
 
     @property
     def rate(self) -> float:
@@ -255,4 +257,5 @@ def _cell(key: str, runs: Sequence[Loaded]) -> Cell | None:
         rates=tuple(result.accuracy.rate for result in results),
         n=min(result.accuracy.n for result in results),
         flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),
+        notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
     )

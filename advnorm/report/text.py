@@ -43,7 +43,10 @@ def _name(key: str, runs: Sequence[Loaded], notes: list[str]) -> str:
 def _column(row: Row, keys: Sequence[str], notes: list[str]) -> list[str]:
     norm, objective, *rest = row.label.split(" · ")
     cells = [row.cells[key] for key in keys]
-    shown = [f"{cell}{_marks(cell.flags, notes)}" if cell else "-" for cell in cells]
+    shown = [
+        f"{cell}{_marks((*cell.flags, *cell.notes), notes)}" if cell else "-"
+        for cell in cells
+    ]
     alarms = _marks(row.alarms, notes).strip() or "-"
     norm += _marks([row.unlike], notes)
     column = [norm, objective, " ".join(rest), *shown, alarms]

@@ -35,6 +35,7 @@ class Subject(NamedTuple):
     model: nn.Module
     weights: str
     device: torch.device
+    classes: int
 
 
 def assess(
@@ -98,8 +99,8 @@ def _subject(
         data.test.batches(torch.arange(min(8, len(data.test))), batch_size=8, device=device)
     )
     model.to(device)
-    check(model, few, bounds=recipe.threat.bounds)
-    return Subject(recipe, data, model, weights, device)
+    classes = check(model, few, bounds=recipe.threat.bounds)
+    return Subject(recipe, data, model, weights, device, classes)
 
 
 def _other(recipe: Recipe, data: DataSet, root: Path | None) -> DataSet:
@@ -194,10 +195,13 @@ def _judged(
         branch=branch,
         seed=subject.recipe.seed,
         seconds=perf_counter() - start,
+        notes=cell.notes(subject.classes),
         fingerprint=fingerprint,
     )
     run.write_result(result)
     progress.line(f"{result.key}: {result.accuracy}")
+    for note in result.notes:
+        progress.line(f"  ! {note}")
     return result
 
 
