@@ -1,0 +1,307 @@
+"""The graph of a model: which layer or function takes what from which.
+
+:func:`trace` follows the model's ``forward`` (torch.fx) down to the layers of ``torch.nn``
+and our norms, through containers, residual blocks and modules of the user's own, and gives
+a :class:`Graph`: nodes in the order of computation. A node is
+
+- ``input``: the images;
+- ``layer``: one ``nn.Module`` applied to one node. Rules look it up by its exact type.
+  ``F.relu(x)``, ``x.relu()`` and the like are layers too (``nn.ReLU()``);
+- ``function``: one of :data:`advnorm.certify.functions.RULES`, by name: ``add``, ``sub``,
+  ``mul``, ``div``, ``neg``, ``cat``, and those of ``POSITIVE`` there, each of which is
+  affine in its tensor with coefficients that are never negative (it moves, selects, pads
+  or averages values). ``target(*args, **kwargs)`` computes it on tensors;
+- ``constant``: parameters, buffers and what is computed from them alone; evaluated anew in
+  every walk, with gradients, so a graph outlives an optimizer step;
+- ``size``: a number or a tuple taken from the shape of a node.
+
+:func:`walk` runs a rule over the nodes; it evaluates constants and sizes itself. The graph
+holds the model's own layers, no copies.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+import torch
+from torch import nn
+from torch.fx import Node as FxNode
+from torch.fx import Proxy, Tracer
+
+from advnorm.certify import functions
+from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
+
+Kind = Literal["input", "layer", "function", "constant", "size"]
+_NORMS = (BatchNorm, BorrowedNorm, DualNorm, MixtureNorm)
+_OBSERVED = ("_forward_hooks", "_forward_pre_hooks")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """Stands for the value of another node in a node's arguments."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step of a model's computation; see the module's text for the kinds.
+
+    ``args`` and ``kwargs`` hold a :class:`Ref` wherever a node's value goes; ``inputs``
+    are the nodes among them that depend on the images, in order.
+    """
+
+    kind: Kind
+    name: str
+    target: Any = None
+    """The layer; or the function to call on tensors; or a constant's dotted name."""
+    function: str = ""
+    """The name of a function's rule, such as ``add``."""
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    inputs: tuple[int, ...] = ()
+
+    @property
+    def layer(self) -> nn.Module:
+        """The layer of a ``layer`` node."""
+        assert isinstance(self.target, nn.Module)
+        return self.target
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a model in the order of computation; the last is its output."""
+
+    model: nn.Module
+    nodes: tuple[Node, ...]
+    last_use: Mapping[int, int]
+    """The last node that takes each node's value."""
+
+    @property
+    def output(self) -> int:
+        """The index of the node whose value is the model's."""
+        return len(self.nodes) - 1
+
+
+class Shaped(Protocol):
+    """A value with the shape of the tensor it stands for."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape, batch first."""
+        ...
+
+
+V = TypeVar("V", bound=Shaped)
+Rule = Callable[[Node, tuple[Any, ...], Mapping[str, Any]], V]
+"""Gives a node's value from its arguments, in which the values of its inputs stand."""
+
+
+def trace(model: nn.Module) -> Graph:
+    """Return the graph of ``model``, whose ``forward`` takes the images alone.
+
+    Branches on values, and functions that have no rule, raise ``NotImplementedError`` with
+    the layer's name. A ``training`` flag that ``forward`` looks at is that of the trace.
+    """
+    for path, layer in model.named_modules():
+        if any(getattr(layer, hooks) for hooks in _OBSERVED) or "forward" in vars(layer):
+            raise NotImplementedError(
+                f"layer {path or type(layer).__name__!r} has forward hooks or a forward of "
+                "its own, which a certificate would not see: remove them"
+            )
+    try:
+        found = _Tracer().trace(model)
+    except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
+        raise NotImplementedError(
+            f"{type(model).__name__} cannot be traced: its forward branches on values or "
+            f"takes more than one input ({error})"
+        ) from error
+    nodes = _Reader(model).read(list(found.nodes))
+    return Graph(model, nodes, _last_use(nodes))
+
+
+def walk(graph: Graph, images: V, rule: Rule[V], *, keep: bool = False) -> list[Any]:
+    """Return every node's value, the images' being given; ``rule`` gives the others'.
+
+    Without ``keep`` a value is dropped after its last use (``None`` in the list), so that
+    only the output and what is still needed stay in memory.
+    """
+    values: list[Any] = []
+    for index, node in enumerate(graph.nodes):
+        values.append(_value(graph, node, values, images, rule))
+        if not keep:
+            for ref in _refs((node.args, node.kwargs)):
+                if graph.last_use[ref.index] == index:
+                    values[ref.index] = None
+    return values
+
+
+def _value(graph: Graph, node: Node, values: list[Any], images: V, rule: Rule[V]) -> object:
+    if node.kind == "input":
+        return images
+    if node.kind == "constant" and isinstance(node.target, str):
+        return operator.attrgetter(node.target)(graph.model)
+    args, kwargs = _filled((node.args, node.kwargs or {}), values)
+    if node.kind in ("constant", "size"):
+        return node.target(*args, **kwargs)
+    return rule(node, args, kwargs)
+
+
+def _filled(value: Any, values: list[Any]) -> Any:
+    """Put values in the place of references."""
+    if isinstance(value, Ref):
+        return values[value.index]
+    if isinstance(value, tuple | list):
+        return type(value)(_filled(item, values) for item in value)
+    if isinstance(value, dict):
+        return {key: _filled(item, values) for key, item in value.items()}
+    if isinstance(value, slice):
+        return slice(*_filled((value.start, value.stop, value.step), values))
+    return value
+
+
+def _refs(value: Any) -> list[Ref]:
+    if isinstance(value, Ref):
+        return [value]
+    if isinstance(value, slice):
+        value = (value.start, value.stop, value.step)
+    items = value.values() if isinstance(value, dict) else value
+    is_nested = isinstance(value, tuple | list | dict)
+    return [ref for item in items for ref in _refs(item)] if is_nested else []
+
+
+def _last_use(nodes: tuple[Node, ...]) -> dict[int, int]:
+    used = {ref.index: i for i, n in enumerate(nodes) for ref in _refs((n.args, n.kwargs))}
+    return {**dict.fromkeys(range(len(nodes)), len(nodes)), **used}
+
+
+class _Proxy(Proxy):
+    """Records ``x += y`` as what it is: torch.fx would take it for ``x = x + y``."""
+
+    def __iadd__(self, other: object) -> Proxy:
+        return self.tracer.create_proxy("call_function", operator.iadd, (self, other), {})
+
+    def __isub__(self, other: object) -> Proxy:
+        return self.tracer.create_proxy("call_function", operator.isub, (self, other), {})
+
+    def __imul__(self, other: object) -> Proxy:
+        return self.tracer.create_proxy("call_function", operator.imul, (self, other), {})
+
+    def __itruediv__(self, other: object) -> Proxy:
+        operation = operator.itruediv
+        return self.tracer.create_proxy("call_function", operation, (self, other), {})
+
+
+class _Tracer(Tracer):
+    """Follows a model down to torch's own layers and our norms."""
+
+    proxy_buffer_attributes = True
+
+    def proxy(self, node: FxNode) -> Proxy:
+        """Stand for a node's value."""
+        return _Proxy(node, self)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Stop at our norms too."""
+        leaf: bool = super().is_leaf_module(m, module_qualified_name)
+        return type(m) in _NORMS or leaf
+
+
+class _Reader:
+    """Turns torch.fx's nodes into ours."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.nodes: list[Node] = []
+        self.index: dict[FxNode, int] = {}
+
+    def read(self, found: list[FxNode]) -> tuple[Node, ...]:
+        """Read all; the output of a model is one tensor."""
+        images = [node for node in found if node.op == "placeholder"]
+        (end,) = (node for node in found if node.op == "output")
+        if len(images) != 1 or not isinstance(end.args[0], FxNode):
+            raise NotImplementedError(
+                f"{type(self.model).__name__} takes {len(images)} inputs or returns "
+                "something else than logits: certificates are of models from images to "
+                "logits"
+            )
+        for node in found:
+            if node.op != "output":
+                self.index[node] = len(self.nodes)
+                self.nodes.append(self._node(node))
+        last = self.index[end.args[0]]
+        if self.nodes[last].kind not in ("input", "layer", "function"):
+            raise NotImplementedError("the model's output does not depend on its input")
+        return tuple(self.nodes[: last + 1])
+
+    def _node(self, node: FxNode) -> Node:
+        if node.op == "placeholder":
+            return Node("input", "input")
+        if node.op == "get_attr":
+            return Node("constant", str(node.target), str(node.target))
+        name = _place(node)
+        args = _translated((node.args, node.kwargs), self.index)
+        inputs = tuple(
+            ref.index
+            for ref in _refs(args)
+            if self.nodes[ref.index].kind in ("input", "layer", "function")
+        )
+        if node.op == "call_module" and inputs:
+            return self._layer(node, name, inputs)
+        function = functions.callable_of(node, self.model)
+        if not inputs:
+            sizes = any(self.nodes[ref.index].kind == "size" for ref in _refs(args))
+            return Node("size" if sizes else "constant", name, function, "", *args)
+        if functions.is_size(node):
+            return Node("size", name, function, "", *args)
+        self._refuse_overwriting(node, name, functions.overwrites(node))
+        layer = functions.as_layer(node, name)
+        if layer is not None:
+            return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
+        rule = functions.rule_of(node, name)
+        return Node("function", name, function, rule, args[0], args[1], inputs)
+
+    def _layer(self, node: FxNode, name: str, inputs: tuple[int, ...]) -> Node:
+        layer = self.model.get_submodule(str(node.target))
+        if len(inputs) > 1 or len(node.args) + len(node.kwargs) > 1:
+            raise NotImplementedError(
+                f"layer {name!r} ({type(layer).__name__}) takes more than one argument: "
+                "certificates are of layers that take one tensor"
+            )
+        self._refuse_overwriting(node, name, bool(getattr(layer, "inplace", False)))
+        return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
+
+    def _refuse_overwriting(self, node: FxNode, name: str, inplace: bool) -> None:
+        """Refuse a layer that overwrites what another one reads too."""
+        source = node.args[0] if node.args else None
+        while inplace and isinstance(source, FxNode):
+            if len(source.users) > 1:
+                raise NotImplementedError(
+                    f"layer {name!r} works in place on a value that is used again "
+                    "elsewhere: set inplace=False"
+                )
+            shares = functions.is_view(source, self.model)
+            source = source.args[0] if shares else None
+
+
+def _translated(value: Any, index: Mapping[FxNode, int]) -> Any:
+    if isinstance(value, FxNode):
+        return Ref(index[value])
+    if isinstance(value, tuple | list):
+        return type(value)([_translated(item, index) for item in value])
+    if isinstance(value, dict):
+        return {key: _translated(item, index) for key, item in value.items()}
+    if isinstance(value, slice):
+        return slice(*_translated((value.start, value.stop, value.step), index))
+    return value
+
+
+def _place(node: FxNode) -> str:
+    """Return where in the model a node stands, for messages."""
+    if node.op == "call_module":
+        return str(node.target)
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    owner = str(stack[-1][0]) if stack else ""
+    word = getattr(node.target, "__name__", str(node.target))
+    return f"{owner}.{word}" if owner else word
