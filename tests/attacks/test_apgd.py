@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm.attacks import AIMS, NonFiniteGradientError
-from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t, checkpoints
+from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
+from advnorm.attacks.climb import checkpoints
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
