@@ -1,0 +1,124 @@
+r"""Boxes around feature maps: centre and radius, and the clean map that rides along.
+
+.. math::
+    \underline z = m - r, \qquad \overline z = m + r
+
+In training the clean rows are stacked on the centres, so that one convolution serves both
+(``lead`` has twice the rows of ``radius``); in verification there are none.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+Map = Callable[[Tensor], Tensor]
+
+
+class InputSet(Protocol):
+    """A norm ball cut with the box of valid images: what a threat of this package has."""
+
+    @property
+    def name(self) -> str:
+        """The norm, ``"linf"`` or ``"l2"``."""
+        ...
+
+    @property
+    def eps(self) -> float:
+        """The radius of the ball."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value of a valid image."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ball:
+    r"""The set :math:`\{c + s \odot \delta : \|\delta\|_2 \le \epsilon\}`.
+
+    It lives as long as values are only moved and scaled, to the first linear layer.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    eps: float
+
+    def moved(self, function: Map) -> "Ball":
+        """Return the ball whose values are moved by ``function``, no two onto one."""
+        return replace(self, centre=function(self.centre), scale=function(self.scale))
+
+    def stretched(self, factor: Tensor | float, shift: Tensor | float) -> "Ball":
+        """Return the ball times ``factor`` plus ``shift``, value by value."""
+        centre = self.centre * factor + shift
+        return replace(self, centre=centre, scale=self.scale * factor)
+
+
+@dataclass(frozen=True)
+class Box:
+    """All values between ``lower`` and ``upper``, and inside of ``ball`` if there is one.
+
+    ``lead`` is ``(rows, ...)``, the centres; or ``(2 rows, ...)``, clean values first.
+    """
+
+    lead: Tensor
+    radius: Tensor
+    ball: Ball | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of one bound."""
+        return self.radius.shape
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """The clean rows, if they ride along, and the centres."""
+        return torch.split(self.lead, max(len(self.radius), 1))
+
+    @property
+    def copies(self) -> int:
+        """How many times the rows of ``lead`` are those of ``radius``: 1 or 2."""
+        return len(self.lead) // max(len(self.radius), 1)
+
+    @property
+    def clean(self) -> Tensor | None:
+        """The clean map; ``None`` in verification."""
+        return self.parts[0] if self.copies == 2 else None
+
+    @property
+    def centre(self) -> Tensor:
+        """The middle of the bounds."""
+        return self.parts[-1]
+
+    @property
+    def lower(self) -> Tensor:
+        """The lower bound."""
+        return self.centre - self.radius
+
+    @property
+    def upper(self) -> Tensor:
+        """The upper bound."""
+        return self.centre + self.radius
+
+
+def between(clean: Tensor | None, lower: Tensor, upper: Tensor) -> Box:
+    """Return the box between two bounds, with the clean map if there is one."""
+    centre = (lower + upper) / 2
+    lead = centre if clean is None else torch.cat([clean, centre])
+    return Box(lead, (upper - lower) / 2)
+
+
+def around(clean: Tensor, threat: InputSet, *, ride: bool = False) -> Box:
+    """Return the set of admissible inputs around ``clean``, which may ``ride`` along."""
+    low, high = threat.bounds
+    lower = (clean - threat.eps).clamp(min=low)
+    upper = (clean + threat.eps).clamp(max=high)
+    box = between(clean if ride else None, lower, upper)
+    if threat.name == "linf":
+        return box
+    if threat.name != "l2":
+        raise ValueError(f"certificates are of linf and l2 threats, not {threat.name!r}")
+    return replace(box, ball=Ball(clean, torch.ones_like(clean[:1]), threat.eps))

@@ -1,0 +1,96 @@
+r"""Interval rules of layers that are linear, or that only move values.
+
+.. math::
+    W[m - r, m + r] + b \subseteq [W m + b - |W| r, \; W m + b + |W| r]
+
+which is the smallest box. On an L2 ball the dual norm gives another one,
+:math:`W c + b \pm \epsilon \|W \operatorname{diag}(s)\|_2` (row by row), and both hold.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm.certify.box import Ball, Box, between
+from advnorm.certify.interval import layer_rule
+
+Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+@layer_rule(nn.Linear)
+def linear(layer: nn.Linear, box: Box) -> Box:
+    """Multiply the radius by the absolute weights."""
+    return _weighted(F.linear, layer.weight, layer.bias, box)
+
+
+@layer_rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
+def convolution(layer: nn.Conv2d, box: Box) -> Box:
+    """Convolve the radius with the absolute weights, padded as the layer pads."""
+    if layer.padding_mode != "zeros":  # a pixel that is repeated has several weights
+        box = Box(box.lead, box.radius)
+    return _weighted(layer._conv_forward, layer.weight, layer.bias, box)
+
+
+@layer_rule(nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
+def average(layer: nn.Module, box: Box) -> Box:
+    """Average centre and radius alike."""
+    return Box(layer(box.lead), layer(box.radius))
+
+
+@layer_rule(nn.Flatten, nn.Unflatten)
+def moved(layer: nn.Flatten | nn.Unflatten, box: Box) -> Box:
+    """Move the values of each sample."""
+    first = layer.start_dim if isinstance(layer, nn.Flatten) else layer.dim
+    if first == 0:
+        raise NotImplementedError("it mixes the samples of a batch")
+    ball = box.ball and box.ball.moved(layer)
+    return Box(layer(box.lead), layer(box.radius), ball)
+
+
+@layer_rule(nn.ZeroPad2d, nn.ReflectionPad2d, nn.ReplicationPad2d)
+def padded(layer: nn.Module, box: Box) -> Box:
+    """Pad centre and radius alike: a zero is known exactly."""
+    return Box(layer(box.lead), layer(box.radius))
+
+
+@layer_rule(nn.Identity)
+def identity(layer: nn.Identity, box: Box) -> Box:
+    """Return the box."""
+    return box
+
+
+@layer_rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d)
+def dropout(layer: nn.Module, box: Box) -> Box:
+    """Return the box in evaluation; in training drop the same values of every bound."""
+    if not layer.training:
+        return box
+    if box.clean is None:
+        raise ValueError("it drops values at random now: call model.eval() before")
+    kept = layer(torch.ones_like(box.radius))
+    return Box(box.lead * torch.cat([kept, kept]), box.radius * kept)
+
+
+def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
+    """Return ``factor * box + shift``; both broadcast against one sample."""
+    size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
+    ball = box.ball and box.ball.stretched(factor, shift)
+    return Box(box.lead * factor + shift, box.radius * size, ball)
+
+
+def _weighted(apply: Linear, weight: Tensor, bias: Tensor | None, box: Box) -> Box:
+    found = Box(apply(box.lead, weight, bias), apply(box.radius, weight.abs(), None))
+    return found if box.ball is None else _cut(found, apply, weight, bias, box.ball)
+
+
+def _cut(box: Box, apply: Linear, weight: Tensor, bias: Tensor | None, ball: Ball) -> Box:
+    """Cut a box with what the dual norm says of the ball."""
+    centre = apply(ball.centre, weight, bias)
+    square = apply(ball.scale.square(), weight.square(), None)
+    tiny = torch.finfo(square.dtype).tiny  # the root has no gradient at zero
+    reach = ball.eps * square.clamp(min=tiny).sqrt()
+    lower = torch.maximum(box.lower, centre - reach)
+    upper = torch.minimum(box.upper, centre + reach)
+    upper = torch.maximum(lower, upper)  # rounding must not turn them round
+    return between(box.clean, lower, upper)
