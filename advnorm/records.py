@@ -176,9 +176,15 @@ class Environment(Record):
     cores: int
     device: str
     threads: int
+    ranks: int = 1
+    """Processes that trained together."""
+    launch: str = ""
+    """Which torchrun started them: its restarts go on with the run."""
 
     @classmethod
-    def here(cls, *, device: str, threads: int) -> "Environment":
+    def here(
+        cls, *, device: str, threads: int, ranks: int = 1, launch: str = ""
+    ) -> "Environment":
         """Describe this machine."""
         return cls(
             advnorm=_version("advnorm"),
@@ -189,6 +195,8 @@ class Environment(Record):
             cores=os.cpu_count() or 1,
             device=device,
             threads=threads,
+            ranks=ranks,
+            launch=launch,
         )
 
 

@@ -5,7 +5,7 @@ from advnorm.norms.choice import Chosen, norm_parameters
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
 from advnorm.norms.mixture import MixtureNorm, branch
-from advnorm.norms.mode import Mode, batch_norms, freeze_statistics, mode
+from advnorm.norms.mode import Mode, batch_norms, freeze_statistics, mode, unsynced
 from advnorm.norms.route import Domain, Route, route, routed
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
@@ -31,4 +31,5 @@ __all__ = [
     "norm_parameters",
     "route",
     "routed",
+    "unsynced",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.norms.scope import exclusive
@@ -72,6 +72,12 @@ def freeze_statistics(model: nn.Module) -> Iterator[None]:
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     """Return every layer of a model that has batch and running statistics."""
     return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+
+
+def unsynced(model: nn.Module) -> list[Tensor]:
+    """Return the running statistics that each rank moves by its own rows alone."""
+    layers = [layer for layer in batch_norms(model) if not getattr(layer, "sync", False)]
+    return [buffer for layer in layers for buffer in layer.buffers()]
 
 
 def is_frozen(layer: nn.Module) -> bool:

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.ranks import size
+
 
 class Moments(NamedTuple):
     """Mean and biased variance of each feature, and over how many values."""
@@ -78,7 +80,7 @@ def single(x: Tensor) -> Tensor:
 
 def ranks() -> int:
     """Return the number of processes that train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    return size()
 
 
 class _Gather(torch.autograd.Function):

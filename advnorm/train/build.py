@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from advnorm import data as sets
+from advnorm import ranks
 from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
 from advnorm.models import MODELS
@@ -37,6 +38,11 @@ class Job:
     optimizer: torch.optim.Optimizer
     threat: Threat
     device: torch.device
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a step, over all ranks."""
+        return min(self.recipe.batch_size, len(self.data.train))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -69,8 +75,11 @@ def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
 
 def try_out(job: Job) -> None:
     """Pass a few samples through the model: a misfit is known before a folder is made."""
-    if job.recipe.batch_size == 1 and batch_norms(job.model):
-        raise RecipeError("batch_size=1: batch statistics need at least 2 samples")
+    if job.batch_size < 2 * ranks.size() and batch_norms(job.model):
+        raise RecipeError(
+            f"batch_size={job.batch_size}: batch statistics need at least 2 samples"
+            + (f" on each of the {ranks.size()} ranks" if ranks.size() > 1 else "")
+        )
     check_radius(job.threat, job.data.shape)
     first = torch.arange(min(4, len(job.data.train)))
     images, _, samples = next(
@@ -110,6 +119,7 @@ def check(recipe: Recipe) -> None:
             clean_rows=_clean_rows(recipe),
         ),
         lambda: _norm_places(recipe),
+        lambda: _ranks(recipe),
     ]
     problems = []
     for look_up in lookups:
@@ -138,12 +148,26 @@ def _norm_places(recipe: Recipe) -> None:
         )
 
 
+def _ranks(recipe: Recipe) -> None:
+    """Refuse a batch that cannot be dealt out: each rank needs rows, and alike ones."""
+    count, clean = ranks.size(), _clean_rows(recipe)
+    if recipe.batch_size < count:
+        raise ValueError(f"batch_size={recipe.batch_size} is less than the {count} ranks")
+    if clean not in (None, recipe.batch_size) and (
+        clean % count or recipe.batch_size % count
+    ):
+        raise ValueError(
+            f"objective.clean_share leaves {clean} clean images in a batch of "
+            f"{recipe.batch_size}: with {count} ranks, both must divide by {count}"
+        )
+
+
 def choose_device(name: str) -> torch.device:
     """Return the named device; ``auto`` is CUDA where there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device(ranks.place(name))
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):

@@ -1,7 +1,9 @@
 """The training loop, on one page, read from top to bottom."""
 
+from functools import partial
 from time import perf_counter
 
+from advnorm import ranks
 from advnorm.draws import permutation
 from advnorm.progress import Progress
 from advnorm.records import Accuracy, Epoch, Run
@@ -27,18 +29,18 @@ def fit(
     while state.epoch < recipe.epochs:
         start = perf_counter()
         order = permutation(len(train), recipe.seed, "order", state.epoch)
-        order = order[: job.steps_per_epoch * recipe.batch_size]
-        rest = order[state.seen * recipe.batch_size :]
+        order = order[: job.steps_per_epoch * job.batch_size]
+        rest, rows = ranks.deal(order[state.seen * job.batch_size :], job.batch_size)
         batches = train.batches(
             rest,
-            batch_size=recipe.batch_size,
+            batch_size=rows,
             device=job.device,
             epoch=state.epoch,
         )
         for batch in batches if len(rest) else ():
             stop.check()
             numbers = step(batch, state)
-            state.totals.add(len(batch.labels), *numbers)
+            state.totals.add(job.batch_size, *numbers)
             state.seen += 1
             state.step += 1
             progress.update(state.step, total, _figures(state))
@@ -47,7 +49,7 @@ def fit(
         stop.check()
         checked = _validation(job, state, stop)
         line = _line(job, state, step, checked, seconds=perf_counter() - start)
-        run.append_epoch(line)
+        ranks.lead(partial(run.append_epoch, line))
         if line.best:
             state.best_score = _score(job, checked)
             saver.save_best(state.step)

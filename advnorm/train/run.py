@@ -1,16 +1,18 @@
 """A training run from its recipe to its folder: begin, go on, stop."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from advnorm import ranks
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
 from advnorm.train import checkpoints
-from advnorm.train.build import Job, build, try_out
+from advnorm.train.build import Job, build, choose_device, try_out
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
@@ -30,27 +32,54 @@ def train(
 ) -> Run:
     """Train ``recipe`` into the folder ``out``, or go on with the run that is there.
 
+    Under torchrun the ranks share each batch, the first one writes, and after a restart
+    the run goes on by itself. Ranks on several machines need a folder that all can read.
+
     Raises:
         StoppedError: After a signal; everything is saved.
         NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
             checkpoint is on disk and named.
     """
-    progress = progress or Quiet()
-    if resume:
-        _same(recipe, Run.open(out))
-    job = build(recipe, root=root, device=device)
-    environment = Environment.here(device=str(job.device), threads=torch.get_num_threads())
-    try_out(job)
-    run = Run.open(out) if resume else Run.create(out, to_yaml(recipe), environment)
-    with run.lock():
+    with ranks.joined(choose_device(device)), ExitStack() as held:
+        progress = progress if progress and ranks.first() else Quiet()
+        resume = resume or _restarted(out)
+        if resume:
+            _same(recipe, Run.open(out))
+        job = build(recipe, root=root, device=device)
+        try_out(job)
+        ranks.agree(
+            to_yaml(recipe) + job.data.digest(),
+            "the ranks do not have the same recipe and data: give all of them the same",
+        )
+        if not resume:
+            ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
+        run = Run.open(out)
+        ranks.lead(lambda: held.enter_context(run.lock()))
         _go_on(job, run, progress)
     return run
+
+
+def _restarted(out: Path) -> bool:
+    """Tell whether torchrun started us over, and it was us who began the run."""
+    begun = ranks.restarts() > 0 and (out / "recipe.yaml").is_file()
+    ours = begun and Run.open(out).environment().launch == ranks.launch()
+    return bool(ranks.say("yes" if ours else ""))
+
+
+def _environment(job: Job) -> Environment:
+    return Environment.here(
+        device=str(job.device),
+        threads=torch.get_num_threads(),
+        ranks=ranks.size(),
+        launch=ranks.launch(),
+    )
 
 
 def _go_on(job: Job, run: Run, progress: Progress) -> None:
     """Train from the newest checkpoint, or from the start, to the end."""
     saver, state = Saver(job, run), _begin(job, run, progress)
-    if not checkpoints.manifests(run.checkpoints, "state"):
+    ranks.follow([*job.model.parameters(), *job.model.buffers()])
+    if not ranks.most(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
     with Stop() as stop, _reproducible():
         try:
@@ -87,11 +116,15 @@ def _same(recipe: Recipe, run: Run) -> None:
 def _begin(job: Job, run: Run, progress: Progress) -> State:
     """Return a fresh state, or the newest whole checkpoint's with everything put back."""
     warnings: list[str] = []
-    for leftover in run.checkpoints.glob(".*.tmp"):  # of a write that was cut short
-        leftover.unlink()
+    for leftover in run.checkpoints.glob(".*.tmp") if ranks.first() else ():
+        leftover.unlink()  # of a write that was cut short
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
+    ranks.agree(
+        found.digest if found else "",
+        f"the ranks see different files in {run.path}: choose a folder that all share",
+    )
     if found is None:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
@@ -102,7 +135,7 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
             "give the --data that it was begun with, or train anew"
         )
     restore(found.tensors, job.model, job.optimizer)
-    run.truncate_epochs(found.facts["epochs"])
+    ranks.lead(partial(run.truncate_epochs, found.facts["epochs"]))
     state = State.of(found.facts["state"])
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm import ranks
 from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup
 from advnorm.draws import Draws
 from advnorm.gradients import plain
-from advnorm.norms import freeze_statistics
-from advnorm.objectives import Adversary
+from advnorm.norms import freeze_statistics, unsynced
+from advnorm.objectives import Adversary, Loss
 from advnorm.train.build import DTYPES, Job
 from advnorm.train.guards import NotFiniteError, gradient_norm
 from advnorm.train.parts import objective_of, weight_schedules
@@ -43,6 +44,8 @@ class Stepper:
         self.rate = recipe.optimizer.schedule.build()
         self.radius = recipe.threat.schedule.build()
         self.aim = AIMS[recipe.attack.target]
+        self.own_buffers = unsynced(job.model)
+        self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
             torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
         )
@@ -58,6 +61,7 @@ class Stepper:
         images, labels = self._prepare(batch, draws)
         adversary = self._adversary(now, draws)
         weights = {name: value(now) for name, value in self.weights.items()}
+        share = len(batch.labels) / job.batch_size
         job.model.train()
         job.optimizer.zero_grad(set_to_none=True)
         try:
@@ -66,21 +70,29 @@ class Stepper:
                     partial(
                         self.objective, self.logits, images, labels, adversary, **weights
                     ),
-                    scale=state.scale,
+                    scale=state.scale * share,
                 )
         except NonFiniteGradientError as error:
             raise NotFiniteError(str(error)) from error
-        norm = gradient_norm(job.model)
-        values = torch.stack(
-            [
-                x.detach().double()
-                for x in (loss.total, norm, loss.correct, *loss.parts.values())
-            ]
-        ).tolist()
-        parts = dict(zip(loss.parts, values[3:], strict=True))
-        if self._fit_to_step(values[0], values[1], state):
+        norm, numbers = self._over_ranks(loss, share)
+        if self._fit_to_step(numbers.loss, norm, state):
             job.optimizer.step()
-        return Numbers(values[0], values[2], parts)
+        ranks.follow(self.own_buffers)  # else the ranks' next attacks see other models
+        return numbers
+
+    def _over_ranks(self, loss: Loss, share: float) -> tuple[float, Numbers]:
+        """Add up the ranks' gradients and numbers; NaN on one of them is NaN on all."""
+        model, parts = self.job.model, loss.parts
+        ranks.add_up(p.grad for p in model.parameters() if p.grad is not None)
+        means = [share * x.detach().double() for x in (loss.total, *parts.values())]
+        failed = torch.full_like(means[0], float(self.failed is not None))
+        values = torch.stack([*means, loss.correct.double(), failed])
+        ranks.add_up([values])
+        norm, total, *rest = torch.cat([gradient_norm(model)[None], values]).tolist()
+        if rest[-1]:
+            other = "the attack of another rank met a gradient that is not finite"
+            raise NotFiniteError(str(self.failed or other))
+        return norm, Numbers(total, rest[-2], dict(zip(parts, rest, strict=False)))
 
     def eps(self, now: float) -> float:
         """Return the radius at a time in epochs."""
@@ -91,13 +103,15 @@ class Stepper:
         images = self.augment(batch.images, draws.stream("augment"))
         labels = batch.labels
         if recipe.data.mixup:
+            rows = self.job.batch_size  # a partner may be another rank's
             images, labels = mixup(
-                images,
-                labels,
-                draws.stream("mixup"),
+                ranks.collect(images, rows),
+                ranks.collect(labels, rows),
+                Draws(ranks.collect(draws.stream("mixup").keys, rows)),
                 alpha=recipe.data.mixup,
                 classes=len(self.job.data.classes),
             )
+            images, labels = images[ranks.part(rows)], labels[ranks.part(rows)]
         if recipe.precision == "float64":
             images = images.double()
             labels = labels.double() if labels.is_floating_point() else labels
@@ -115,17 +129,23 @@ class Stepper:
         step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
 
         def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
-            return pgd(
-                logits_fn,
-                clean,
-                labels,
-                threat,
-                steps=steps,
-                step_size=step_size * factor,
-                aim=self._louder(aim),
-                clean_start=spec.clean_start,
-                draws=draws.stream("attack"),
-            )
+            try:
+                return pgd(
+                    logits_fn,
+                    clean,
+                    labels,
+                    threat,
+                    steps=steps,
+                    step_size=step_size * factor,
+                    aim=self._louder(aim),
+                    clean_start=spec.clean_start,
+                    draws=draws.stream("attack"),
+                )
+            except NonFiniteGradientError as error:
+                if ranks.size() == 1:
+                    raise
+                self.failed = error  # the others wait: the step ends, then all raise
+                return clean
 
         return Adversary(search, statistics, self.aim)
 

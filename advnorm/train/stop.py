@@ -5,6 +5,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from advnorm import ranks
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -44,9 +46,13 @@ class Stop:
         self._give_back()
 
     def check(self) -> None:
-        """Raise :class:`StoppedError` if a signal came: call it where stopping is safe."""
-        if self._signum is not None:
-            raise StoppedError(self._signum)
+        """Raise :class:`StoppedError` if a signal came: call it where stopping is safe.
+
+        A signal to one rank stops all of them, at the same point.
+        """
+        signum = ranks.most(self._signum or 0)
+        if signum:
+            raise StoppedError(signum)
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self._signum = signum

@@ -1,9 +1,14 @@
 """A recipe that trains in a fraction of a second, and ways to compare runs."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from advnorm.recipe import Recipe, override
 from advnorm.records import Run
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the processes that tests start
 
 
 @pytest.fixture

@@ -1,0 +1,215 @@
+"""Several processes that train or judge together (torchrun): who am I, and sums over all.
+
+One batch is dealt out row by row: rank ``r`` of ``n`` has the rows ``r, r + n, ...``. Every
+function here is the identity in a single process. All ranks must call the same ones in the
+same order.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from hashlib import sha256
+from itertools import count, groupby
+from socket import gethostname
+from typing import TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+TIMEOUT = timedelta(minutes=20)
+"""How long a rank waits for the others; a dead one is noticed at once, a stuck one then."""
+BUCKET = 1 << 25
+"""Bytes that travel together."""
+
+T = TypeVar("T")
+_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_joins = count()
+
+
+class FollowedError(ValueError):
+    """The first rank failed, and says so itself; the others stop with it."""
+
+
+def size() -> int:
+    """Return the number of processes that work together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process among them, from 0."""
+    return dist.get_rank() if size() > 1 else 0
+
+
+def first() -> bool:
+    """Tell whether this is the process that writes."""
+    return rank() == 0
+
+
+def restarts() -> int:
+    """Return how often torchrun has started the ranks over."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def launch() -> str:
+    """Return a name of the torchrun that started this process, the same after a restart."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    if not name:
+        return ""
+    own = name if name != "none" else f"{gethostname()} {os.getppid()}"
+    return sha256(own.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Meet the other ranks for the time of a block, if a launcher started several.
+
+    CPU tensors travel by gloo, CUDA tensors by NCCL. The store's keys carry the number of
+    restarts: what the ranks of an earlier life wrote there is not read as news. A group
+    that the caller has made is used as it is.
+    """
+    if dist.is_initialized() or not all(name in os.environ for name in _LAUNCHED):
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    store, me, world = next(rendezvous("env://", timeout=TIMEOUT))
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        store=PrefixStore(f"advnorm/{restarts()}/{next(_joins)}", store),
+        rank=me,
+        world_size=world,
+        timeout=TIMEOUT,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def place(name: str) -> str:
+    """Return the device of this rank: each has its own where CUDA is named in general."""
+    local = os.environ.get("LOCAL_RANK")
+    return f"cuda:{local}" if name == "cuda" and local else name
+
+
+def part(rows: int) -> slice:
+    """Return which of so many rows are this rank's.
+
+    >>> part(5)
+    slice(0, 5, 1)
+    """
+    return slice(rank(), rows, size())
+
+
+def deal(order: Tensor, batch_size: int) -> tuple[Tensor, int]:
+    """Return this rank's rows of every batch of ``order``, and how many a batch has.
+
+    >>> deal(torch.arange(6), 3)
+    (tensor([0, 1, 2, 3, 4, 5]), 3)
+    """
+    whole = min(batch_size, len(order))
+    mine = [batch[part(len(batch))] for batch in torch.split(order, batch_size)]
+    return torch.cat(mine), max(1, len(range(whole)[part(whole)]))
+
+
+def add_up(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by its sum over the ranks, many in one message.
+
+    The gradient of a mean over the whole batch is the sum of what its parts contribute:
+    weigh the loss by this rank's share of the rows *before* it is differentiated.
+    """
+    if size() > 1:
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            dist.all_reduce(flat)
+            _unpack(flat, bucket)
+
+
+def follow(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by the first rank's."""
+    if size() > 1:
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            dist.broadcast(flat, 0)
+            _unpack(flat, bucket)
+
+
+def most(number: int) -> int:
+    """Return the largest of the ranks' numbers."""
+    if size() == 1:
+        return number
+    box = torch.tensor(number)
+    dist.all_reduce(box, dist.ReduceOp.MAX)
+    return int(box)
+
+
+def collect(mine: Tensor, rows: int) -> Tensor:
+    """Put the rows that :func:`part` dealt out back into one tensor of ``rows`` rows."""
+    if size() == 1:
+        return mine
+    room = mine.new_zeros((-(-rows // size()), *mine.shape[1:]))
+    room[: len(mine)] = mine
+    parts = [torch.empty_like(room) for _ in range(size())]
+    dist.all_gather(parts, room)
+    return torch.stack(parts, 1).flatten(0, 1)[:rows]
+
+
+def say(text: str) -> str:
+    """Return the first rank's text on every rank."""
+    if size() == 1:
+        return text
+    content = text.encode()
+    length = torch.tensor(len(content))
+    dist.broadcast(length, 0)
+    box = torch.zeros(int(length), dtype=torch.uint8)
+    if first():
+        box.copy_(torch.tensor(list(content), dtype=torch.uint8))
+    dist.broadcast(box, 0)
+    return bytes(box.tolist()).decode()
+
+
+def lead(action: Callable[[], T]) -> T | None:
+    """Do something on the first rank alone; where it fails, every rank raises."""
+    done, failure = None, None
+    if first():
+        try:
+            done = action()
+        except Exception as error:
+            failure = error
+    told = say(str(failure) or "failed" if failure else "")
+    if failure:
+        raise failure
+    if told:
+        raise FollowedError(told)
+    return done
+
+
+def agree(text: str, problem: str) -> None:
+    """Raise ``problem`` on every rank if their texts differ."""
+    if most(int(say(text) != text)):
+        raise ValueError(problem)
+
+
+def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Group tensors of one dtype and device, at most :data:`BUCKET` bytes each."""
+    kinds = groupby(tensors, lambda tensor: (tensor.dtype, tensor.device))
+    for _, group in kinds:
+        bucket: list[Tensor] = []
+        for tensor in group:
+            bucket.append(tensor)
+            if sum(t.numel() * t.element_size() for t in bucket) >= BUCKET:
+                yield bucket
+                bucket = []
+        if bucket:
+            yield bucket
+
+
+def _unpack(flat: Tensor, bucket: Sequence[Tensor]) -> None:
+    pieces = torch.split(flat, [tensor.numel() for tensor in bucket])
+    with torch.no_grad():
+        for tensor, piece in zip(bucket, pieces, strict=True):
+            tensor.copy_(piece.view(tensor.shape))
