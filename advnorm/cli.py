@@ -1,5 +1,6 @@
 """The command line: parse, call one function, print."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -60,7 +61,7 @@ def train(
         run_training(
             chosen, out, root=data, device=device, resume=resume, progress=progress
         )
-    typer.echo(f"trained: {out}\nnext: advnorm evaluate {out}")
+    _say(f"trained: {out}\nnext: advnorm evaluate {out}")
 
 
 @app.command()
@@ -84,8 +85,8 @@ def evaluate(
             recipe = override(from_yaml(run.recipe_text()), changes)
             progress.line(f"{run.path}:")
             assess(run, recipe, root=data, device=device, progress=progress)
-    typer.echo(terminal(found))
-    typer.echo(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")
+    _say(terminal(found))
+    _say(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")
 
 
 @app.command()
@@ -131,6 +132,12 @@ def get(
         typer.echo(path)
 
 
+def _say(text: str) -> None:
+    """Print a result, once: of the processes that torchrun starts, the first one does."""
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(text)
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one sentence, not a traceback."""
     try:
@@ -145,6 +152,8 @@ def main() -> None:
 
 def _fail(error: Exception) -> None:
     """Print one message; an OSError's own text already names the path."""
+    if type(error).__name__ == "FollowedError":  # the first rank says it
+        sys.exit(2)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:
         text = f"{error.filename}: {text}"

@@ -120,9 +120,16 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def shown() -> Iterator[Progress]:
-    """Report to standard error: a bar if it is a terminal, else lines."""
+    """Report to standard error: a bar if it is a terminal, else lines.
+
+    Of the processes that torchrun starts, the first one reports.
+    """
+    import os
     import sys
 
+    if os.environ.get("RANK", "0") != "0":
+        yield Quiet()
+        return
     if not sys.stderr.isatty():
         yield Plain()
         return
