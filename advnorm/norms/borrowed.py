@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from advnorm.norms.fused import borrow
+from advnorm.norms.lent import borrow
 from advnorm.norms.mode import moves, uses_batch
 from advnorm.norms.moments import move, ranks, single
 from advnorm.norms.route import Domain, Routed

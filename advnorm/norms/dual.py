@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.norms.fused import Standardized, gate, standardize
+from advnorm.norms.gate import gate
 from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import Moments, move, single
+from advnorm.norms.moments import Moments, measure, move, ranks, single
 from advnorm.norms.route import Routed
-from advnorm.norms.standard import NORMS, BatchNorm, Norm, affine
+from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 
 class DualNorm(Routed):
@@ -53,42 +53,35 @@ class DualNorm(Routed):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``, each position by its own gate."""
-        one, other = self.route.split(single(input))
-        clean, adversarial = (
-            self._seen(self.clean, one),
-            self._seen(self.adversarial, other),
-        )
-        parts = [
-            self._gate(own, other)
-            for own, other in ((clean, adversarial), (adversarial, clean))
-            if len(own.value)
-        ]
+        x = single(input)
+        one, other = self.route.split(x)
+        given = self._given(self.clean, one), self._given(self.adversarial, other)
+        weight, bias = self._affine(x)
+        gated = gate(x, len(one), given, weight, bias, self.eps)
+        for branch, rows, moments in zip(
+            (self.clean, self.adversarial), (one, other), gated.moments, strict=True
+        ):
+            if len(rows) and moves(branch):
+                move(branch, moments)
         if self._terms is not None:
-            losses = torch.cat([F.softplus(-odds) for _, odds in parts])
-            self._terms.append(losses.sum() / len(input))
-        outputs = [output for output, _ in parts]
-        return (outputs[0] if len(outputs) == 1 else torch.cat(outputs)).to(input.dtype)
+            self._terms.append(F.softplus(-gated.odds).sum() / len(input))
+        return gated.output.to(input.dtype)
 
-    def _seen(self, branch: BatchNorm, rows: Tensor) -> Standardized:
-        """Normalize the rows of a domain by its own moments."""
+    def _given(self, branch: BatchNorm, rows: Tensor) -> Moments | None:
+        """Return a domain's moments, or None for those of its rows on this rank."""
         branch._check_input_dim(rows)
         if len(rows) and uses_batch(branch):
-            seen = standardize(rows, self.eps, sync=branch.sync)
-            if moves(branch):
-                move(branch, seen.moments)
-            return seen
+            alone = rows.numel() <= self.clean.num_features
+            apart = alone or (branch.sync and ranks() > 1)
+            return measure(rows, sync=branch.sync) if apart else None
         mean, var = branch.running_mean, branch.running_var
         assert mean is not None and var is not None
-        moments = Moments(single(mean), single(var), 0)
-        return Standardized(affine(rows, moments, self.eps, None, None), moments)
+        return Moments(single(mean), single(var), 0)
 
-    def _gate(self, own: Standardized, other: Standardized) -> tuple[Tensor, Tensor]:
-        sigma = torch.sqrt(own.moments.var + self.eps)
-        inverse = torch.rsqrt(other.moments.var + self.eps)
-        shift = (own.moments.mean - other.moments.mean) * inverse
-        weight = torch.ones_like(sigma) if self.weight is None else single(self.weight)
-        bias = torch.zeros_like(sigma) if self.bias is None else single(self.bias)
-        return gate(own.value, sigma * inverse, shift, weight, bias)
+    def _affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        one = x.new_ones(self.clean.num_features)
+        weight = one if self.weight is None else single(self.weight)
+        return weight, 0 * one if self.bias is None else single(self.bias)
 
 
 @contextmanager
