@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from advnorm.attacks import ATTACKS
-from advnorm.data import AUGMENTATIONS, DATA
+from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
 from advnorm.models import MODELS
 from advnorm.models import options as model_options
 from advnorm.norms import NORMS
@@ -19,6 +19,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "norms": NORMS,
     "objectives": OBJECTIVES,
     "attacks": ATTACKS,
+    "corruptions": CORRUPTIONS,
 }
 
 OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {

@@ -5,12 +5,14 @@ from advnorm.data import sets as _sets  # noqa: F401
 from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup
 from advnorm.data.blobs import default_root
 from advnorm.data.catalogue import DATA, load
+from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.data.folder import Folder
 from advnorm.data.splits import Batch, DataSet, Moments, Split, Tensors
 from advnorm.data.subsets import resize, select, subset
 
 __all__ = [
     "AUGMENTATIONS",
+    "CORRUPTIONS",
     "DATA",
     "Batch",
     "DataSet",
@@ -18,6 +20,7 @@ __all__ = [
     "Moments",
     "Split",
     "Tensors",
+    "corrupt",
     "crop",
     "crop_flip",
     "default_root",
