@@ -157,6 +157,20 @@ def mnist_c(request: Request) -> DataSet:
     return test_only(_DIGITS, test)
 
 
+def every_set(name: str) -> list[str]:
+    """Return the sets that a name stands for: of corrupted data without more, all of them.
+
+    >>> every_set("cifar10-c")[:2], every_set("mnist-c")[-1]
+    (['cifar10-c:brightness:1', 'cifar10-c:brightness:2'], 'mnist-c:zigzag')
+    >>> every_set("mnist-c:fog")
+    ['mnist-c:fog']
+    """
+    if name == "cifar10-c":
+        levels = range(1, _SEVERITIES + 1)
+        return [f"{name}:{kind}:{level}" for kind in CIFAR10_C for level in levels]
+    return [f"{name}:{kind}" for kind in MNIST_C] if name == "mnist-c" else [name]
+
+
 @DATA.register("npz")
 def npz(request: Request) -> DataSet:
     """Your own arrays: ``npz:PATH`` with x_train, y_train, x_test, y_test.

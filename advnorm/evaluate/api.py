@@ -72,7 +72,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     if batch_size < 1:
         raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
     threats = _threats(norm, eps, bounds)
-    columns = _columns(attacks, threats, bounds)
+    columns = _columns(attacks, threats, bounds, images.shape[1:])
     with torch.inference_mode(mode=False):  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
         classes = samples.check(model, threats)
@@ -140,11 +140,14 @@ def _threats(
 
 
 def _columns(
-    attacks: Sequence[str], threats: Sequence[Threat], bounds: Bounds
+    attacks: Sequence[str],
+    threats: Sequence[Threat],
+    bounds: Bounds,
+    shape: Sequence[int],
 ) -> list[Cell]:
     if not attacks:
         raise ValueError("attacks is empty: name at least one, such as 'pgd-50'")
-    return cells(attacks, threats, bounds)
+    return cells(attacks, threats, bounds, shape=shape)
 
 
 def _usable(model: nn.Module) -> nn.Module:

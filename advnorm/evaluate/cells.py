@@ -1,8 +1,8 @@
 """One column of a robustness table: what is done to each image, and who wins.
 
 A cell is named by a string: ``clean``, ``noise-0.25`` (standard deviation), ``fgsm``,
-``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts), or a suite of attacks. A
-number that means nothing to its attack is refused.
+``bim-10`` (steps), ``pgd-50`` and ``pgd-50x5`` (five restarts), ``corruption-fog-3``
+(severity), or a suite of attacks. A number that means nothing to its attack is refused.
 """
 
 import re
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from advnorm.attacks import ATTACKS, FALLBACKS, FROM_CLEAN, LogitsFn
 from advnorm.draws import Draws
+from advnorm.evaluate.corrupted import corruption, expanded
 from advnorm.records import Setting, ThreatRecord, result_key
 from advnorm.registry import unknown
 from advnorm.threat import Bounds, Threat
@@ -83,11 +84,14 @@ def cells(
     bounds: Bounds,
     *,
     step_ratio: float = 2.5,
+    shape: Sequence[int] | None = None,
 ) -> list[Cell]:
     """Make a cell of each natural name, and of each attack at each threat.
 
-    Every name is checked, also where there are no threats.
+    Every name is checked, also where there are no threats. ``shape`` is that of an image:
+    ``corruptions`` leaves out those that need colours where there are none.
     """
+    names = expanded(names, shape)
     _refuse_repeats(names, "attack {!r} is named twice: leave one out")
     parsed = {name: None if name in SUITES else _parse(name) for name in names}
     made = []
@@ -162,6 +166,8 @@ class _Name(NamedTuple):
     steps: int | None
     restarts: int
     sigma: float
+    corruption: str = ""
+    severity: int = 0
 
 
 def _parse(text: str) -> _Name:
@@ -186,6 +192,8 @@ def _parse(text: str) -> _Name:
         steps=int(given.get("steps", _steps(family))) if "steps" in numbers else None,
         restarts=int(given.get("restarts", 1)),
         sigma=float(given.get("sigma", 0.25)),
+        corruption=given.get("corruption", ""),
+        severity=int(given.get("severity", 0)),
     )
 
 
@@ -198,7 +206,7 @@ def _family(text: str) -> str:
 def _numbers(family: str) -> list[str]:
     """Return which numbers may follow the name of a family, in their order."""
     if family in _NATURAL:
-        return ["sigma"] if family == "noise" else []
+        return {"noise": ["sigma"], "corruption": ["corruption"]}.get(family, [])
     stepped = "steps" in signature(ATTACKS[family]).parameters
     return ["steps"] * stepped + ["restarts"] * (family not in FROM_CLEAN)
 
@@ -220,6 +228,12 @@ def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
 def _natural(name: _Name, bounds: Bounds) -> Cell:
     if name.family == "clean":
         return Cell(name.text, natural(_unchanged))
+    if name.family == "corruption":
+        return Cell(
+            name.text,
+            natural(corruption(name.corruption, name.severity, bounds)),
+            settings={"corruption": name.corruption, "severity": name.severity},
+        )
     return Cell(
         name.text,
         natural(partial(_noise, sigma=name.sigma, bounds=bounds)),
@@ -272,7 +286,7 @@ def _noise(clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds) -> Tens
     return (clean + sigma * noise).clamp_(*bounds)
 
 
-_NATURAL = ("clean", "noise")
+_NATURAL = ("clean", "noise", "corruption")
 
 _AUTO_ATTACK = ("apgd_ce-100", "apgd_t-100", "fab_t-100", "square-5000")
 SUITES = {
@@ -304,5 +318,10 @@ _NUMBERS = {
         r"(?:-(?P<sigma>(?=[0-9.]*[1-9])[0-9]*\.?[0-9]+))?",
         "[-SIGMA]",
         "SIGMA a standard deviation > 0",
+    ),
+    "corruption": _Number(
+        r"-(?P<corruption>[a-z_]+)-(?P<severity>[1-5])",
+        "-NAME-SEVERITY",
+        "NAME of 'advnorm list corruptions' and SEVERITY from 1 to 5",
     ),
 }

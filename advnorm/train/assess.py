@@ -1,7 +1,7 @@
 """Evaluates a run: its weights, its data, the attacks of its recipe; resumable."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save as dump_tensors
 from torch import nn
 
-from advnorm.data import DataSet
+from advnorm.data import DataSet, every_set
 from advnorm.evaluate import Cell, cells, judge
 from advnorm.evaluate.engine import Judgement, check
 from advnorm.files import write_atomically
@@ -54,15 +54,22 @@ def assess(
     progress = progress or Quiet()
     with run.lock():
         subject = _subject(run, recipe, root, choose_device(device), progress)
-        return [_cell(run, subject, cell, progress) for cell in _columns(recipe)]
+        columns = _columns(recipe, subject.data.shape)
+        return [
+            _cell(run, tested, cell, progress)
+            for tested in _on_each_set(subject, root)
+            for cell in columns
+        ]
 
 
-def _columns(recipe: Recipe) -> list[Cell]:
+def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
     """Return the cells of the evaluation; by default at half the radius and at it."""
     spec, threat = recipe.evaluation, recipe.threat.build()
     radii = spec.eps or tuple(threat.eps * factor for factor in (0.5, 1.0))
     threats = [threat.with_eps(eps) for eps in sorted(radii)]
-    return cells(spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio)
+    return cells(
+        spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio, shape=shape
+    )
 
 
 def load_model(
@@ -93,19 +100,32 @@ def _subject(
     )
     for warning in warnings:
         progress.line(warning)
-    if recipe.evaluation.data is not None:
-        data = _other(recipe, data, root)
-    few = next(
-        data.test.batches(torch.arange(min(8, len(data.test))), batch_size=8, device=device)
-    )
-    model.to(device)
-    classes = check(model, few, bounds=recipe.threat.bounds)
+    classes = _fits(recipe, model.to(device), data, device)
     return Subject(recipe, data, model, weights, device, classes)
 
 
-def _other(recipe: Recipe, data: DataSet, root: Path | None) -> DataSet:
-    """Read the data set that the evaluation names instead of the run's own."""
-    spec = recipe.data.model_copy(update={"name": recipe.evaluation.data})
+def _fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
+    """Try the model on a few test samples; return the number of classes."""
+    few = torch.arange(min(8, len(data.test)))
+    batch = next(data.test.batches(few, batch_size=8, device=device))
+    return check(model, batch, bounds=recipe.threat.bounds)
+
+
+def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
+    """Yield the subject on its own data, or on each set that the evaluation names."""
+    recipe = subject.recipe
+    if recipe.evaluation.data is None:
+        yield subject
+        return
+    for name in every_set(recipe.evaluation.data):
+        data = _other(recipe, name, subject.data, root)
+        _fits(recipe, subject.model, data, subject.device)
+        yield subject._replace(data=data)
+
+
+def _other(recipe: Recipe, name: str, data: DataSet, root: Path | None) -> DataSet:
+    """Read a data set that the evaluation names instead of the run's own."""
+    spec = recipe.data.model_copy(update={"name": name})
     other = load(recipe.model_copy(update={"data": spec}), root=root)
     if other.shape != data.shape or len(other.classes) != len(data.classes):
         raise ValueError(
