@@ -90,6 +90,35 @@ def evaluate(
 
 
 @app.command()
+def transfer(
+    runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
+    set_: Set = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Attack each run, and judge all of them on it; --set as in 'evaluate' [pgd-40]."""
+    import json
+
+    from advnorm.files import write_atomically
+    from advnorm.progress import shown
+    from advnorm.recipe import from_yaml, override
+    from advnorm.records import Run
+    from advnorm.train import transfer_runs
+
+    given = [f"evaluation.{change.removeprefix('evaluation.')}" for change in set_ or []]
+    changes = ["evaluation.attacks=[pgd-40]", "evaluation.eps=[]", *given]
+    found = [Run.open(path) for path in runs]
+    recipes = [override(from_yaml(run.recipe_text()), changes) for run in found]
+    with shown() as progress:
+        made = transfer_runs(found, recipes, root=data, device=device, progress=progress)
+    typer.echo("\n\n".join(map(str, made)))
+    if out is not None:
+        records = [matrix.model_dump(mode="json") for matrix in made]
+        write_atomically(out, json.dumps(records, indent=1).encode())
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),

@@ -165,6 +165,40 @@ class Verdicts(Record):
         return Accuracy(correct=sum(self.robust), n=len(self.robust))
 
 
+class TransferMatrix(Record):
+    """One attack made on each source and judged by each target."""
+
+    attack: str
+    settings: dict[str, Setting] = {}
+    threat: ThreatRecord
+    data: str
+    seed: int
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    clean: tuple[Accuracy, ...]
+    """Of each target, without an adversary."""
+    accuracies: tuple[tuple[Accuracy, ...], ...]
+    """One row a source, one column a target; where both are one, the white-box accuracy."""
+    branches: dict[str, str] = {}
+    """Of models with a mixture norm: the branch that was attacked, and that answers."""
+    weights: dict[str, str] = {}
+    """Of runs: which checkpoint, and its SHA-256."""
+    seconds: float
+
+    def __str__(self) -> str:
+        head = f"{self.attack}, {self.threat.norm}, eps {self.threat.eps:.4g}, {self.data}"
+        rows = [("source \\ target", *self.targets)]
+        rows.append(("clean", *(str(a) for a in self.clean)))
+        for source, row in zip(self.sources, self.accuracies, strict=True):
+            rows.append((source, *(str(a) for a in row)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([head, *(line.rstrip() for line in lines)])
+
+
 class Environment(Record):
     """Where and with what a run was made."""
 

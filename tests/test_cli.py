@@ -83,6 +83,7 @@ def test_the_command_line_stays_small():
         "demo": set(),
         "train": {"--data", "--resume"},
         "evaluate": {"--data"},
+        "transfer": {"--data"},
         "report": set(),
         "list": set(),
         "data get": {"--data"},

@@ -7,8 +7,9 @@ from advnorm.evaluate.api import Evaluation, evaluate
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.checks import check_radius
 from advnorm.evaluate.engine import judge
+from advnorm.evaluate.matrix import transfer
 
-__all__ = ["Cell", "Evaluation", "cells", "check_radius", "evaluate", "judge"]
+__all__ = ["Cell", "Evaluation", "cells", "check_radius", "evaluate", "judge", "transfer"]
 
 
 class _CallableModule(ModuleType):

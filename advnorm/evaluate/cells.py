@@ -109,6 +109,14 @@ def cells(
     return made
 
 
+def attackers_of(name: str, threat: Threat, *, step_ratio: float = 2.5) -> list[Attacker]:
+    """Return the attacks of one name or suite at one threat, in their order."""
+    parsed = [_parse(part) for part in SUITES.get(name, (name,))]
+    if any(part.family in _NATURAL for part in parsed):
+        raise ValueError(f"{name!r} has no adversary: name an attack, such as 'pgd-40'")
+    return [_attacker(part, threat, step_ratio=step_ratio) for part in parsed]
+
+
 def natural(change: Callable[[Tensor, Draws], Tensor]) -> Callable[..., Judged]:
     """Judge images that nobody chose: the prediction on the changed image counts."""
 
@@ -243,9 +251,7 @@ def _natural(name: _Name, bounds: Bounds) -> Cell:
 
 def _suite(name: str, threat: Threat, *, step_ratio: float) -> Cell:
     """Make one cell of all attacks of a suite, in their order."""
-    attackers = [
-        _attacker(_parse(part), threat, step_ratio=step_ratio) for part in SUITES[name]
-    ]
+    attackers = attackers_of(name, threat, step_ratio=step_ratio)
     settings = {
         f"{attacker.name}.{key}": value
         for attacker in attackers

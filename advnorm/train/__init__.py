@@ -6,6 +6,7 @@ from advnorm.train.guards import NotFiniteError
 from advnorm.train.parts import load, network
 from advnorm.train.run import how_to_resume, train
 from advnorm.train.stop import StoppedError
+from advnorm.train.transfer import transfer_runs
 
 __all__ = [
     "Job",
@@ -19,4 +20,5 @@ __all__ = [
     "load_model",
     "network",
     "train",
+    "transfer_runs",
 ]

@@ -1,0 +1,198 @@
+"""Adversarial examples of one model, judged by others (galloway2019, Table 12, E.2)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluate.cells import Attacker, attackers_of, predict, worst_case
+from advnorm.evaluate.checks import check_images, check_labels, check_radius
+from advnorm.evaluate.engine import check, logits_of, search_dtype
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
+from advnorm.scoped import evaluating, frozen
+from advnorm.threat import THREATS, Bounds, Threat
+
+Batches = Callable[[], Iterable[Batch]]
+
+
+class Strike(NamedTuple):
+    """An attack by its name, and what it may change."""
+
+    name: str
+    threat: Threat
+    step_ratio: float = 2.5
+
+
+def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
+    sources: Mapping[str, nn.Module],
+    targets: Mapping[str, nn.Module],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: float,
+    norm: str = "linf",
+    attack: str = "pgd-40",
+    bounds: Bounds = (0.0, 1.0),
+    step_ratio: float = 2.5,
+    batch_size: int = 250,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TransferMatrix:
+    """Attack each source, and return the accuracy of each target on what came of it.
+
+    >>> make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> models = {"a": make(), "b": make()}
+    >>> images, labels = torch.rand(8, 1, 2, 2), torch.zeros(8, dtype=torch.long)
+    >>> found = transfer(models, models, images, labels, eps=0.1, attack="bim-10")
+    >>> len(found.accuracies), found.accuracies[0][1].n
+    (2, 8)
+
+    Args:
+        sources: Models that are attacked, white-box, by their names.
+        targets: Models that judge; one under the same name as a source is that source, and
+            its entry is the accuracy of the white-box evaluation.
+        images: Floats in ``bounds``, shape ``(n, ...)``.
+        labels: Class indices, shape ``(n,)``.
+        eps: The radius.
+        norm: ``"linf"`` or ``"l2"``.
+        attack: The name of an attack or a suite.
+        bounds: The smallest and largest value of a valid image.
+        step_ratio: Step size = ratio x eps / steps.
+        batch_size: Samples attacked together; no verdict depends on it.
+        seed: Decides every random start.
+        progress: Where to report; by default nowhere.
+    """
+    if norm not in THREATS:
+        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
+    strike = Strike(attack, THREATS[norm](float(eps), bounds), step_ratio)
+    check_images(images, bounds)
+    check_radius(strike.threat, images.shape[1:])
+
+    def batches() -> Iterator[Batch]:
+        for start in range(0, len(images), batch_size):
+            rows = slice(start, start + batch_size)
+            samples = torch.arange(start, start + len(images[rows]), device=images.device)
+            yield Batch(images[rows].detach(), labels[rows].long(), samples)
+
+    few = Batch(images[:8].detach(), labels[:8].long(), torch.arange(len(images[:8])))
+    for model in {**sources, **targets}.values():
+        classes = check(model, few, bounds=bounds)
+        check_labels(labels, count=len(images), classes=classes)
+    return judge_transfer(
+        sources, targets, batches, strike, total=len(images), seed=seed, progress=progress
+    )
+
+
+def judge_transfer(
+    sources: Mapping[str, nn.Module],
+    targets: Mapping[str, nn.Module],
+    batches: Batches,
+    strike: Strike,
+    *,
+    total: int,
+    data: str = "given",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TransferMatrix:
+    """Judge every target on every source's adversarial examples, over all samples.
+
+    As in Table 12 of galloway2019 all samples count, also those that the target gets wrong
+    when they are clean, and all are attacked, also those that the source gets wrong.
+    """
+    _refuse_namesakes(sources, targets)
+    attackers = attackers_of(strike.name, strike.threat, step_ratio=strike.step_ratio)
+    progress, start, models = progress or Quiet(), perf_counter(), {**sources, **targets}
+    right = {(source, target): 0 for source in sources for target in targets}
+    clean, n = dict.fromkeys(targets, 0), 0
+    with ExitStack() as scopes:
+        for model in models.values():
+            scopes.enter_context(evaluating(model))
+            scopes.enter_context(frozen(model))
+        for batch in batches():
+            n += len(batch.samples)
+            for name, model in targets.items():
+                stands = predict(logits_of(model), _seen(batch.images, model))
+                clean[name] += int((stands == batch.labels).sum())
+            for name, model in sources.items():
+                for target, count in _struck(
+                    name, model, targets, batch, attackers, strike, seed
+                ):
+                    right[name, target] += count
+            progress.update(n, total, f"transfer of {strike.name}")
+    threat = strike.threat
+    return TransferMatrix(
+        attack=strike.name,
+        settings=_settings(attackers),
+        threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),
+        data=data,
+        seed=seed,
+        sources=tuple(sources),
+        targets=tuple(targets),
+        clean=tuple(Accuracy(correct=clean[name], n=n) for name in targets),
+        accuracies=tuple(
+            tuple(Accuracy(correct=right[source, target], n=n) for target in targets)
+            for source in sources
+        ),
+        seconds=perf_counter() - start,
+    )
+
+
+def _struck(
+    name: str,
+    model: nn.Module,
+    targets: Mapping[str, nn.Module],
+    batch: Batch,
+    attackers: Sequence[Attacker],
+    strike: Strike,
+    seed: int,
+) -> Iterator[tuple[str, int]]:
+    """Yield each target's right answers on one source's adversarial examples."""
+    logits_fn, draws = logits_of(model), Draws.of(seed, batch.samples)
+    clean, labels = _seen(batch.images, model), batch.labels
+    found = worst_case(attackers, strike.threat)(logits_fn, clean, labels, draws)
+    rows = (predict(logits_fn, clean) != labels).nonzero().squeeze(1)
+    images = found.images.clone()
+    if len(rows):
+        first = attackers[0]
+        stream = draws[rows].stream(first.name, 0)
+        images[rows] = first.attack(logits_fn, clean[rows], labels[rows], stream)
+    inside = strike.threat.contains(images, clean)
+    images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
+    for target, other in targets.items():
+        stands = (
+            found.robust
+            if target == name
+            else predict(logits_of(other), _seen(images, other)) == labels
+        )
+        yield target, int(stands.sum())
+
+
+def _seen(images: Tensor, model: nn.Module) -> Tensor:
+    device = next((p.device for p in model.parameters()), images.device)
+    return images.to(device, search_dtype(model))
+
+
+def _settings(attackers: Sequence[Attacker]) -> dict[str, Setting]:
+    if len(attackers) == 1:
+        return dict(attackers[0].settings)
+    return {
+        f"{a.name}.{key}": value for a in attackers for key, value in a.settings.items()
+    }
+
+
+def _refuse_namesakes(
+    sources: Mapping[str, nn.Module], targets: Mapping[str, nn.Module]
+) -> None:
+    if not sources or not targets:
+        raise ValueError("a transfer wants at least one source and one target")
+    for name in sources.keys() & targets.keys():
+        if sources[name] is not targets[name]:
+            raise ValueError(
+                f"{name!r} names a source and another target: give them two names"
+            )

@@ -1,0 +1,117 @@
+"""The transfer matrix of runs: each is a source and a target (galloway2019, Table 12)."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from advnorm.data import DataSet
+from advnorm.evaluate.engine import check as check_model
+from advnorm.evaluate.matrix import Strike, judge_transfer
+from advnorm.norms import Domain, branch, route
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Evaluation, Recipe
+from advnorm.records import Run, TransferMatrix
+from advnorm.train.assess import load_model
+from advnorm.train.build import check, choose_device
+from advnorm.train.parts import load
+
+
+def transfer_runs(
+    runs: Sequence[Run],
+    recipes: Sequence[Recipe],
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[TransferMatrix]:
+    """Return a matrix for each attack and radius of the first recipe's evaluation.
+
+    ``recipes`` are the runs' own, with their ``evaluation`` changed at will. The first one
+    also decides threat, seed and samples. Runs on other test data are refused.
+    """
+    names, progress = _names(runs), progress or Quiet()
+    first, where = recipes[0], choose_device(device)
+    models: dict[str, nn.Module] = {}
+    weights: dict[str, str] = {}
+    shared: DataSet | None = None
+    for name, run, recipe in zip(names, runs, recipes, strict=True):
+        check(recipe)
+        data = load(recipe, root=root)
+        shared = _same(shared or data, data, names[0], name)
+        told: list[str] = []
+        models[name], weights[name] = load_model(
+            run, recipe, data, weights=recipe.evaluation.weights, warnings=told
+        )
+        models[name].to(where)
+        for warning in told:
+            progress.line(warning)
+    assert shared is not None
+    return _matrices(models, weights, first, shared, where, progress)
+
+
+def _matrices(
+    models: Mapping[str, nn.Module],
+    weights: dict[str, str],
+    recipe: Recipe,
+    data: DataSet,
+    device: torch.device,
+    progress: Progress,
+) -> list[TransferMatrix]:
+    spec, threat = recipe.evaluation, recipe.threat.build()
+    order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
+    few = next(data.test.batches(order[:8], batch_size=8, device=device))
+    found = []
+    with ExitStack() as scopes:
+        for model in models.values():
+            scopes.enter_context(route(model, domain=_domain(spec)))
+            check_model(model, few, bounds=threat.bounds)
+        branches = {name: branch(model) for name, model in models.items()}
+        for name in spec.attacks:
+            for eps in sorted(spec.eps or (threat.eps,)):
+                matrix = judge_transfer(
+                    models,
+                    models,
+                    lambda: data.test.batches(
+                        order, batch_size=spec.batch_size, device=device
+                    ),
+                    Strike(name, threat.with_eps(eps), spec.step_ratio),
+                    total=len(order),
+                    data=data.name,
+                    seed=recipe.seed,
+                    progress=progress,
+                )
+                named = {key: value for key, value in branches.items() if value}
+                update = {"branches": named, "weights": weights}
+                found.append(matrix.model_copy(update=update))
+    return found
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """Return the folders' names, or their whole paths where two names are the same."""
+    if len(runs) < 2:
+        raise ValueError("a transfer wants at least two runs: name another one")
+    names = [run.path.resolve().name for run in runs]
+    if len(set(names)) == len(names):
+        return names
+    paths = [str(run.path.resolve()) for run in runs]
+    if len(set(paths)) < len(paths):
+        raise ValueError("a run is named twice: leave one out")
+    return paths
+
+
+def _same(one: DataSet, other: DataSet, first: str, name: str) -> DataSet:
+    if one.test.digest() != other.test.digest() or one.classes != other.classes:
+        raise ValueError(
+            f"{first} and {name} have other test data ({one.name} and {other.name}): give "
+            "runs that share it, with the same data.test, size and classes"
+        )
+    return one
+
+
+def _domain(spec: Evaluation) -> Domain:
+    if spec.branch == "worst":
+        raise ValueError("a transfer is of one branch: set branch=adversarial or clean")
+    return spec.branch
