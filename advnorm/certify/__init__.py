@@ -6,23 +6,31 @@ from advnorm.certify import (
     interval_linear,
     interval_norms,
 )
+from advnorm.certify.bounds import METHODS, Certificates, bounds, verify
 from advnorm.certify.box import Box, around
+from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, Node, Ref, trace, walk
 from advnorm.certify.interval import Bounded, bounded, boxes
 
 __all__ = [
+    "METHODS",
     "Bounded",
     "Box",
+    "Certificates",
     "Graph",
     "Node",
     "Ref",
     "around",
     "bounded",
+    "bounds",
     "boxes",
+    "crown",
+    "crown_ibp",
     "interval_activations",
     "interval_functions",
     "interval_linear",
     "interval_norms",
     "trace",
+    "verify",
     "walk",
 ]

@@ -1,0 +1,100 @@
+"""Backward passes over the graph of a model: from any node to the images.
+
+:class:`Backward` walks a batch forward once with interval bounds, keeping what each node
+was called with, and then takes rows of any node back, node by node in reverse order; where
+a value was used twice, the coefficients that arrive add up. A layer that has an interval
+rule alone ends the way: its rows are bounded by its own box.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from advnorm.certify import rules
+from advnorm.certify.box import Box
+from advnorm.certify.graph import Graph, Node, walk
+from advnorm.certify.interval import propagate
+from advnorm.certify.least import least
+from advnorm.certify.linear import Rows
+from advnorm.certify.shallow import shallow
+
+
+class Call(NamedTuple):
+    """What a node was called with, boxes in the place of its inputs."""
+
+    node: Node
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def box(self) -> Box:
+        """The box of a layer's input."""
+        found = self.args[0]
+        assert isinstance(found, Box)
+        return found
+
+
+Tighten = Callable[["Backward", Node, Box], Box]
+
+
+class Backward:
+    """The bounds of one batch, and backward passes from any node that they cover.
+
+    ``tighten`` may narrow the box of the input of a layer whose rule needs one.
+    """
+
+    def __init__(
+        self, graph: Graph, images: Box, *, tighten: Tighten | None = None
+    ) -> None:
+        self.graph = graph
+        self.shallow = shallow(graph)
+        self.calls: dict[int, Call] = {}
+        self.boxes: dict[int, Box] = {0: images}
+        self._prepared: dict[int, Any] = {}
+        self._tighten = tighten
+        self._index = {id(node): index for index, node in enumerate(graph.nodes)}
+        walk(graph, images, self._forward)
+
+    def widest(self) -> int:
+        """Return the number of entries a sample of the largest value so far."""
+        return max(box.shape[1:].numel() for box in self.boxes.values())
+
+    def least(self, start: int, rows: Rows) -> Tensor:
+        """Return lower bounds of linear forms of a node's value: ``(rows, batch)``."""
+        waiting, bias = {start: rows.coefficients}, rows.bias
+        for index in range(start, 0, -1):
+            if index in waiting:
+                found, more = self._step(index, waiting.pop(index))
+                bias = bias + more
+                for source, a in found:
+                    waiting[source] = waiting[source] + a if source in waiting else a
+        return least(self.boxes[0], Rows(waiting[0], bias)) if waiting else bias
+
+    def prepared(self, index: int) -> Any:
+        """Return what a layer's rule needs besides the rows, made once a batch."""
+        if index not in self._prepared:
+            call = self.calls[index]
+            self._prepared[index] = rules.prepare(call.node.layer, call.box)
+        return self._prepared[index]
+
+    def _forward(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+        index = self._index[id(node)]
+        if self._tighten and node.kind == "layer" and rules.is_relaxed(node.layer):
+            args = (self._tighten(self, node, args[0]), *args[1:])
+        self.calls[index] = Call(node, args, kwargs)
+        self.boxes[index] = propagate(node, args, kwargs)
+        return self.boxes[index]
+
+    def _step(self, index: int, a: Tensor) -> tuple[list[tuple[int, Tensor]], Tensor]:
+        """Take rows of a node to its inputs."""
+        node, args, kwargs = call = self.calls[index]
+        if node.kind == "function":
+            several, bias = rules.through_function(node, args, kwargs, a)
+            return list(zip(node.inputs, several, strict=True)), bias
+        rule = rules.RULES.get(type(node.layer))
+        if rule is None:
+            zero = a.new_zeros(a.shape[:2])
+            return [], least(self.boxes[index], Rows(a, zero))
+        found = rule(node.layer, a, call.box.shape, self.prepared(index))
+        return [(node.inputs[0], found.coefficients)], found.bias

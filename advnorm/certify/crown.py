@@ -1,0 +1,52 @@
+r"""Linear bounds of margins: ``crown-ibp`` and ``crown``.
+
+Both bound the margins :math:`z_y - z_j` by one backward pass from the specification, so
+that the last linear layer is folded into it. They differ in the bounds of the inputs of
+activations, which the lines need:
+
+- ``crown-ibp`` (Zhang et al., 2020) takes the interval bounds;
+- ``crown`` (Zhang et al., 2018) takes backward passes for these as well, cut with the
+  intervals that follow from the tighter bounds before them.
+"""
+
+import torch
+from torch import Tensor
+
+from advnorm.certify.backward import Backward
+from advnorm.certify.box import Box
+from advnorm.certify.graph import Graph
+from advnorm.certify.interval import Bounded
+from advnorm.certify.linear import Rows
+from advnorm.certify.refine import tighten
+
+
+def crown_ibp(graph: Graph, images: Box, labels: Tensor) -> Bounded:
+    """Return lower bounds of all margins: interval bounds inside, one backward pass.
+
+    Differentiable in the weights. Where the clean images ride along, batch norms follow
+    sridhar2021, Alg. 1, and the clean logits come with the margins.
+    """
+    return _margins(Backward(graph, images), labels)
+
+
+def crown(graph: Graph, images: Box, labels: Tensor) -> Bounded:
+    """Return lower bounds of all margins: backward passes for every activation."""
+    return _margins(Backward(graph, images, tighten=tighten), labels)
+
+
+def _margins(backward: Backward, labels: Tensor) -> Bounded:
+    logits = backward.boxes[backward.graph.output]
+    if len(logits.shape) != 2 or labels.ndim != 1 or labels.is_floating_point():
+        raise ValueError(
+            "margins are of logits (batch, classes) and one class number an image, not of "
+            f"{tuple(logits.shape)} and {tuple(labels.shape)}"
+        )
+    count, classes = logits.shape
+    wrong = torch.arange(classes - 1, device=labels.device).unsqueeze(1)
+    wrong = wrong + (wrong >= labels)  # (classes - 1, batch): all but the label
+    rows = logits.radius.new_zeros((classes - 1, count, classes))
+    rows.scatter_(2, wrong.unsqueeze(2), -1)
+    rows.scatter_(2, labels.expand_as(wrong).unsqueeze(2), 1)
+    found = backward.least(backward.graph.output, Rows(rows, rows.new_zeros(wrong.shape)))
+    margins = found.new_zeros((count, classes)).scatter(1, wrong.T, found.T)
+    return Bounded(margins, logits.clean)
