@@ -208,8 +208,11 @@ class Objective(Spec):
     """Weight of the clean loss (mixed, alp, mixed_kl)."""
     gamma_schedule: ScheduleSpec = Constant()
     beta: Positive | None = None
-    """Weight of the divergence (trades, mixed_kl)."""
+    """Weight of the divergence (trades, mixed_kl), or of CROWN's bound (crown_ibp)."""
     beta_schedule: ScheduleSpec = Constant()
+    kappa: Share | None = None
+    """Weight of the clean loss beside a certified one (ibp, crown_ibp)."""
+    kappa_schedule: ScheduleSpec = Constant()
     pairing: Positive | None = None
     """Weight of the distance of paired logits (alp)."""
     clean_share: Share | None = None
@@ -220,8 +223,8 @@ class Objective(Spec):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that were given."""
-        names = ("gamma", "beta", "pairing", "clean_share", "batching", "likelihood")
-        given = {name: getattr(self, name) for name in names}
+        names = ("gamma", "beta", "kappa", "pairing", "clean_share", "batching")
+        given = {name: getattr(self, name) for name in (*names, "likelihood")}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -250,6 +253,10 @@ class Validation(Spec):
     samples: Count | None = 1000
     steps: Count = 10
     """PGD steps of the robust accuracy."""
+    robust: Literal["pgd", "ibp"] = "pgd"
+    """Whether robust is accuracy under PGD, or verified by interval bounds."""
+    eps: Positive | None = None
+    """Radius of the robust accuracy; by default the threat's own."""
     prefer: Literal["clean+robust", "clean", "robust"] = "clean+robust"
     """Which held-out accuracy the best checkpoint maximizes."""
 

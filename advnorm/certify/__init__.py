@@ -11,6 +11,7 @@ from advnorm.certify.box import Box, around
 from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, Node, Ref, trace, walk
 from advnorm.certify.interval import Bounded, bounded, boxes
+from advnorm.certify.memory import remembered
 
 __all__ = [
     "METHODS",
@@ -30,6 +31,7 @@ __all__ = [
     "interval_functions",
     "interval_linear",
     "interval_norms",
+    "remembered",
     "trace",
     "verify",
     "walk",

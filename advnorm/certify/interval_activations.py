@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from advnorm.certify import fused
 from advnorm.certify.box import Box, between
 from advnorm.certify.interval import layer_rule
 
 _INCREASING: tuple[type[nn.Module], ...] = (
-    nn.ReLU,
     nn.ReLU6,
     nn.Hardtanh,
     nn.Hardsigmoid,
@@ -28,6 +28,12 @@ _INCREASING: tuple[type[nn.Module], ...] = (
     nn.AdaptiveMaxPool1d,
     nn.AdaptiveMaxPool2d,
 )
+
+
+@layer_rule(nn.ReLU)
+def relu(layer: nn.ReLU, box: Box) -> Box:
+    """Map both ends, in one function of its own."""
+    return fused.relu(box)
 
 
 @layer_rule(*_INCREASING)

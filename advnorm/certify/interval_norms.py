@@ -15,17 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.certify import fused
 from advnorm.certify.box import Box, between
 from advnorm.certify.interval import layer_rule
 from advnorm.certify.interval_linear import scaled
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import Moments, measure, move
+from advnorm.norms.moments import Moments, measure, move, ranks, single
 
 
 @layer_rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm, BorrowedNorm)
 def batch(layer: _BatchNorm, box: Box) -> Box:
     """Normalize the clean map and both bounds by the same moments (Alg. 1)."""
+    if uses_batch(layer) and box.copies == 2 and not _synced(layer):
+        return _by_clean(layer, box)
     factor, shift = coefficients(layer, moments(layer, box), len(box.shape))
     return scaled(box, factor, shift)
 
@@ -125,6 +128,25 @@ def moments(layer: _BatchNorm, box: Box) -> Moments:
     if moves(layer):
         move(layer, found)
     return found
+
+
+def _synced(layer: _BatchNorm) -> bool:
+    return ranks() > 1 and bool(getattr(layer, "sync", False))
+
+
+def _by_clean(layer: _BatchNorm, box: Box) -> Box:
+    """Normalize by the clean batch's moments, derivatives by hand."""
+    wide = Box(single(box.lead), single(box.radius))
+    layer._check_input_dim(wide.radius)  # type: ignore[no-untyped-call]
+    if wide.radius.numel() <= layer.num_features:
+        measure(wide.radius)  # refuses, in our words
+    one = wide.radius.new_ones(layer.num_features)
+    weight = one if layer.weight is None else single(layer.weight)
+    bias = 0 * one if layer.bias is None else single(layer.bias)
+    lead, radius, found = fused.normalize(wide, weight, bias, layer.eps)
+    if moves(layer):
+        move(layer, found)
+    return Box(lead.to(box.lead.dtype), radius.to(box.radius.dtype))
 
 
 def coefficients(layer: _BatchNorm, found: Moments, ndim: int) -> tuple[Tensor, Tensor]:

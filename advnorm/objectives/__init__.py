@@ -1,12 +1,14 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
-from advnorm.objectives.compatible import TWO_DOMAINS, refuse
+from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse
+from advnorm.objectives.ibp import ibp
 from advnorm.objectives.one_domain import pgd, standard
 from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective
 from advnorm.objectives.two_domains import alp, mixed, mixed_kl, trades
 
 __all__ = [
+    "CERTIFIED",
     "OBJECTIVES",
     "TWO_DOMAINS",
     "Adversary",
@@ -15,6 +17,7 @@ __all__ = [
     "Objective",
     "Passes",
     "alp",
+    "ibp",
     "mixed",
     "mixed_kl",
     "passes",

@@ -1,6 +1,7 @@
 """Which norms, objectives and batchings go together; a sentence where they do not."""
 
 TWO_DOMAINS = frozenset({"mixed", "alp", "trades", "mixed_kl"})
+CERTIFIED = frozenset({"ibp", "crown_ibp"})
 
 
 def refuse(
@@ -10,6 +11,12 @@ def refuse(
 
     ``clean_rows`` is how many clean images a batch keeps, where not all of them.
     """
+    if objective in CERTIFIED and norm in ("mixture", "dual"):
+        raise ValueError(
+            f"objective {objective!r} gives the clean batch's moments to the clean map and "
+            f"to both bounds (sridhar2021, Alg. 1), which a {norm} norm keeps apart: set "
+            "norm.name=batch"
+        )
     two = objective in TWO_DOMAINS and clean_rows != 0
     if norm == "dual" and not two:
         raise ValueError(

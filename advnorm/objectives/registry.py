@@ -12,6 +12,7 @@ from advnorm import norms
 from advnorm.attacks import Aim, LogitsFn, hard_labels, untargeted
 from advnorm.registry import Registry
 from advnorm.scoped import frozen
+from advnorm.threat import Threat
 
 
 class Loss(NamedTuple):
@@ -31,12 +32,14 @@ class Adversary:
 
     It sees the adversarial branch where there is one, never moves running statistics and
     takes no gradient of parameters. Without a ``search`` (eps is still 0 in its schedule)
-    the images stay clean.
+    the images stay clean. Objectives that bound the worst case instead of searching for it
+    take the ``threat`` itself, at its radius now.
     """
 
     search: Search | None
     statistics: norms.Mode = "running"
     aim: Aim = untargeted
+    threat: Threat | None = None
 
     def __post_init__(self) -> None:
         if self.statistics == "train":

@@ -3,10 +3,26 @@
 from pathlib import Path
 
 from advnorm.recipe import Recipe, RecipeError, read
-from advnorm.recipes import cifar10, digits, mnist, mnist_norms, two_domains
+from advnorm.recipes import (
+    cifar10,
+    digits,
+    mnist,
+    mnist_certified,
+    mnist_norms,
+    two_domains,
+)
 from advnorm.recipes.registry import RECIPES
 
-__all__ = ["RECIPES", "cifar10", "digits", "find", "mnist", "mnist_norms", "two_domains"]
+__all__ = [
+    "RECIPES",
+    "cifar10",
+    "digits",
+    "find",
+    "mnist",
+    "mnist_certified",
+    "mnist_norms",
+    "two_domains",
+]
 
 
 def find(name: str) -> Recipe:

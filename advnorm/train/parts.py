@@ -83,7 +83,11 @@ def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
     """Return the objective's weights that change over the epochs, as functions of them."""
     spec, found = recipe.objective, {}
     defaults = options(OBJECTIVES[spec.name])
-    for name, schedule in (("gamma", spec.gamma_schedule), ("beta", spec.beta_schedule)):
+    for name, schedule in (
+        ("gamma", spec.gamma_schedule),
+        ("beta", spec.beta_schedule),
+        ("kappa", spec.kappa_schedule),
+    ):
         if schedule == Constant():
             continue
         if name not in defaults:
@@ -91,9 +95,9 @@ def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
         base = spec.settings().get(name, defaults[name])
         found[name] = _scaled(schedule.build(), base)
         top = max(found[name](tenth / 10) for tenth in range(10 * recipe.epochs + 1))
-        if name == "gamma" and top > 1:
+        if name in ("gamma", "kappa") and top > 1:
             raise ValueError(
-                f"objective.gamma_schedule: gamma would reach {top:g}, above 1"
+                f"objective.{name}_schedule: {name} would reach {top:g}, above 1"
             )
     return found
 

@@ -147,7 +147,7 @@ class Stepper:
                 self.failed = error  # the others wait: the step ends, then all raise
                 return clean
 
-        return Adversary(search, statistics, self.aim)
+        return Adversary(search, statistics, self.aim, threat)
 
     def _louder(self, aim: Aim) -> Aim:
         """In float16, scale what is climbed: the direction stays, no underflow does."""

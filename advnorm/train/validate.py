@@ -1,14 +1,20 @@
 """Held-out clean and robust accuracy, with the running statistics, during training."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
+from torch import Tensor, nn
 
-from advnorm.attacks import NonFiniteGradientError
+from advnorm.attacks import LogitsFn, NonFiniteGradientError
+from advnorm.certify import around, bounded, trace
+from advnorm.draws import Draws
 from advnorm.evaluate import cells, judge
+from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
 from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts
+from advnorm.threat import Threat
 from advnorm.train.build import Job
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.stop import Stop
@@ -17,7 +23,7 @@ BATCH = 250
 
 
 class Validated(NamedTuple):
-    """Verdicts on clean images and under PGD."""
+    """Verdicts on clean images, and under PGD or by interval bounds."""
 
     clean: Verdicts
     robust: Verdicts
@@ -34,14 +40,40 @@ class _Stopping(Quiet):
         self._stop.check()
 
 
+def _cells(job: Job) -> list[Cell]:
+    """Return how the clean and the robust accuracy are found."""
+    spec = job.recipe.validation
+    threat = job.threat if spec.eps is None else job.threat.with_eps(spec.eps)
+    if spec.robust == "pgd":
+        return cells(["clean", f"pgd-{spec.steps}"], [threat], threat.bounds)
+    (clean,) = cells(["clean"], [], threat.bounds)
+    return [clean, Cell("ibp", partial(_verify, job.model, threat), threat)]
+
+
+def _verify(
+    model: nn.Module,
+    threat: Threat,
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    draws: Draws,
+) -> Judged:
+    """Judge by interval bounds: right is what no perturbation can change."""
+    with torch.no_grad():
+        margins, _ = bounded(trace(model), around(clean, threat), labels)
+    others = margins.scatter(1, labels[:, None], torch.inf)
+    predictions = predict(logits_fn, clean)
+    verified = (others.amin(1) > 0) & (predictions == labels)
+    return Judged(clean, predictions, verified, torch.full_like(labels, STANDS))
+
+
 def validate(job: Job, stop: Stop) -> Validated:
     """Judge the validation samples, the same ones each time."""
     spec, split = job.recipe.validation, job.data.validation
     order = torch.arange(min(len(split), spec.samples or len(split)))
-    names = ["clean", f"pgd-{spec.steps}"]
     branch = job.recipe.evaluation.branch
     found = []
-    for cell in cells(names, [job.threat], job.threat.bounds):
+    for cell in _cells(job):
         batches = split.batches(order, batch_size=BATCH, device=job.device)
         with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
             try:
