@@ -13,7 +13,7 @@ from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
 from advnorm.models import MODELS
 from advnorm.norms import batch_norms, mode, route
-from advnorm.objectives import refuse
+from advnorm.objectives import CERTIFIED, refuse
 from advnorm.recipe import Model, Recipe, RecipeError
 from advnorm.registry import bind, options
 from advnorm.scoped import evaluating
@@ -119,6 +119,7 @@ def check(recipe: Recipe) -> None:
             clean_rows=_clean_rows(recipe),
         ),
         lambda: _norm_places(recipe),
+        lambda: _certified(recipe),
         lambda: _ranks(recipe),
     ]
     problems = []
@@ -134,6 +135,24 @@ def check(recipe: Recipe) -> None:
 def _clean_rows(recipe: Recipe) -> int | None:
     share = recipe.objective.clean_share
     return None if share is None else round(share * recipe.batch_size)
+
+
+def _certified(recipe: Recipe) -> None:
+    spec = recipe.validation
+    if spec.eps is not None:
+        recipe.threat.build().with_eps(spec.eps)
+    if recipe.objective.name not in CERTIFIED:
+        return
+    if recipe.compile:
+        raise ValueError(
+            f"compile: {recipe.objective.name!r} walks the model's own graph, and there is "
+            "nothing to compile; leave it out"
+        )
+    if recipe.data.mixup:
+        raise ValueError(
+            f"data.mixup: {recipe.objective.name!r} bounds the margins of one label, and "
+            "mixed labels have none; set it to 0"
+        )
 
 
 def _norm_places(recipe: Recipe) -> None:
