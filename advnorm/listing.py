@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from advnorm.attacks import ATTACKS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
+from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
 from advnorm.models import options as model_options
 from advnorm.norms import NORMS
@@ -18,6 +19,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "models": MODELS,
     "norms": NORMS,
     "objectives": OBJECTIVES,
+    "gradients": GRADIENTS,
     "attacks": ATTACKS,
     "corruptions": CORRUPTIONS,
 }
@@ -26,6 +28,7 @@ OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {
     "models": model_options,
     "norms": lambda name: options(NORMS[name]),
     "objectives": lambda name: options(OBJECTIVES[name]),
+    "gradients": lambda name: options(GRADIENTS[name]),
 }
 """The kinds whose names have settings of their own, and where those are known."""
 

@@ -228,6 +228,28 @@ class Objective(Spec):
         return {name: value for name, value in given.items() if value is not None}
 
 
+class Gradient(Spec):
+    """How a step's gradient is obtained: ``advnorm list gradients``.
+
+    A setting left out is the rule's own default.
+    """
+
+    name: str = "plain"
+    eps: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] | None = None
+    """Relative radius of the perturbed statistics (apart, apart_sam)."""
+    rho: Factor | None = None
+    """Radius of the perturbed weights (sam, apart_sam)."""
+    samples: Count | None = None
+    """How many samples of a batch the second pass takes; by default all."""
+    groups: Count | None = None
+    """How many groups of them are normalized each by itself."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that were given."""
+        given = {key: getattr(self, key) for key in ("eps", "rho", "samples", "groups")}
+        return {key: value for key, value in given.items() if value is not None}
+
+
 class Optimizer(Spec):
     """How the weights move."""
 
@@ -243,6 +265,10 @@ class Optimizer(Spec):
     """Factor of the rate for parameters of a single number (Fixup: 0.1)."""
     only: Literal["all", "norms"] = "all"
     """Train everything, or the norms' own parameters alone (xie2020, 4.4)."""
+    clip: Positive | None = None
+    """Largest Euclidean norm of the gradient; a longer one is shortened."""
+    accumulate: Count = 1
+    """Parts of a batch that pass through the model one after the other, to save memory."""
 
 
 class Validation(Spec):
@@ -293,6 +319,7 @@ class Recipe(Spec):
     threat: ThreatSpec = ThreatSpec()
     objective: Objective = Objective()
     attack: Attack = Attack()
+    gradient: Gradient = Gradient()
     optimizer: Optimizer = Optimizer()
     epochs: Count = 30
     batch_size: Count = 128

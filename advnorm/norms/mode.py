@@ -18,6 +18,7 @@ _FLAGS: dict[Mode, tuple[bool, bool]] = {
     "running": (False, True),
 }
 _FROZEN = "_statistics_frozen"
+_KEPT = "_statistics_kept"
 
 
 @contextmanager
@@ -30,7 +31,8 @@ def mode(model: nn.Module, name: Mode) -> Iterator[None]:
 
     Layers are restored one by one, also on error, so a layer frozen by the caller is still
     frozen afterwards. Layers that keep no running statistics always use the batch's; inside
-    :func:`freeze_statistics` the others always use the running ones.
+    :func:`freeze_statistics` the others always use the running ones, and inside
+    :func:`keep_statistics` ``"train"`` is ``"batch"``.
     """
     if name not in _FLAGS:
         raise ValueError(f"no mode {name!r}; there are: {', '.join(_FLAGS)}")
@@ -39,7 +41,7 @@ def mode(model: nn.Module, name: Mode) -> Iterator[None]:
         before = [(layer.training, layer.track_running_stats) for layer in layers]
         try:
             for layer in layers:
-                training, track = _FLAGS["running" if is_frozen(layer) else name]
+                training, track = _FLAGS[_mode_of(layer, name)]
                 layer.training = training
                 layer.track_running_stats = track and layer.running_mean is not None
             yield
@@ -69,6 +71,26 @@ def freeze_statistics(model: nn.Module) -> Iterator[None]:
                 layer.training = training
 
 
+@contextmanager
+def keep_statistics(model: nn.Module) -> Iterator[None]:
+    """Let no pass move the running statistics, whatever mode it asks for.
+
+    For the second pass of a step (SAM, APART): its batch statistics are used and dropped.
+    """
+    with exclusive(model):
+        layers = [layer for layer in batch_norms(model) if not hasattr(layer, _KEPT)]
+        before = [layer.track_running_stats for layer in layers]
+        try:
+            for layer in layers:
+                setattr(layer, _KEPT, True)
+                layer.track_running_stats = layer.track_running_stats and not layer.training
+            yield
+        finally:
+            for layer, track in zip(layers, before, strict=True):
+                delattr(layer, _KEPT)
+                layer.track_running_stats = track
+
+
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     """Return every layer of a model that has batch and running statistics."""
     return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
@@ -78,6 +100,13 @@ def unsynced(model: nn.Module) -> list[Tensor]:
     """Return the running statistics that each rank moves by its own rows alone."""
     layers = [layer for layer in batch_norms(model) if not getattr(layer, "sync", False)]
     return [buffer for layer in layers for buffer in layer.buffers()]
+
+
+def _mode_of(layer: nn.Module, name: Mode) -> Mode:
+    """Return the mode that a layer is in where ``name`` is asked for."""
+    if is_frozen(layer):
+        return "running"
+    return "batch" if name == "train" and hasattr(layer, _KEPT) else name
 
 
 def is_frozen(layer: nn.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse
 from advnorm.objectives.ibp import ibp
+from advnorm.objectives.memory import Memory
 from advnorm.objectives.one_domain import pgd, standard
 from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective
@@ -14,6 +15,7 @@ __all__ = [
     "Adversary",
     "Batching",
     "Loss",
+    "Memory",
     "Objective",
     "Passes",
     "alp",

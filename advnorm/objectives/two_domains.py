@@ -7,7 +7,8 @@ weight of the dual norms' likelihood loss (sitawarin2021, Eqn. 21), 0 without du
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.attacks import divergence
+from advnorm.attacks import Gain, LogitsFn, divergence
+from advnorm.draws import Draws
 from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
 
@@ -109,10 +110,11 @@ def trades(
     The attack climbs the divergence itself. In the minimization gradients reach both
     sides, as in the paper's code; in the maximization the clean side is fixed.
     """
-    adversarial = clean
-    if adversary.search is not None:
-        aim = divergence(adversary.clean_logits(model, clean))
-        adversarial = adversary(model, clean, labels, aim=aim)
+
+    def aim(f: LogitsFn, x: Tensor, y: Tensor, draws: Draws) -> Gain:
+        return divergence(adversary.clean_logits(model, clean))(f, x, y, draws)
+
+    adversarial = adversary(model, clean, labels, aim=aim)
     found = passes(model, clean, adversarial, batching=batching)
     parts = {
         "clean": F.cross_entropy(found.clean, labels),

@@ -11,14 +11,16 @@ from advnorm import data as sets
 from advnorm import ranks
 from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
+from advnorm.gradients import perturbs_statistics
 from advnorm.models import MODELS
-from advnorm.norms import batch_norms, mode, route
+from advnorm.norms import batch_norms, check_perturbable, mode, route
 from advnorm.objectives import CERTIFIED, refuse
 from advnorm.recipe import Model, Recipe, RecipeError
 from advnorm.registry import bind, options
 from advnorm.scoped import evaluating
 from advnorm.threat import Threat
 from advnorm.train import parts
+from advnorm.train.second_pass import fits
 
 DTYPES = {
     "float32": torch.float32,
@@ -80,6 +82,9 @@ def try_out(job: Job) -> None:
             f"batch_size={job.batch_size}: batch statistics need at least 2 samples"
             + (f" on each of the {ranks.size()} ranks" if ranks.size() > 1 else "")
         )
+    fits(job.recipe, job.batch_size)
+    if perturbs_statistics(job.recipe.gradient.name):
+        check_perturbable(job.model)
     check_radius(job.threat, job.data.shape)
     first = torch.arange(min(4, len(job.data.train)))
     images, _, samples = next(
@@ -112,6 +117,8 @@ def check(recipe: Recipe) -> None:
         lambda: _attack(recipe),
         lambda: parts.objective_of(recipe),
         lambda: parts.weight_schedules(recipe),
+        lambda: parts.rule_of(recipe),
+        lambda: fits(recipe, recipe.batch_size),
         lambda: refuse(
             norm=recipe.norm.name,
             objective=recipe.objective.name,

@@ -7,6 +7,7 @@ from torch import nn
 
 from advnorm import data as sets
 from advnorm import models
+from advnorm.gradients import GRADIENTS, Rule
 from advnorm.models import PerImage, Standardize
 from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
@@ -77,6 +78,13 @@ def objective_of(recipe: Recipe) -> Objective:
     name = recipe.objective.name
     what = f"setting of objective {name!r} called"
     return bind(OBJECTIVES[name], recipe.objective.settings(), what=what)
+
+
+def rule_of(recipe: Recipe) -> Rule:
+    """Return the recipe's gradient rule with the settings that were given."""
+    name = recipe.gradient.name
+    what = f"setting of gradient rule {name!r} called"
+    return bind(GRADIENTS[name], recipe.gradient.settings(), what=what)
 
 
 def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:

@@ -11,12 +11,12 @@ from advnorm import ranks
 from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup
 from advnorm.draws import Draws
-from advnorm.gradients import plain
+from advnorm.gradients import Problem
 from advnorm.norms import freeze_statistics, unsynced
 from advnorm.objectives import Adversary, Loss
 from advnorm.train.build import DTYPES, Job
 from advnorm.train.guards import NotFiniteError, gradient_norm
-from advnorm.train.parts import objective_of, weight_schedules
+from advnorm.train.parts import objective_of, rule_of, weight_schedules
 from advnorm.train.state import State
 
 HALF_SCALE = 2.0**10
@@ -38,6 +38,7 @@ class Stepper:
         recipe = job.recipe
         self.job = job
         self.objective = objective_of(recipe)
+        self.rule = rule_of(recipe)
         self.weights = weight_schedules(recipe)
         self.steps = recipe.attack.steps_schedule.build()
         self.augment = AUGMENTATIONS[recipe.data.augment]
@@ -59,19 +60,12 @@ class Stepper:
         torch.manual_seed(recipe.seed + 1_000_003 * (state.step + 1))  # for dropout
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
-        adversary = self._adversary(now, draws)
-        weights = {name: value(now) for name, value in self.weights.items()}
         share = len(batch.labels) / job.batch_size
         job.model.train()
         job.optimizer.zero_grad(set_to_none=True)
         try:
             with self._autocast(), self._statistics(state.epoch):
-                loss = plain(
-                    partial(
-                        self.objective, self.logits, images, labels, adversary, **weights
-                    ),
-                    scale=state.scale * share,
-                )
+                loss = self._gradient(images, labels, draws, now, state.scale)
         except NonFiniteGradientError as error:
             raise NotFiniteError(str(error)) from error
         norm, numbers = self._over_ranks(loss, share)
@@ -81,9 +75,8 @@ class Stepper:
         return numbers
 
     def _over_ranks(self, loss: Loss, share: float) -> tuple[float, Numbers]:
-        """Add up the ranks' gradients and numbers; NaN on one of them is NaN on all."""
+        """Add up the ranks' numbers; NaN on one of them is NaN on all."""
         model, parts = self.job.model, loss.parts
-        ranks.add_up(p.grad for p in model.parameters() if p.grad is not None)
         means = [share * x.detach().double() for x in (loss.total, *parts.values())]
         failed = torch.full_like(means[0], float(self.failed is not None))
         values = torch.stack([*means, loss.correct.double(), failed])
@@ -93,6 +86,27 @@ class Stepper:
             other = "the attack of another rank met a gradient that is not finite"
             raise NotFiniteError(str(self.failed or other))
         return norm, Numbers(total, rest[-2], dict(zip(parts, rest, strict=False)))
+
+    def _gradient(
+        self, images: Tensor, labels: Tensor, draws: Draws, now: float, scale: float
+    ) -> Loss:
+        """Fill ``.grad`` by the recipe's rule, one part of the batch after the other."""
+        weights = {name: value(now) for name, value in self.weights.items()}
+        pieces, losses = self.job.recipe.optimizer.accumulate, []
+        for rows in torch.arange(len(images)).chunk(pieces):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            problem = Problem(
+                self.job.model,
+                images[part],
+                labels[part],
+                partial(self.objective, **weights),
+                self._adversary(now, draws[part]),
+                scale=scale / pieces,
+                logits=self.logits,
+                whole=self.job.batch_size // pieces,
+            )
+            losses.append(self.rule(problem))
+        return _together(losses)
 
     def eps(self, now: float) -> float:
         """Return the radius at a time in epochs."""
@@ -176,10 +190,8 @@ class Stepper:
         """Unscale, tell whether the weights may move, or raise if no number helps."""
         finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
         if finite[0] and finite[1]:
+            self._rescale(norm, state.scale)
             if state.scale != 1.0:
-                for parameter in self.job.model.parameters():
-                    if parameter.grad is not None:
-                        parameter.grad /= state.scale
                 _grow(state)
             return True
         if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
@@ -187,6 +199,27 @@ class Stepper:
             return False
         what = f"the loss is {loss}" if not finite[0] else f"a gradient is {norm}"
         raise NotFiniteError(what)
+
+    def _rescale(self, norm: float, scale: float) -> None:
+        """Undo the scale of half precision, and shorten a gradient that is too long."""
+        clip = self.job.recipe.optimizer.clip
+        if clip is not None and norm > clip * scale:
+            scale = norm / clip
+        if scale != 1.0:
+            grads = [p.grad for p in self.job.model.parameters() if p.grad is not None]
+            torch._foreach_div_(grads, scale)
+
+
+def _together(losses: list[Loss]) -> Loss:
+    """Return the loss of a batch from those of its parts, which are equally large."""
+    if len(losses) == 1:
+        return losses[0]
+    parts = {
+        name: torch.stack([loss.parts[name] for loss in losses]).mean()
+        for name in losses[0].parts
+    }
+    total = torch.stack([loss.total.detach() for loss in losses]).mean()
+    return Loss(total, parts, torch.stack([loss.correct for loss in losses]).sum())
 
 
 def _grow(state: State) -> None:

@@ -33,7 +33,14 @@ NORMS = {
         for name in ("batch", "mixture", "dual", "borrowed")
     },
 }
+RULES = {
+    "sam": "{name: sam, rho: 0.05}",
+    "apart": "{name: apart, eps: 0.1, samples: 8, groups: 2}",
+    "apart_sam": "{name: apart_sam, eps: 0.1, rho: 0.05, groups: 3}",
+}
 OTHERS = {
+    "sam none": ["norm.name=none", "gradient.name=sam"],
+    "accumulated": [*NORMS["batch"], "gradient.name=apart", "optimizer.accumulate=2"],
     "mixup": ["data.mixup=0.4", "norm.name=none"],
     "mixup, batch of 11": [
         "data.mixup=0.4",
@@ -78,8 +85,17 @@ CASES = {
     for objective, (norm, changes) in product(OBJECTIVES, NORMS.items())
     if _allowed([f"objective.name={objective}", *changes])
 } | OTHERS
+CASES |= {
+    f"{objective} {rule}": [
+        *NORMS["batch"],
+        f"objective.name={objective}",
+        f"gradient={settings}",
+    ]
+    for objective, (rule, settings) in product(OBJECTIVES, RULES.items())
+    if _allowed([f"objective.name={objective}", f"gradient={settings}"])
+}
 
-QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11"]
+QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11", "pgd apart_sam"]
 
 
 def trained(changes, out: Path):

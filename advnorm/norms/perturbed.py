@@ -1,0 +1,202 @@
+r"""Batch norms whose statistics an adversary perturbs, for the time of a block (apart2022).
+
+.. math::
+    \mathrm{BN}(x; \delta_\mu, \delta_\sigma) = \gamma (1 + \delta_\sigma)
+    \frac{x - (1 + \delta_\mu) \hat\mu}{\hat\sigma} + \beta \qquad \text{(Eq. 3)}
+
+each feature by itself. :math:`\delta_\mu, \delta_\sigma` belong to the block and not to the
+model: its parameters, buffers and state dict are untouched, and the layers are as they were
+afterwards, also on error. A layer that stands in several places has one pair.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from advnorm.norms.borrowed import BorrowedNorm
+from advnorm.norms.dual import DualNorm
+from advnorm.norms.mode import batch_norms, moves, uses_batch
+from advnorm.norms.moments import measure, move, ranks, single
+from advnorm.norms.scope import exclusive
+from advnorm.norms.shifted import shifted, unit_affine
+from advnorm.norms.standard import BatchNorm, affine
+
+_FORWARDS = (_BatchNorm.forward, BatchNorm.forward, BorrowedNorm.forward)
+
+
+class Shift(NamedTuple):
+    """Relative changes of a layer's statistics, one number a feature."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+Shifts = Mapping[_BatchNorm, Shift]
+
+
+class _Scope(NamedTuple):
+    """What a perturbed layer needs to know beyond its own state."""
+
+    groups: int
+    at_zero: bool
+    batch: bool
+
+
+def check_perturbable(model: nn.Module) -> None:
+    """Refuse a model whose statistics cannot be perturbed as Eq. 3 says."""
+    if not batch_norms(model):
+        raise ValueError(
+            "the model has no batch norm, so there are no statistics to perturb: use the "
+            "gradient rule plain or sam, or a model with batch norm"
+        )
+    for path, layer in model.named_modules():
+        if isinstance(layer, DualNorm):
+            raise NotImplementedError(
+                f"layer {path!r} is a DualNorm, whose gate has no perturbed form: use the "
+                "norm batch, mixture or borrowed"
+            )
+        known = type(layer).forward in _FORWARDS or type(layer) is nn.SyncBatchNorm
+        if isinstance(layer, _BatchNorm) and not known:
+            raise NotImplementedError(
+                f"layer {path!r} is a {type(layer).__name__}, which does more than batch "
+                "norm: split it into a batch norm and the rest"
+            )
+
+
+@contextmanager
+def statistics_gradient(model: nn.Module) -> Iterator[dict[_BatchNorm, Shift]]:
+    r"""Let backward passes also yield the statistics gradient (Algorithm 1, line 3).
+
+    Yields :math:`\delta_\mu = \delta_\sigma = 0` of each layer, which collect ``.grad``.
+    Outputs, other gradients and running statistics are those of the model as it is.
+    """
+    check_perturbable(model)
+    shifts = {layer: _zeros(layer, model) for layer in batch_norms(model)}
+    with _patched(model, shifts, _Scope(groups=1, at_zero=True, batch=False)):
+        yield shifts
+
+
+@contextmanager
+def perturbed(
+    model: nn.Module, shifts: Shifts, *, groups: int = 1, batch: bool = False
+) -> Iterator[None]:
+    """Normalize by shifted statistics; passes here do not move the running ones.
+
+    With ``groups``, the rows ``j, j + groups, j + 2 * groups, ...`` of a batch are
+    normalized by their own moments, for each ``j``: groups do not see each other in the
+    batch norms (Algorithm 1, lines 7 to 11, in one pass). Which statistics are shifted is
+    up to the mode; with ``batch`` always those of the batch.
+    """
+    check_perturbable(model)
+    if groups < 1:
+        raise ValueError(f"groups is a number of groups from 1, not {groups}")
+    with _patched(model, shifts, _Scope(groups=groups, at_zero=False, batch=batch)):
+        yield
+
+
+@contextmanager
+def unperturbed(model: nn.Module) -> Iterator[None]:
+    """Run the layers as they are for a block inside :func:`statistics_gradient`."""
+    with exclusive(model):
+        layers = batch_norms(model)
+        before = [vars(layer).pop("forward", None) for layer in layers]
+        try:
+            yield
+        finally:
+            for layer, forward in zip(layers, before, strict=True):
+                if forward is not None:
+                    vars(layer)["forward"] = forward
+
+
+@contextmanager
+def _patched(model: nn.Module, shifts: Shifts, scope: _Scope) -> Iterator[None]:
+    with exclusive(model):
+        before = [(layer, vars(layer).get("forward")) for layer in shifts]
+        try:
+            for layer, shift in shifts.items():
+                vars(layer)["forward"] = partial(_forward, layer, shift, scope)
+            yield
+        finally:
+            for layer, forward in before:
+                del vars(layer)["forward"]
+                if forward is not None:
+                    vars(layer)["forward"] = forward
+
+
+def _zeros(layer: _BatchNorm, model: nn.Module) -> Shift:
+    like = next(
+        t
+        for t in (layer.running_mean, layer.weight, *model.parameters(), torch.zeros(()))
+        if t is not None
+    )
+    zeros = [
+        single(torch.zeros(layer.num_features, dtype=like.dtype, device=like.device))
+        for _ in range(2)
+    ]
+    return Shift(*(z.requires_grad_() for z in zeros))
+
+
+def _forward(layer: _BatchNorm, shift: Shift, scope: _Scope, input: Tensor) -> Tensor:
+    """Stand in for ``layer.forward``."""
+    layer._check_input_dim(input)  # type: ignore[no-untyped-call]
+    if not (uses_batch(layer) or scope.batch):
+        return _by_running(layer, shift, input)
+    if len(input) % scope.groups:
+        raise ValueError(
+            f"{len(input)} samples do not divide into {scope.groups} equal groups: change "
+            "the groups or the samples"
+        )
+    n, lent = scope.groups, _lent(layer, input)
+    like = shift.mean.detach()
+    weight, bias = (v.repeat(n) for v in unit_affine(layer.weight, layer.bias, like))
+    deltas = (shift.mean.repeat(n), shift.deviation.repeat(n))
+    x = _grouped(input, n)
+    if lent is not input or _synced(layer) or x.numel() <= x.shape[1]:
+        moments = measure(_grouped(lent, n), sync=_synced(layer))
+        moved = moments._replace(mean=(1 + deltas[0]) * moments.mean)
+        y = affine(x, moved, layer.eps, (1 + deltas[1]) * weight, bias)
+    else:
+        y, moments = shifted(x, (weight, bias), deltas, layer.eps, at_zero=scope.at_zero)
+    if scope.at_zero and moves(layer):
+        move(layer, moments)
+    return y.reshape(input.shape)
+
+
+def _by_running(layer: _BatchNorm, shift: Shift, x: Tensor) -> Tensor:
+    """Shift the running statistics."""
+    mean, var = layer.running_mean, layer.running_var
+    assert mean is not None and var is not None
+    weight, bias = unit_affine(layer.weight, layer.bias, shift.mean.detach())
+    weight = weight * (1 + shift.deviation)
+    ratio = single(mean) * torch.rsqrt(single(var) + layer.eps)
+    bias = bias - weight * shift.mean * ratio
+    return F.batch_norm(
+        x, single(mean), single(var), weight, bias, training=False, eps=layer.eps
+    )
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """Return ``(batch, C, ...)`` as ``(batch / groups, groups * C, ...)``: a view."""
+    return x if groups == 1 else x.reshape(len(x) // groups, -1, *x.shape[2:])
+
+
+def _lent(layer: _BatchNorm, x: Tensor) -> Tensor:
+    """Return whose moments normalize ``x``: its own, or those of a lender's rows."""
+    if not isinstance(layer, BorrowedNorm):
+        return x
+    rows = layer.route.clean_rows(len(x))
+    if rows in (0, len(x)):
+        return x
+    parts = layer.route.split(x)
+    return parts[0] if layer.lender == "clean" else parts[1]
+
+
+def _synced(layer: _BatchNorm) -> bool:
+    wanted = isinstance(layer, nn.SyncBatchNorm) or getattr(layer, "sync", False)
+    return bool(wanted) and ranks() > 1
