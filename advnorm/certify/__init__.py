@@ -8,7 +8,7 @@ from advnorm.certify import (
 )
 from advnorm.certify.bounds import METHODS, Certificates, bounds, verify
 from advnorm.certify.box import Box, around
-from advnorm.certify.crown import crown, crown_ibp
+from advnorm.certify.crown import crown, crown_ibp, crown_ibp_and_ibp
 from advnorm.certify.graph import Graph, Node, Ref, trace, walk
 from advnorm.certify.interval import Bounded, bounded, boxes
 from advnorm.certify.memory import remembered
@@ -27,6 +27,7 @@ __all__ = [
     "boxes",
     "crown",
     "crown_ibp",
+    "crown_ibp_and_ibp",
     "interval_activations",
     "interval_functions",
     "interval_linear",

@@ -15,7 +15,7 @@ from torch import Tensor
 from advnorm.certify.backward import Backward
 from advnorm.certify.box import Box
 from advnorm.certify.graph import Graph
-from advnorm.certify.interval import Bounded
+from advnorm.certify.interval import Bounded, margins_of
 from advnorm.certify.linear import Rows
 from advnorm.certify.refine import tighten
 
@@ -27,6 +27,18 @@ def crown_ibp(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     sridhar2021, Alg. 1, and the clean logits come with the margins.
     """
     return _margins(Backward(graph, images), labels)
+
+
+def crown_ibp_and_ibp(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Bounded]:
+    """Return the bounds of both methods from one pass over the intervals.
+
+    Training mixes them; two passes would move the running statistics twice.
+    """
+    backward = Backward(graph, images)
+    end = backward.calls[graph.output]
+    output = backward.boxes[graph.output]
+    given = end.args[0] if isinstance(end.args[0], Box) else output
+    return _margins(backward, labels), margins_of(end.node, given, output, labels)
 
 
 def crown(graph: Graph, images: Box, labels: Tensor) -> Bounded:

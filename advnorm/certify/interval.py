@@ -102,6 +102,13 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     return found[0] if found else _unfolded(box, labels)
 
 
+def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
+    """Return :func:`bounded` from the boxes of the last node's input and of its output."""
+    if end.kind == "layer" and type(end.target) is nn.Linear:
+        return _folded(end.target, given, labels)
+    return _unfolded(output, labels)
+
+
 def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
     _check(labels)
     logits = layer(box.lead)

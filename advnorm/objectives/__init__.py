@@ -1,6 +1,7 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
 from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse
+from advnorm.objectives.crown_ibp import crown_ibp
 from advnorm.objectives.ibp import ibp
 from advnorm.objectives.memory import Memory
 from advnorm.objectives.one_domain import pgd, standard
@@ -19,6 +20,7 @@ __all__ = [
     "Objective",
     "Passes",
     "alp",
+    "crown_ibp",
     "ibp",
     "mixed",
     "mixed_kl",

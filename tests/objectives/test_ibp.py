@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm import norms, objectives
+from advnorm import certify, norms, objectives
 from advnorm.certify import around, bounded, trace
 from advnorm.objectives import OBJECTIVES, Adversary
 from advnorm.threat import L2, Linf
@@ -135,9 +135,9 @@ def test_loss_gradients_and_statistics_are_those_of_the_paper(kind):
 class Total(nn.Module):
     """The loss as a function of a model's parameters."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, objective=objectives.ibp) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.objective = model, objective
 
     def forward(self, *values: Tensor) -> Tensor:
         if values:
@@ -145,7 +145,7 @@ class Total(nn.Module):
             given = dict(zip(names, values, strict=True))
             return torch.func.functional_call(self, given, ())
         adversary = Adversary(None, threat=Linf(EPS))
-        return objectives.ibp(self.model, *batch(), adversary).total
+        return self.objective(self.model, *batch(), adversary).total
 
 
 @pytest.mark.parametrize("kind", ["none", "ours"])
@@ -213,3 +213,38 @@ def test_mixed_labels_and_a_wrong_kappa_are_refused():
 
 def test_it_is_listed():
     assert "ibp" in OBJECTIVES and "IBP" in OBJECTIVES.summary("ibp")
+
+
+@pytest.mark.parametrize("kind", ["none", "ours"])
+def test_crown_ibp_mixes_both_bounds_and_moves_the_statistics_once(kind):
+    clean, labels = batch()
+    adversary = Adversary(None, threat=Linf(EPS))
+    model = network(kind)
+    box = around(clean, Linf(EPS), ride=True)
+    with norms.mode(model, "batch"):
+        ibp = bounded(trace(model), box, labels)
+        crown = certify.crown_ibp(trace(model), box, labels)
+    assert not torch.allclose(ibp.margins, crown.margins)
+    for beta in (0.0, 0.3, 1.0):
+        model = network(kind)
+        loss = objectives.crown_ibp(model, clean, labels, adversary, kappa=0.4, beta=beta)
+        mixed = beta * crown.margins + (1 - beta) * ibp.margins
+        wanted = 0.4 * F.cross_entropy(ibp.logits, labels)
+        wanted = wanted + 0.6 * F.cross_entropy(-mixed, labels)
+        torch.testing.assert_close(loss.total, wanted, rtol=1e-10, atol=1e-12)
+        other = network(kind)
+        objectives.ibp(other, clean, labels, adversary)
+        for mine, its in zip(model.buffers(), other.buffers(), strict=True):
+            torch.testing.assert_close(mine, its, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["none", "ours"])
+def test_gradients_reach_the_weights_through_crowns_bound(kind):
+    total = Total(network(kind), objectives.crown_ibp)
+    free = tuple(p.detach().clone().requires_grad_() for p in total.parameters())
+    assert torch.autograd.gradcheck(total, free, atol=1e-6, fast_mode=True)
+
+
+def test_a_wrong_beta_is_refused():
+    with pytest.raises(ValueError, match="beta"):
+        objectives.crown_ibp(network("none"), *batch(), Adversary(None), beta=1.5)
