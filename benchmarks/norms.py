@@ -12,11 +12,9 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from live import Live
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from advnorm import norms
 from advnorm.models import build
@@ -47,31 +45,11 @@ def seconds(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> flo
     return perf_counter() - start
 
 
-class Live(TorchDispatchMode):
-    """Follows the tensors that are alive, each storage once, and their largest sum."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: dict[StorageWeakRef, int] = {}
-        self.peak = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        """Run an operation and look at what it leaves alive."""
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, torch.Tensor):
-                storage = leaf.untyped_storage()
-                self.sizes[StorageWeakRef(storage)] = storage.nbytes()
-        self.sizes = {ref: size for ref, size in self.sizes.items() if not ref.expired()}
-        self.peak = max(self.peak, sum(self.sizes.values()))
-        return result
-
-
 def peak(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     """Return the peak of what the operations of a step keep alive, in MB."""
     with Live() as live:
         step(model, images, labels)
-    return live.peak / 2**20
+    return live.megabytes
 
 
 def main() -> None:

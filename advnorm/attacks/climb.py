@@ -171,13 +171,13 @@ def _gain_of_rows(gain: Gain, logits: Tensor, rows: Tensor, count: int) -> Tenso
 def _compare(s: _State, gain: Tensor, grad: Tensor) -> _State:
     """Count rises, and remember the best iterate."""
     better = gain > s.best_gain
-    wide = better.view(s.step_size.shape)
+    wide = better.view(s.step_size.shape).to(s.x.dtype)
     return s._replace(
         gain=gain,
         grad=grad,
-        best_x=torch.where(wide, s.x, s.best_x),
+        best_x=s.best_x.lerp(s.x, wide),  # exact at 0 and 1, and faster than where
         best_gain=torch.where(better, gain, s.best_gain),
-        best_grad=torch.where(wide, grad, s.best_grad),
+        best_grad=s.best_grad.lerp(grad, wide),
         rises=s.rises + (gain > s.gain),
     )
 

@@ -34,15 +34,23 @@ Projection = Callable[[Tensor, Tensor, Tensor, Bounds], Tensor]
 class _Norm(NamedTuple):
     """How far, and the nearest point of a plane."""
 
-    order: float
+    length: Callable[[Tensor], Tensor]
     project: Projection
 
-    def length(self, change: Tensor) -> Tensor:
-        length: Tensor = torch.linalg.vector_norm(change, self.order, 1, keepdim=True)
-        return length
+
+def _linf_length(change: Tensor) -> Tensor:
+    return change.abs().amax(1, keepdim=True)
 
 
-_NORMS = {"linf": _Norm(torch.inf, project_linf), "l2": _Norm(2.0, project_l2)}
+def _l2_length(change: Tensor) -> Tensor:
+    length: Tensor = torch.linalg.vector_norm(change, dim=1, keepdim=True)
+    return length
+
+
+_NORMS = {
+    "linf": _Norm(_linf_length, project_linf),
+    "l2": _Norm(_l2_length, project_l2),
+}
 
 
 @ATTACKS.register("fab_t")
@@ -154,7 +162,7 @@ def _step(logits_of: LogitsFn, batch: _Batch, norm: _Norm, bounds: Bounds) -> Te
     """Step onto the linearized boundary and a little beyond, biased to the clean image."""
     x, clean = batch.x, batch.clean
     gap, w = _linearize(logits_of, batch)
-    b = (w * x).sum(1) - gap
+    b: Tensor = torch.linalg.vecdot(w, x, dim=1) - gap
     d = norm.project(x, w, b, bounds).sub_(x)
     d0 = norm.project(clean, w, b, bounds).sub_(clean)
     length, length0 = (norm.length(change).clamp_(min=1e-8) for change in (d, d0))
@@ -188,7 +196,7 @@ def _keep(
     nearer = (wrong & (distance < found.distances[batch.rows])).nonzero().squeeze(1)
     found.images[batch.rows[nearer]] = batch.x[nearer]
     found.distances[batch.rows[nearer]] = distance[nearer]
-    back = torch.where(wrong[:, None], change.mul_(BETA).add_(batch.clean), batch.x)
-    batch = batch._replace(x=back)
+    backward = wrong.to(change.dtype).mul_(BETA - 1)[:, None]
+    batch = batch._replace(x=batch.x.addcmul(change, backward))
     keep = (found.distances[batch.rows] > enough).nonzero().squeeze(1)
     return batch if len(keep) == len(batch.rows) else batch.take(keep)

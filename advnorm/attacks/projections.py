@@ -82,15 +82,15 @@ def _solve(rate: Tensor, cap: Tensor, need: Tensor) -> Tensor:
 
     A row that is solved rests, so its result does not depend on the others of the batch.
     """
-    info, zero = torch.finfo(rate.dtype), rate.new_zeros(())
+    info = torch.finfo(rate.dtype)
     need = need.clamp(max=info.max)
-    slope = torch.where(cap > 0, rate, zero).sum(1, keepdim=True)
-    t = torch.where(slope > 0, need / slope, zero).clamp_(max=info.max)
+    slope = _sum_where(cap, rate)
+    t = torch.where(slope > 0, need / slope, rate.new_zeros(())).clamp_(max=info.max)
     rows = torch.arange(len(t), device=t.device)
     for _ in range(_ROUNDS):
         moved = rate * t[rows]
         lack = need - torch.minimum(moved, cap).sum(1, keepdim=True)
-        slope = torch.where(moved < cap, rate, zero).sum(1, keepdim=True)
+        slope = _sum_where(cap - moved, rate)
         lacks = (lack > 16 * info.eps * need) & (slope > 0)
         todo = lacks.squeeze(1).nonzero().squeeze(1)
         if not len(todo):
@@ -99,3 +99,8 @@ def _solve(rate: Tensor, cap: Tensor, need: Tensor) -> Tensor:
         if 2 * len(todo) < len(rows):  # the copies pay
             rows, rate, cap, need = (part[todo] for part in (rows, rate, cap, need))
     return t
+
+
+def _sum_where(room: Tensor, rate: Tensor) -> Tensor:
+    """Sum the rates of the pixels with room left; by signs, far faster than a choice."""
+    return room.sign().clamp_(min=0).mul_(rate).sum(1, keepdim=True)

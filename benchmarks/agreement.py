@@ -1,0 +1,68 @@
+"""Which samples stand under ours and under the official AutoAttack."""
+
+import json
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from peers import find, official
+from subjects import Subject
+from torch import Tensor
+
+import advnorm
+
+POINTS, SHARE = 0.2, 0.005  # of robust accuracy, of the verdicts
+
+
+def agree(subjects: list[Subject], keep: Path | None) -> bool:
+    """Print one line a model; return whether all are within the limits."""
+    if find("autoattack") is None:
+        print("the official AutoAttack cannot be imported (--official PATH): not compared")
+        return True
+    print("| run | n | eps | ours | official | apart (points) | verdicts that differ |")
+    print("|---|---|---|---|---|---|---|")
+    return all([_line(each, keep) for each in subjects])
+
+
+def _line(subject: Subject, keep: Path | None) -> bool:
+    start = perf_counter()
+    theirs = _official(subject, keep)
+    between = perf_counter()
+    found = advnorm.evaluate(
+        subject.model,
+        subject.images,
+        subject.labels,
+        eps=subject.threat.eps,
+        norm=subject.threat.name,
+        bounds=subject.threat.bounds,
+        attacks=["standard"],
+    )
+    ours = torch.tensor(next(iter(found.verdicts.values())).robust)
+    n = len(ours)
+    apart = abs(int(ours.sum()) - int(theirs.sum())) / n * 100
+    differ = int((ours != theirs).sum())
+    good = apart <= POINTS and differ <= SHARE * n
+    print(
+        f"| {subject.name} | {n} | {subject.threat.eps:.4g} | {ours.float().mean():.1%} | "
+        f"{theirs.float().mean():.1%} | {apart:.2f} | {differ} ({differ / n:.2%}; ours "
+        f"breaks {int((theirs & ~ours).sum())} more, misses {int((ours & ~theirs).sum())})"
+        f"{'' if good else ' OVER THE LIMIT'} |",
+        f"<!-- {between - start:.0f} s official, {perf_counter() - between:.0f} s ours -->",
+        flush=True,
+    )
+    return good
+
+
+def _official(subject: Subject, keep: Path | None) -> Tensor:
+    """Run the peer, or read what it said of this model and these samples before."""
+    facts = [subject.weights, repr(subject.threat), len(subject.labels)]
+    path = keep / f"{subject.name}.json" if keep else None
+    if path and path.exists():
+        known = json.loads(path.read_text())
+        if known["facts"] == facts:
+            return torch.tensor(known["stands"])
+    stands = official()(subject.model, subject.images, subject.labels, subject.threat)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"facts": facts, "stands": stands.tolist()}))
+    return stands

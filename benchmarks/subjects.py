@@ -1,0 +1,42 @@
+"""Models and test samples of run folders, for benchmarks."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.recipe import from_yaml
+from advnorm.records import Run
+from advnorm.threat import Threat
+from advnorm.train.assess import load_model
+from advnorm.train.parts import load
+
+
+class Subject(NamedTuple):
+    """A trained model, its first test samples, and the threat it was trained against."""
+
+    name: str
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+    threat: Threat
+    weights: str
+
+
+def subject(path: Path, root: Path | None, count: int) -> Subject:
+    """Read a run folder: its best weights, in evaluation."""
+    run = Run.open(path)
+    recipe = from_yaml(run.recipe_text())
+    data = load(recipe, root=root)
+    model, weights = load_model(run, recipe, data, weights="best", warnings=[])
+    rows = torch.arange(min(count, len(data.test)))
+    batch = next(data.test.batches(rows, batch_size=len(rows), device=torch.device("cpu")))
+    return Subject(
+        path.name,
+        model.eval(),
+        batch.images.float().clamp(*recipe.threat.bounds),
+        batch.labels,
+        recipe.threat.build(),
+        weights,
+    )
