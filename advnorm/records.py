@@ -2,8 +2,9 @@
 
 A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
 epoch), ``checkpoints/``, ``results/*.json`` (one attack each), ``verdicts/*.json`` (one
-verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same names)
-and ``report.html``. This module imports no torch, so that a report can be made anywhere.
+verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same
+names), ``diagnoses/*.json`` (one question each) and ``report.html``. This module imports no
+torch, so that a report can be made anywhere.
 """
 
 import json
@@ -199,6 +200,57 @@ class TransferMatrix(Record):
         return "\n".join([head, *(line.rstrip() for line in lines)])
 
 
+class Series(Record):
+    """A line or a cloud of points, under a name."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"{self.name}: {len(self.x)} x and {len(self.y)} y")
+        return self
+
+
+class Picture(Record):
+    """A small image: its channels (1 or 3), each a list of rows."""
+
+    label: str
+    channels: tuple[tuple[tuple[float, ...], ...], ...]
+    signed: bool = False
+    """Whether zero is the middle of its colours, as for weights."""
+
+
+class Panel(Record):
+    """One drawing of a diagnosis."""
+
+    kind: Literal["lines", "points", "bars", "pictures"]
+    title: str
+    x: str = ""
+    y: str = ""
+    log: bool = False
+    """Whether the y axis is logarithmic."""
+    series: tuple[Series, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+
+class Diagnosis(Record):
+    """The answer to one question about a model: ``diagnoses/<question>.json``."""
+
+    question: str
+    source: str
+    """Paper and figure or table that ask it."""
+    reading: str
+    """One sentence that says how to read the panels."""
+    numbers: dict[str, float] = {}
+    settings: dict[str, Setting] = {}
+    panels: tuple[Panel, ...] = ()
+    weights: str = "given"
+    seconds: float = 0.0
+
+
 class Environment(Record):
     """Where and with what a run was made."""
 
@@ -355,6 +407,16 @@ class Run:
         """Read the verdicts of one attack; none yet is an empty record."""
         path = self.path / "verdicts" / f"{key}.json"
         return _read(path, Verdicts) if path.exists() else Verdicts()
+
+    def write_diagnosis(self, diagnosis: Diagnosis) -> None:
+        """Write ``diagnoses/<question>.json``."""
+        (self.path / "diagnoses").mkdir(exist_ok=True)
+        _write(self.path / "diagnoses" / f"{diagnosis.question}.json", diagnosis)
+
+    def diagnoses(self) -> list[Diagnosis]:
+        """Read all diagnoses, in the order of their names."""
+        paths = sorted((self.path / "diagnoses").glob("*.json"))
+        return [_read(path, Diagnosis) for path in paths]
 
     def examples(self, key: str) -> Path:
         """Where the example images of one attack are kept."""

@@ -21,7 +21,7 @@ from advnorm.norms.perturbed import (
     statistics_gradient,
     unperturbed,
 )
-from advnorm.norms.route import Domain, Route, route, routed
+from advnorm.norms.route import Domain, Route, route, routed, twice
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "route",
     "routed",
     "statistics_gradient",
+    "twice",
     "unperturbed",
     "unsynced",
 ]

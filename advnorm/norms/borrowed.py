@@ -47,7 +47,8 @@ class BorrowedNorm(BatchNorm, Routed):
             return super().forward(input)
         parts = self.route.split(input)
         lent, rest = parts if self.lender == "clean" else parts[::-1]
-        if (self.sync and ranks() > 1) or lent.numel() <= self.num_features:
+        synced, alone = self.sync and ranks() > 1, lent.numel() <= self.num_features
+        if synced or alone or not self.fused:
             return self.normalize(input, self.moments(lent))
         return self._borrowed(single(lent), single(rest)).to(input.dtype)
 

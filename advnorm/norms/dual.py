@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.norms.gate import gate
+from advnorm.norms.gate import gate, plain_gate
 from advnorm.norms.mode import moves, uses_batch
 from advnorm.norms.moments import Moments, measure, move, ranks, single
 from advnorm.norms.route import Routed
@@ -57,7 +57,8 @@ class DualNorm(Routed):
         one, other = self.route.split(x)
         given = self._given(self.clean, one), self._given(self.adversarial, other)
         weight, bias = self._affine(x)
-        gated = gate(x, len(one), given, weight, bias, self.eps)
+        by = gate if self.fused else plain_gate
+        gated = by(x, len(one), given, weight, bias, self.eps)
         for branch, rows, moments in zip(
             (self.clean, self.adversarial), (one, other), gated.moments, strict=True
         ):

@@ -2,7 +2,7 @@ r"""The inner loop of dual batch norm, with its derivatives by hand (sitawarin20
 
 Written out in PyTorch operations the gate would keep and read many tensors of the size of
 the feature map. As one function it keeps one of them, and each pass writes into a buffer
-that is there already. It cannot be differentiated twice.
+that is there already. It is differentiated once; :func:`plain_gate` any number of times.
 
 A position of a domain, :math:`x \in \mathbb{R}^C`, is :math:`u = (x - \mu_i) / \sigma_i` by
 its own domain's moments and :math:`v = r u + s` by the other's, where
@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from advnorm.norms.lent import refuse_twice
-from advnorm.norms.moments import Moments
+from advnorm.norms.moments import Moments, measure
+from advnorm.norms.standard import affine
 
 Pair = tuple[Moments | None, Moments | None]
 
@@ -57,6 +58,23 @@ def gate(x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float) -
         for i, m in enumerate(given)
     ]
     return Gated(y.view(x.shape), odds, (found[0], found[1]))
+
+
+def plain_gate(
+    x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float
+) -> Gated:
+    """Do as :func:`gate`, in operations that can be differentiated any number of times."""
+    flat = x.reshape(*x.shape[:2], -1)
+    parts = torch.split(flat, [clean, len(x) - clean])
+    seen = [m or measure(part) for m, part in zip(given, parts, strict=True)]
+    outputs, odds = [], []
+    for own, other, part in zip(seen, seen[::-1], parts, strict=True):
+        u, v = affine(part, own, eps, None, None), affine(part, other, eps, None, None)
+        log_r = 0.5 * torch.log((own.var + eps) / (other.var + eps))
+        odds.append((0.5 * (v * v - u * u) - log_r[:, None]).sum(1))
+        p = torch.sigmoid(odds[-1])[:, None]
+        outputs.append(w[:, None] * (v + p * (u - v)) + b[:, None])
+    return Gated(torch.cat(outputs).view(x.shape), torch.cat(odds), (seen[0], seen[1]))
 
 
 class _Gate(torch.autograd.Function):

@@ -1,7 +1,7 @@
 r"""The inner loop of borrowed moments, with its derivative by hand.
 
 As one function it reads each feature map as often as PyTorch's batch norm does. It cannot
-be differentiated twice.
+be differentiated twice: see :func:`advnorm.norms.twice`.
 """
 
 from typing import Any, NamedTuple
@@ -46,8 +46,8 @@ def refuse_twice() -> None:
     """Refuse a second derivative: these functions have none, and it would be wrong."""
     if torch.is_grad_enabled():
         raise RuntimeError(
-            "dual and borrowed norms cannot be differentiated twice: leave out "
-            "create_graph=True, or use the batch or mixture norm"
+            "dual and borrowed norms are differentiated once: for a second time, put "
+            "forward and backward passes into 'with norms.twice(model):'"
         )
 
 

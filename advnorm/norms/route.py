@@ -55,6 +55,8 @@ class Routed(nn.Module):
     """
 
     route: Route = Route()
+    fused: bool = True
+    """Whether it may use a function whose derivative was written by hand, once."""
 
 
 def routed(model: nn.Module) -> list[Routed]:
@@ -91,3 +93,17 @@ def route(
                     del layer.route
                 else:
                     layer.route = old
+
+
+@contextmanager
+def twice(model: nn.Module) -> Iterator[None]:
+    """Let second derivatives pass through every norm, for the time of a block; slower."""
+    with exclusive(model):
+        layers = [layer for layer in routed(model) if layer.fused]
+        try:
+            for layer in layers:
+                layer.fused = False
+            yield
+        finally:
+            for layer in layers:
+                del layer.fused
