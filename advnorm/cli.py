@@ -90,6 +90,23 @@ def evaluate(
 
 
 @app.command()
+def certify(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    method: Annotated[str, typer.Option(help="ibp, crown-ibp or crown.")] = "crown",
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Verify the models of runs; --set as in 'evaluate', such as eps=[0.3]."""
+    from advnorm.certify import METHODS
+    from advnorm.registry import unknown
+
+    if method not in METHODS:
+        raise unknown("certificate", method, list(METHODS))
+    evaluate(runs, [*(set_ or []), f"attacks=[{method}]"], device, data)
+
+
+@app.command()
 def transfer(
     runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
     set_: Set = None,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from advnorm.attacks import ATTACKS
+from advnorm.certify import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
 from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
@@ -21,6 +22,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "objectives": OBJECTIVES,
     "gradients": GRADIENTS,
     "attacks": ATTACKS,
+    "certificates": METHODS,
     "corruptions": CORRUPTIONS,
 }
 

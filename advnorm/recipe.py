@@ -294,6 +294,8 @@ class Evaluation(Spec):
     """``name-steps`` or ``name-stepsxrestarts``; ``noise-sigma``; ``clean``."""
     eps: tuple[Positive, ...] = ()
     """Radii of the accuracy curve; by default half the recipe's own and its own."""
+    certify: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
+    """A certificate that is tried before attacks: what it covers is not attacked."""
     step_ratio: Positive = 2.5
     """Length of all steps together over eps: step size = ratio * eps / steps."""
     data: str | None = None

@@ -160,6 +160,8 @@ class Verdicts(Record):
     robust: tuple[bool, ...] = ()
     by: tuple[str, ...] = ()
     """The attack that broke a sample; empty if it stands, or was wrong from the start."""
+    certified: tuple[bool, ...] = ()
+    """Whether a certificate covers a sample, which is then not attacked; or empty."""
 
     def accuracy(self) -> Accuracy:
         """Count them."""

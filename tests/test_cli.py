@@ -83,6 +83,7 @@ def test_the_command_line_stays_small():
         "demo": set(),
         "train": {"--data", "--resume"},
         "evaluate": {"--data"},
+        "certify": {"--data", "--method"},
         "transfer": {"--data"},
         "report": set(),
         "list": set(),
@@ -104,6 +105,9 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     assert code == 0 and f"next: advnorm evaluate {out}" in said
     code, said, shown = call(monkeypatch, capsys, "evaluate", out)
     assert code == 0 and "pgd-3" in said and "n=40" in shown
+    code, said, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
+    assert code == 0 and "crown-ibp" in said and "n=40" in shown
+    assert (out / "results" / "crown-ibp_linf_0.1.json").exists()
     code, said, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
     assert code == 0 and (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     code, said, _ = call(
@@ -157,6 +161,8 @@ def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
         (["train", "mnist.pgd", "--data", "/nowhere"], "mnist"),
         (["evaluate", "/nowhere"], "not a run folder"),
         (["report", "/nowhere"], "not a run folder"),
+        (["certify", "/nowhere"], "not a run folder"),
+        (["certify", "/nowhere", "--method", "cron"], "did you mean 'crown'"),
         (["list", "model"], "did you mean 'models'"),
         (["data", "get", "minst"], "did you mean 'mnist'"),
     ],

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from advnorm.data import Batch
 from advnorm.evaluate.cells import Cell, cells
+from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
 from advnorm.evaluate.engine import check, judge, search_dtype
 from advnorm.norms import branch
@@ -43,6 +44,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     norm: str = "linf",
     attacks: Sequence[str] = ("clean", "fgsm", "pgd-50"),
     bounds: Bounds = (0.0, 1.0),
+    certify: str = "none",
     batch_size: int = 250,
     seed: int = 0,
     progress: Progress | None = None,
@@ -65,6 +67,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         norm: ``"linf"`` or ``"l2"``.
         attacks: Names of cells, such as ``"pgd-50x5"`` (steps x restarts).
         bounds: The smallest and largest value of a valid image.
+        certify: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``: what it covers is not attacked.
         batch_size: Samples attacked together; no verdict depends on it.
         seed: Decides every random start.
         progress: Where to report; by default nowhere.
@@ -72,7 +75,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     if batch_size < 1:
         raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
     threats = _threats(norm, eps, bounds)
-    columns = _columns(attacks, threats, bounds, images.shape[1:])
+    columns = certified_first(_columns(attacks, threats, bounds, images.shape[1:]), certify)
     with torch.inference_mode(mode=False):  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
         classes = samples.check(model, threats)
@@ -83,6 +86,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         (result.model_copy(update={"notes": cell.notes(classes)}), verdicts)
         for cell, (result, verdicts) in zip(columns, judged, strict=True)
     ]
+    refuse_meeting(found)
     return Evaluation(
         tuple(result for result, _ in found),
         {result.key: verdicts for result, verdicts in found},

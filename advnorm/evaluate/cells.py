@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks import ATTACKS, FALLBACKS, FROM_CLEAN, LogitsFn
+from advnorm.certify.bounds import METHODS
 from advnorm.draws import Draws
 from advnorm.evaluate.corrupted import corruption, expanded
 from advnorm.records import Setting, ThreatRecord, result_key
@@ -57,6 +58,8 @@ class Cell:
     threat: Threat | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
     attackers: tuple[str, ...] = ()
+    certificate: str | None = None
+    """Which certificate is tried first; with no attackers it alone decides."""
 
     def notes(self, classes: int) -> tuple[str, ...]:
         """Say which of its attacks fall back to something else with so many classes."""
@@ -93,10 +96,13 @@ def cells(
     """
     names = expanded(names, shape)
     _refuse_repeats(names, "attack {!r} is named twice: leave one out")
-    parsed = {name: None if name in SUITES else _parse(name) for name in names}
+    whole = {*SUITES, *METHODS}
+    parsed = {name: None if name in whole else _parse(name) for name in names}
     made = []
     for text, name in parsed.items():
-        if name is None:
+        if text in METHODS:
+            made += [Cell(text, natural(_unchanged), t, certificate=text) for t in threats]
+        elif name is None:
             made += [_suite(text, threat, step_ratio=step_ratio) for threat in threats]
         elif name.family in _NATURAL:
             made.append(_natural(name, bounds))
@@ -179,7 +185,7 @@ class _Name(NamedTuple):
 
 
 def _parse(text: str) -> _Name:
-    family, known = _family(text), [*_NATURAL, *ATTACKS, *SUITES]
+    family, known = _family(text), [*_NATURAL, *ATTACKS, *SUITES, *METHODS]
     if family in SUITES:
         raise ValueError(f"{text!r} is not understood: the suite {family} takes no number")
     if family not in known:

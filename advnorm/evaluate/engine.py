@@ -1,6 +1,6 @@
 """Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
+from advnorm.evaluate.certified import judge_cell
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -59,9 +60,9 @@ def judge(
                 continue
             draws = Draws.of(seed, batch.samples)
             images = batch.images.to(search_dtype(model))
-            found = cell.judge(logits_fn, images, batch.labels, draws)
+            found, sure = judge_cell(model, cell, logits_fn, images, batch.labels, draws)
             first = not verdicts.samples
-            verdicts = _extend(verdicts, batch, found, cell.attackers)
+            verdicts = _extend(verdicts, batch, found, cell, sure)
             if save:
                 seen = (logits_fn, images, batch.labels, found.images)
                 save(Judgement(verdicts, _examples(*seen) if first else None))
@@ -106,9 +107,11 @@ def _dtype(model: nn.Module) -> torch.dtype:
 
 
 def _extend(
-    done: Verdicts, batch: Batch, found: Judged, attackers: Sequence[str]
+    done: Verdicts, batch: Batch, found: Judged, cell: Cell, sure: Tensor
 ) -> Verdicts:
+    attackers = cell.attackers
     names = ["" if number == STANDS else attackers[number] for number in found.by.tolist()]
+    covered = sure.tolist() if cell.certificate else []
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
@@ -116,6 +119,7 @@ def _extend(
         predictions=(*done.predictions, *found.predictions.tolist()),
         robust=(*done.robust, *found.robust.tolist()),
         by=(*done.by, *names),
+        certified=(*done.certified, *covered),
     )
 
 

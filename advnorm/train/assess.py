@@ -13,6 +13,7 @@ from torch import nn
 
 from advnorm.data import DataSet, every_set
 from advnorm.evaluate import Cell, cells, judge
+from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.engine import Judgement, check
 from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, check_statistics, route
@@ -55,11 +56,13 @@ def assess(
     with run.lock():
         subject = _subject(run, recipe, root, choose_device(device), progress)
         columns = _columns(recipe, subject.data.shape)
-        return [
+        results = [
             _cell(run, tested, cell, progress)
             for tested in _on_each_set(subject, root)
             for cell in columns
         ]
+        refuse_meeting((result, run.verdicts(result.key)) for result in run.results())
+        return results
 
 
 def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
@@ -67,9 +70,10 @@ def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
     spec, threat = recipe.evaluation, recipe.threat.build()
     radii = spec.eps or tuple(threat.eps * factor for factor in (0.5, 1.0))
     threats = [threat.with_eps(eps) for eps in sorted(radii)]
-    return cells(
+    columns = cells(
         spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio, shape=shape
     )
+    return certified_first(columns, spec.certify)
 
 
 def load_model(
@@ -171,7 +175,12 @@ def worst(found: Sequence[Verdicts]) -> Verdicts:
     ]
     predictions, robust, by = zip(*fallen, strict=True)
     return found[0].model_copy(
-        update={"predictions": predictions, "robust": robust, "by": by}
+        update={
+            "predictions": predictions,
+            "robust": robust,
+            "by": by,
+            "certified": tuple(map(all, zip(*(v.certified for v in found), strict=True))),
+        }
     )
 
 

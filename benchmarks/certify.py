@@ -1,0 +1,256 @@
+"""Certificates beside auto_LiRPA: whether the margins agree, and what they cost.
+
+Three small networks are trained on digits (plain, with batch norm, residual with batch
+norm), and their margins by ibp, crown-ibp and crown are compared in float64. Then both
+are timed on the small CNN of sridhar2021 (Table 4) with images of MNIST's size, trained for
+a moment on enlarged digits, or on the network and test images of a run folder; each
+measurement is a process of its own, which gives the peak of its memory. auto_LiRPA has to
+be importable (it is no dependency); without it only our own numbers are printed.
+
+    python benchmarks/certify.py [--run RUN] [--eps 0.05] [--threads 2] [--images 1000]
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm import norms
+from advnorm.certify import METHODS, bounds
+from advnorm.models import MODELS
+from advnorm.threat import Linf
+
+PEER = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN"}
+LEAST = {"ibp": 10, "crown-ibp": 5, "crown": 2}
+
+
+class Residual(nn.Module):
+    """Two convolutions beside the identity."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one, self.norm = nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width)
+        self.two = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the sum."""
+        return input + self.two(torch.relu(self.norm(self.one(input))))
+
+
+def networks() -> dict[str, nn.Module]:
+    """Return three untrained networks for 8x8 images."""
+    return {
+        "plain": nn.Sequential(
+            nn.Conv2d(1, 8, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(128, 32),
+            nn.ReLU(),
+            nn.Linear(32, 10),
+        ),
+        "batch norm": nn.Sequential(
+            nn.Conv2d(1, 8, 3, stride=2, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(128, 32),
+            nn.BatchNorm1d(32),
+            nn.ReLU(),
+            nn.Linear(32, 10),
+        ),
+        "residual": nn.Sequential(
+            nn.Conv2d(1, 8, 3, stride=2, padding=1),
+            Residual(8),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(128, 10),
+        ),
+    }
+
+
+def digits(size: int = 8) -> tuple[Tensor, Tensor]:
+    """Return the embedded digits, enlarged to a size."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    images = torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16
+    return F.interpolate(images, size), torch.tensor(found.target)
+
+
+def train(model: nn.Module, images: Tensor, labels: Tensor, steps: int) -> nn.Module:
+    """Train with noise for some steps of 100 images."""
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    for _ in range(steps):
+        rows = torch.randint(len(images), (100,))
+        optimizer.zero_grad()
+        x = images[rows] + 0.1 * torch.randn_like(images[rows])
+        F.cross_entropy(model(x), labels[rows]).backward()
+        optimizer.step()
+    return model.eval()
+
+
+def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return the network that is timed, with images and labels."""
+    if run is not None:
+        from advnorm.recipe import from_yaml
+        from advnorm.records import Run
+        from advnorm.train.assess import load_model
+        from advnorm.train.parts import load
+
+        folder = Run.open(run)
+        recipe = from_yaml(folder.recipe_text())
+        data = load(recipe, root=None)
+        model, _ = load_model(folder, recipe, data, weights="best", warnings=[])
+        order = torch.arange(min(count, len(data.test)))
+        batch = next(data.test.batches(order, batch_size=count, device=torch.device("cpu")))
+        return _plain(model).eval(), batch.images, batch.labels
+    torch.manual_seed(0)
+    images, labels = digits(28)
+    model = MODELS["cnn_small"](shape=(1, 28, 28), classes=10, norm=norms.NORMS["none"]())
+    return train(model, images, labels, 60), images[:count], labels[:count]
+
+
+def _plain(model: nn.Module) -> nn.Module:
+    """Return the network with PyTorch's own batch norms, which the peer knows."""
+    return norms.collapse(model) if list(norms.mode.batch_norms(model)) else model
+
+
+def peer(
+    model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str
+) -> Tensor:
+    """Return auto_LiRPA's margins, all columns, the label's 0.
+
+    Its crown is asked to cut bounds with intervals as ours does
+    (``compare_crown_with_ibp``): by default its result for an image depends on the batch.
+    """
+    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
+
+    wrapped = BoundedModule(
+        model,
+        torch.zeros_like(images),
+        bound_opts={"compare_crown_with_ibp": method == "crown"},
+        device="cpu",
+    )
+    low, high = (images - eps).clamp(0, 1), (images + eps).clamp(0, 1)
+    ball = PerturbationLpNorm(norm=float("inf"), eps=eps, x_L=low, x_U=high)
+    classes = int(labels.max()) + 1
+    spec = torch.eye(classes, dtype=images.dtype)[labels].unsqueeze(1) - torch.eye(
+        classes, dtype=images.dtype
+    )
+    return wrapped.compute_bounds(
+        x=(BoundedTensor(images, ball),), C=spec, method=PEER[method], bound_upper=False
+    )[0]
+
+
+def agreement() -> float:
+    """Print the largest relative difference of margins; return it."""
+    images, labels = digits()
+    worst = 0.0
+    for name, model in networks().items():
+        torch.manual_seed(0)
+        train(model, images, labels, 300).double()
+        x, y, eps = images[:20].double(), labels[:20], 0.03
+        for method in METHODS:
+            with torch.no_grad():
+                ours = bounds(model, x, Linf(eps), y, method=method)
+                theirs = peer(model, x, y, eps, method)
+            difference = float(((ours - theirs).abs() / theirs.abs().clamp(min=1e-3)).max())
+            worst = max(worst, difference)
+            print(f"{name}, {method}: mean margin {ours.mean():.4f}, largest relative "
+                  f"difference {difference:.1e}")  # fmt: skip
+    return worst
+
+
+def one(arguments: argparse.Namespace) -> None:
+    """Time one method of one side, and print seconds and peak megabytes."""
+    who, method = arguments.one.split(":")
+    torch.set_num_threads(arguments.threads)
+    model, images, labels = subject(arguments.run, arguments.images)
+    compute = peer if who == "peer" else ours
+    with torch.no_grad():
+        compute(model, images[:4], labels[:4].clamp(max=9), arguments.eps, method)
+        seconds, size = 0.0, min(arguments.batch, len(images))
+        for start in range(0, len(images), size):
+            rows = slice(start, start + size)
+            begin = perf_counter()
+            compute(model, images[rows], labels[rows], arguments.eps, method)
+            seconds += perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(seconds, peak)
+
+
+def ours(
+    model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str
+) -> Tensor:
+    """Return our margins."""
+    return bounds(model, images, Linf(eps), labels, method=method)
+
+
+def timed(arguments: argparse.Namespace, who: str, method: str) -> tuple[float, float]:
+    """Run one measurement in a process of its own."""
+    count = arguments.crown_images if method == "crown" else arguments.images
+    command = [sys.executable, "-W", "ignore", __file__, "--one", f"{who}:{method}"]
+    command += ["--images", str(count), "--batch", str(arguments.batch)]
+    command += ["--eps", str(arguments.eps), "--threads", str(arguments.threads)]
+    command += ["--run", str(arguments.run)] if arguments.run else []
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, peak = map(float, done.stdout.split()[-2:])
+    return seconds, peak
+
+
+def speed(arguments: argparse.Namespace, has_peer: bool) -> None:
+    """Print times, ratios and peaks of memory."""
+    for method in METHODS:
+        seconds, peak = timed(arguments, "ours", method)
+        count = arguments.crown_images if method == "crown" else arguments.images
+        text = f"{method}, {count} images: ours {seconds:.2f} s, peak {peak:.0f} MB"
+        if has_peer:
+            theirs, more = timed(arguments, "peer", method)
+            text += f"; auto_LiRPA {theirs:.2f} s, peak {more:.0f} MB; ratio "
+            text += f"{theirs / seconds:.1f} (asked for: {LEAST[method]})"
+        print(text, flush=True)
+
+
+def main() -> None:
+    """Compare, then time."""
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path)
+    parser.add_argument("--eps", type=float, default=0.05)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--images", type=int, default=1000)
+    parser.add_argument("--crown-images", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=["agreement", "speed"])
+    arguments = parser.parse_args()
+    if arguments.one:
+        one(arguments)
+        return
+    try:
+        import auto_LiRPA  # noqa: F401
+
+        has_peer = True
+    except ImportError:
+        has_peer = False
+        print("auto_LiRPA cannot be imported here: our own numbers alone")
+    if has_peer and arguments.only != "speed":
+        print(f"largest relative difference of all: {agreement():.1e} (asked for: 1e-4)")
+    if arguments.only != "agreement":
+        speed(arguments, has_peer)
+
+
+if __name__ == "__main__":
+    main()
