@@ -136,6 +136,31 @@ def transfer(
 
 
 @app.command()
+def perturb(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
+    from advnorm.progress import shown
+    from advnorm.recipe import from_yaml, override
+    from advnorm.records import Run
+    from advnorm.report import terminal
+    from advnorm.train import perturb as run_perturbation
+
+    known = ("evaluation.", "perturbation.")
+    changes = [c if c.startswith(known) else f"perturbation.{c}" for c in set_ or []]
+    found = [Run.open(path) for path in runs]
+    with shown() as progress:
+        for run in found:
+            recipe = override(from_yaml(run.recipe_text()), changes)
+            progress.line(f"{run.path}:")
+            run_perturbation(run, recipe, root=data, device=device, progress=progress)
+    typer.echo(terminal(found))
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),

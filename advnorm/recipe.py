@@ -310,6 +310,30 @@ class Evaluation(Spec):
     """Images kept for the report."""
 
 
+class Perturbation(Spec):
+    """What ``advnorm perturb`` does to the statistics of batch norms (apart2022 4.4, 4.5).
+
+    Samples, weights, branch and batch size are those of ``evaluation``.
+    """
+
+    radii: tuple[Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)], ...] = (
+        0.0,
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+    )
+    """Relative to each statistic."""
+    directions: tuple[Literal["uniform", "sign", "adversarial"], ...] = ("sign",)
+    parts: tuple[Literal["mean", "deviation", "both"], ...] = ("mean", "deviation")
+    statistics: Literal["running", "batch"] = "running"
+    groups: Count = 1
+    """Of a batch, normalized each by itself; for batch statistics."""
+    split: Literal["test", "train"] = "test"
+    attacked: Count = 128
+    """Training samples on which an adversarial direction climbs the loss."""
+
+
 class Recipe(Spec):
     """Everything that decides a training run, and how it is evaluated."""
 
@@ -334,6 +358,7 @@ class Recipe(Spec):
     """Longest time between two checkpoints; there is one after every epoch too."""
     validation: Validation = Validation()
     evaluation: Evaluation = Evaluation()
+    perturbation: Perturbation = Perturbation()
 
 
 def parse(values: Mapping[str, Any]) -> Recipe:

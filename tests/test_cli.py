@@ -85,6 +85,7 @@ def test_the_command_line_stays_small():
         "evaluate": {"--data"},
         "certify": {"--data", "--method"},
         "transfer": {"--data"},
+        "perturb": {"--data"},
         "report": set(),
         "list": set(),
         "data get": {"--data"},

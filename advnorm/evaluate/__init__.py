@@ -8,8 +8,19 @@ from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.checks import check_radius
 from advnorm.evaluate.engine import judge
 from advnorm.evaluate.matrix import transfer
+from advnorm.evaluate.statistics import Perturbation, perturbed_statistics
 
-__all__ = ["Cell", "Evaluation", "cells", "check_radius", "evaluate", "judge", "transfer"]
+__all__ = [
+    "Cell",
+    "Evaluation",
+    "Perturbation",
+    "cells",
+    "check_radius",
+    "evaluate",
+    "judge",
+    "perturbed_statistics",
+    "transfer",
+]
 
 
 class _CallableModule(ModuleType):

@@ -70,15 +70,18 @@ def check_perturbable(model: nn.Module) -> None:
 
 
 @contextmanager
-def statistics_gradient(model: nn.Module) -> Iterator[dict[_BatchNorm, Shift]]:
+def statistics_gradient(
+    model: nn.Module, *, batch: bool = False
+) -> Iterator[dict[_BatchNorm, Shift]]:
     r"""Let backward passes also yield the statistics gradient (Algorithm 1, line 3).
 
     Yields :math:`\delta_\mu = \delta_\sigma = 0` of each layer, which collect ``.grad``.
-    Outputs, other gradients and running statistics are those of the model as it is.
+    Outputs, other gradients and running statistics are those of the model as it is; with
+    ``batch`` those with the statistics of the batch, whatever the mode.
     """
     check_perturbable(model)
     shifts = {layer: _zeros(layer, model) for layer in batch_norms(model)}
-    with _patched(model, shifts, _Scope(groups=1, at_zero=True, batch=False)):
+    with _patched(model, shifts, _Scope(groups=1, at_zero=True, batch=batch)):
         yield shifts
 
 

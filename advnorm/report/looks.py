@@ -62,13 +62,14 @@ def _rate(row: Row, key: str | None) -> float:
 def headline(groups: Sequence[Group]) -> str | None:
     """Choose the attack that stands for robustness, where one figure needs just one.
 
-    Of the attacks that the most runs have, on their own data where there is one: the
+    Of the attacks on images that most runs have, on their own data where there is one: the
     radius of the recipes where it was tried, else the largest; at that radius the attack
     that leaves the lowest mean accuracy. It is a result key without a branch: all branches
     of a mixture norm belong to it.
     """
     runs = [run for group in groups for run in group.members]
-    attacked = [r for run in runs for r in run.results.values() if r.threat]
+    found = [r for run in runs for r in run.results.values() if r.threat]
+    attacked = [r for r in found if not r.attack.startswith("statistics-")]
     results = [r for r in attacked if not r.other] or attacked
     if not results:
         return None

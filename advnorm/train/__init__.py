@@ -4,6 +4,7 @@ from advnorm.train.assess import assess, load_model
 from advnorm.train.build import Job, build, check
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.parts import load, network
+from advnorm.train.perturb import perturb
 from advnorm.train.run import how_to_resume, train
 from advnorm.train.stop import StoppedError
 from advnorm.train.transfer import transfer_runs
@@ -19,6 +20,7 @@ __all__ = [
     "load",
     "load_model",
     "network",
+    "perturb",
     "train",
     "transfer_runs",
 ]

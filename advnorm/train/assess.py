@@ -54,7 +54,7 @@ def assess(
     check_names(recipe)
     progress = progress or Quiet()
     with run.lock():
-        subject = _subject(run, recipe, root, choose_device(device), progress)
+        subject = subject_of(run, recipe, root, choose_device(device), progress)
         columns = _columns(recipe, subject.data.shape)
         results = [
             _cell(run, tested, cell, progress)
@@ -94,9 +94,10 @@ def load_model(
     return model, f"{found.path.stem} sha256:{found.digest}"
 
 
-def _subject(
+def subject_of(
     run: Run, recipe: Recipe, root: Path | None, device: torch.device, progress: Progress
 ) -> Subject:
+    """Load the run's model and data, and try them out together."""
     data = load(recipe, root=root)
     warnings: list[str] = []
     model, weights = load_model(

@@ -1,0 +1,133 @@
+"""Evaluates a run with perturbed batch-norm statistics; what is finished is kept."""
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+from advnorm.data import Batch
+from advnorm.evaluate.statistics import Perturbation, directions, judge_perturbed
+from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe
+from advnorm.records import Result, Run, ThreatRecord, Verdicts
+from advnorm.train.assess import Subject, subject_of
+from advnorm.train.build import check, choose_device
+
+
+def perturb(
+    run: Run,
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Judge the run's model at each direction, part and radius of ``perturbation``.
+
+    ``recipe`` is the run's own, with ``perturbation`` and ``evaluation`` changed at will.
+    """
+    check(recipe)
+    spec, progress = recipe.perturbation, progress or Quiet()
+    wanted = [
+        Perturbation(direction, part, batch=spec.statistics == "batch", groups=spec.groups)
+        for direction, part in product(spec.directions, spec.parts)
+    ]
+    if recipe.evaluation.batch_size % spec.groups:
+        raise ValueError(
+            f"perturbation.groups={spec.groups} does not divide evaluation.batch_size="
+            f"{recipe.evaluation.batch_size}: change one of them"
+        )
+    with run.lock():
+        subject = subject_of(run, recipe, root, choose_device(device), progress)
+        check_perturbable(subject.model)
+        return [
+            result for what in wanted for result in _curve(run, subject, what, progress)
+        ]
+
+
+def _curve(
+    run: Run, subject: Subject, what: Perturbation, progress: Progress
+) -> Iterator[Result]:
+    """Yield a result a radius, all along one direction."""
+    with _routed(subject):
+        attacked = _attacked(subject) if what.direction == "adversarial" else None
+        found = directions(subject.model, what, seed=subject.recipe.seed, attacked=attacked)
+        for radius in subject.recipe.perturbation.radii:
+            start, shifts = perf_counter(), what.shifts(found, radius)
+            result = _result(subject, what, radius)
+            known = run.result(result.key)
+            if known and known.fingerprint == result.fingerprint:
+                yield known
+                continue
+            total, batches = _samples(subject)
+            verdicts = judge_perturbed(subject.model, batches, what, shifts, total=total)
+            run.write_verdicts(
+                result.key, verdicts.model_copy(update={"fingerprint": result.fingerprint})
+            )
+            result = result.model_copy(
+                update={"accuracy": verdicts.accuracy(), "seconds": perf_counter() - start}
+            )
+            run.write_result(result)
+            progress.line(f"{result.key}: {result.accuracy}")
+            yield result
+
+
+def _result(subject: Subject, what: Perturbation, radius: float) -> Result:
+    """Return the record of one radius, its accuracy still to be measured."""
+    spec = subject.recipe.perturbation
+    threat = ThreatRecord(norm=what.part, eps=radius)
+    result = Result(
+        attack=what.name,
+        settings={"groups": what.groups, "attacked": spec.attacked},
+        threat=threat,
+        accuracy=Verdicts().accuracy(),
+        data=subject.data.name,
+        split=spec.split,
+        weights=subject.weights,
+        statistics=spec.statistics,
+        branch=_branch(subject),
+        seed=subject.recipe.seed,
+        seconds=0.0,
+    )
+    facts = [
+        result.model_dump(mode="json"),
+        subject.data.digest(),
+        _samples(subject)[0],
+        subject.recipe.evaluation.batch_size if what.batch else None,
+    ]
+    digest = sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return result.model_copy(update={"fingerprint": digest})
+
+
+def _samples(subject: Subject) -> tuple[int, Iterator[Batch]]:
+    recipe, data = subject.recipe, subject.data
+    split = data.test if recipe.perturbation.split == "test" else data.train
+    count = min(len(split), recipe.evaluation.samples or len(split))
+    return count, split.batches(
+        torch.arange(count),
+        batch_size=recipe.evaluation.batch_size,
+        device=subject.device,
+    )
+
+
+def _attacked(subject: Subject) -> Batch:
+    train, count = subject.data.train, subject.recipe.perturbation.attacked
+    rows = torch.arange(min(count, len(train)))
+    return next(train.batches(rows, batch_size=len(rows), device=subject.device))
+
+
+def _branch(subject: Subject) -> Domain | None:
+    if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
+        return None
+    return "clean" if subject.recipe.evaluation.branch == "clean" else "adversarial"
+
+
+def _routed(subject: Subject) -> AbstractContextManager[None]:
+    branch = _branch(subject)
+    return route(subject.model, domain=branch) if branch else nullcontext()
