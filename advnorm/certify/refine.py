@@ -25,6 +25,7 @@ BUDGET = 2**22
 """Coefficients that are taken backward together."""
 
 _PIECEWISE = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
+_SAME = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
 
 
 class Part(NamedTuple):
@@ -38,7 +39,7 @@ class Part(NamedTuple):
 def tighten(backward: Backward, node: Node, given: Box) -> Box:
     """Return tighter bounds of the input of an activation or of a max pooling."""
     (source,) = node.inputs
-    before = backward.graph.nodes[source]
+    before = backward.graph.nodes[_behind(backward, source)]
     follows = before.kind == "layer" and rules.is_relaxed(before.layer)
     if follows or source in backward.shallow.exact:
         return given
@@ -80,6 +81,7 @@ def _begin(
     zero = torch.zeros(
         index.shape, dtype=backward.boxes[0].radius.dtype, device=index.device
     )
+    source = _behind(backward, source)
     node = backward.graph.nodes[source]
     if node.kind == "layer" and type(node.layer) is nn.Linear and len(shape) == 2:
         bias = zero if node.layer.bias is None else node.layer.bias[index]
@@ -96,7 +98,7 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
     larger than the images.
     """
     nodes, found, field = backward.graph.nodes, [], None
-    index = source
+    index = _behind(backward, source)
     while index not in backward.shallow.boxes:
         node = nodes[index]
         if node.kind != "layer" or not _suits(node.layer, first=field is None):
@@ -104,11 +106,20 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
         if type(node.layer) is nn.Conv2d:
             field = (field or Field((1, 1))).before(node.layer)
         found.append(index)
-        (index,) = node.inputs
+        index = _behind(backward, node.inputs[0])
     sides = backward.boxes[index].shape[2:]
     if field is None or any(n > side for n, side in zip(field.size, sides, strict=True)):
         return None
     return found
+
+
+def _behind(backward: Backward, index: int) -> int:
+    """Return the node whose value this one hands on, unchanged."""
+    node = backward.graph.nodes[index]
+    while node.kind == "layer" and type(node.layer) in _SAME:
+        (index,) = node.inputs
+        node = backward.graph.nodes[index]
+    return index
 
 
 def _suits(layer: nn.Module, *, first: bool) -> bool:

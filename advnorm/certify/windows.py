@@ -22,6 +22,8 @@ from advnorm.certify.linear import Rows
 from advnorm.certify.relax import Lines
 
 Pair = Sequence[int]
+MATRIX = 2**19
+"""Entries of a matrix that is faster than many small transposed convolutions."""
 
 
 class Outputs(NamedTuple):
@@ -99,12 +101,27 @@ def through(
 ) -> Rows:
     """Take windows through a convolution; ``field`` and ``size`` are of its input."""
     a = rows.coefficients
-    grown = F.conv_transpose2d(
-        a.flatten(0, 1), conv.weight, None, conv.stride, 0, 0, conv.groups, conv.dilation
-    )
+    grown = _transposed(conv, a.flatten(0, 1), field)
     grown = grown.view(*a.shape[:2], *grown.shape[1:])
     bias = rows.bias + linear.constant(a, conv.bias, 2)
     return Rows(_inside(grown, field, size, outputs), bias)
+
+
+def _transposed(conv: nn.Conv2d, a: Tensor, field: Field) -> Tensor:
+    """Convolve windows with the transposed weights, by one matrix where that is small."""
+
+    def transposed(x: Tensor) -> Tensor:
+        return F.conv_transpose2d(
+            x, conv.weight, None, conv.stride, 0, 0, conv.groups, conv.dilation
+        )
+
+    entries, (height, width) = a[0].numel(), field.size
+    if entries * conv.in_channels * height * width > MATRIX or len(a) < entries:
+        return transposed(a)
+    each = torch.eye(entries, dtype=a.dtype, device=a.device).view(-1, *a.shape[1:])
+    return (a.flatten(1) @ transposed(each).flatten(1)).view(
+        -1, conv.in_channels, height, width
+    )
 
 
 def _ungrouped(conv: nn.Conv2d) -> Tensor:
