@@ -84,6 +84,8 @@ def positive(node: Node, box: Box, *args: Any, **kwargs: Any) -> Box:
         radius = radius - apply(torch.zeros_like(box.radius))
     # one part at a time: an argument may be the number of rows
     lead = torch.cat([apply(part) for part in box.parts])
+    if lead.is_contiguous():  # a single channel would pass for the channels-last layout
+        lead = lead.reshape(-1).view(lead.shape)
     if box.ball is None or node.function not in _KEEPS_BALL:
         return Box(lead, radius)
     full = box.ball.stretched(1, torch.zeros_like(box.radius))
