@@ -172,6 +172,24 @@ def report(
     typer.echo(f"wrote {write([Run.open(path) for path in runs], out)}")
 
 
+@app.command()
+def plan(
+    recipe: Annotated[
+        str, typer.Argument(help="A name of 'advnorm list', or a YAML file.")
+    ],
+    set_: Set = None,
+    device: Annotated[str, typer.Option(help="v100, a100, ..., or all.")] = "all",
+) -> None:
+    """Say what a recipe costs: operations, memory, device-hours; nothing is run."""
+    from advnorm.recipe import override
+    from advnorm.recipes import find
+    from advnorm.train.devices import chosen
+    from advnorm.train.plan import table
+
+    devices = chosen(device)
+    typer.echo(table(override(find(recipe), set_ or []), devices))
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[

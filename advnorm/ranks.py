@@ -151,6 +151,8 @@ def collect(mine: Tensor, rows: int) -> Tensor:
     """Put the rows that :func:`part` dealt out back into one tensor of ``rows`` rows."""
     if size() == 1:
         return mine
+    if mine.dtype == torch.bool:  # does not travel
+        return collect(mine.byte(), rows).bool()
     room = mine.new_zeros((-(-rows // size()), *mine.shape[1:]))
     room[: len(mine)] = mine
     parts = [torch.empty_like(room) for _ in range(size())]

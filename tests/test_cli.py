@@ -87,6 +87,7 @@ def test_the_command_line_stays_small():
         "transfer": {"--data"},
         "perturb": {"--data"},
         "report": set(),
+        "plan": set(),
         "list": set(),
         "data get": {"--data"},
     }

@@ -1,17 +1,20 @@
 """Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from advnorm import ranks
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
 from advnorm.evaluate.certified import judge_cell
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
+from advnorm.evaluate.dealt import dealt
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
 from advnorm.scoped import evaluating, frozen
@@ -50,7 +53,8 @@ def judge(
 
     The model is put in evaluation with frozen parameters for the time of the search, and
     put back. ``save`` is called after each batch with all verdicts so far, and once with
-    the examples, which are those of the first samples.
+    the examples, which are those of the first samples. Several ranks share each batch, and
+    the first one saves.
     """
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
@@ -60,14 +64,17 @@ def judge(
                 continue
             draws = Draws.of(seed, batch.samples)
             images = batch.images.to(search_dtype(model))
-            found, sure = judge_cell(model, cell, logits_fn, images, batch.labels, draws)
+            rows = (logits_fn, images, batch.labels, draws)
+            *parts, sure = dealt(partial(_flat, model, cell), *rows)
+            found = Judged(*parts)
             first = not verdicts.samples
             verdicts = _extend(verdicts, batch, found, cell, sure)
             if save:
                 seen = (logits_fn, images, batch.labels, found.images)
-                save(Judgement(verdicts, _examples(*seen) if first else None))
-            shown = verdicts.accuracy()
-            progress.update(shown.n, total, f"{cell.key} {shown.rate:.1%}")
+                shown = Judgement(verdicts, _examples(*seen) if first else None)
+                ranks.lead(partial(save, shown))
+            so_far = verdicts.accuracy()
+            progress.update(so_far.n, total, f"{cell.key} {so_far.rate:.1%}")
     return verdicts
 
 
@@ -104,6 +111,12 @@ def search_dtype(model: nn.Module) -> torch.dtype:
 def _dtype(model: nn.Module) -> torch.dtype:
     kinds = (p.dtype for p in model.parameters() if p.is_floating_point())
     return next(kinds, torch.float32)
+
+
+def _flat(model: nn.Module, cell: Cell, *rows: Any) -> tuple[Tensor, ...]:
+    """Judge a batch; return one tuple, a row a sample: what dealing out needs."""
+    found, sure = judge_cell(model, cell, *rows)
+    return (*found, sure)
 
 
 def _extend(

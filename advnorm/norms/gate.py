@@ -14,6 +14,7 @@ its own domain's moments and :math:`v = r u + s` by the other's, where
     y = w \odot (v + p (u - v)) + b
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -48,7 +49,7 @@ def gate(x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float) -
     """
     flat = x.reshape(*x.shape[:2], -1)
     values = [part for m in given for part in ((None, None) if m is None else m[:2])]
-    with torch.autocast(x.device.type, enabled=False):
+    with _as_given(x):
         y, odds, *measured = _Gate.apply(flat, w, b, *values, clean, eps)  # type: ignore[no-untyped-call]
     rows = (clean, len(x) - clean)
     found = [
@@ -117,8 +118,16 @@ class _Gate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, of_y: Tensor, of_odds: Tensor, *_: Any) -> tuple[Any, ...]:
         refuse_twice()
-        with torch.autocast(of_y.device.type, enabled=False):
+        with _as_given(of_y):
             return _backward(ctx, of_y, of_odds)
+
+
+def _as_given(x: Tensor) -> AbstractContextManager[object]:
+    """Leave precisions as they are, also inside autocast (which meta tensors lack)."""
+    kind = x.device.type
+    if torch.amp.is_autocast_available(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()
 
 
 def _center(

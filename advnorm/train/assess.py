@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -11,6 +13,7 @@ import torch
 from safetensors.torch import save as dump_tensors
 from torch import nn
 
+from advnorm import ranks
 from advnorm.data import DataSet, every_set
 from advnorm.evaluate import Cell, cells, judge
 from advnorm.evaluate.certified import certified_first, refuse_meeting
@@ -49,12 +52,16 @@ def assess(
 ) -> list[Result]:
     """Run the recipe's evaluation on the run's weights; finished cells are not run again.
 
+    Under torchrun the ranks share the samples; verdicts are those of one process.
+
     ``recipe`` is the run's own, with its ``evaluation`` changed at will.
     """
     check_names(recipe)
-    progress = progress or Quiet()
-    with run.lock():
-        subject = subject_of(run, recipe, root, choose_device(device), progress)
+    where = choose_device(device)
+    with ranks.joined(where), ExitStack() as held:
+        progress = progress if progress and ranks.first() else Quiet()
+        ranks.lead(lambda: held.enter_context(run.lock()))
+        subject = subject_of(run, recipe, root, where, progress)
         columns = _columns(recipe, subject.data.shape)
         results = [
             _cell(run, tested, cell, progress)
@@ -161,8 +168,8 @@ def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
             "seconds": sum(result.seconds for result in both),
         }
     )
-    run.write_verdicts(result.key, verdicts)
-    run.write_result(result)
+    ranks.lead(partial(run.write_verdicts, result.key, verdicts))
+    ranks.lead(partial(run.write_result, result))
     progress.line(f"{result.key}: {result.accuracy}")
     return result
 
@@ -195,6 +202,10 @@ def _judged(
     key = result_key(cell.name, cell.threat_record, branch, other)
     fingerprint = _fingerprint(subject, cell, branch, len(order))
     known, done = run.result(key), run.verdicts(key)
+    ranks.agree(
+        f"{known.fingerprint if known else None} {done.fingerprint} {len(done.samples)}",
+        f"the ranks see different files in {run.path}: choose a folder that all share",
+    )
     if known and known.fingerprint == fingerprint:
         return known
     if done.fingerprint != fingerprint:
@@ -204,7 +215,11 @@ def _judged(
         with route(subject.model, domain=branch or "adversarial"):
             done = judge(
                 subject.model,
-                test.batches(rest, batch_size=spec.batch_size, device=subject.device),
+                test.batches(
+                    rest,
+                    batch_size=spec.batch_size * ranks.size(),
+                    device=subject.device,
+                ),
                 cell,
                 total=len(order),
                 seed=subject.recipe.seed,
@@ -228,7 +243,7 @@ def _judged(
         notes=cell.notes(subject.classes),
         fingerprint=fingerprint,
     )
-    run.write_result(result)
+    ranks.lead(partial(run.write_result, result))
     progress.line(f"{result.key}: {result.accuracy}")
     for note in result.notes:
         progress.line(f"  ! {note}")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm import ranks
 from advnorm.attacks import LogitsFn, NonFiniteGradientError
 from advnorm.certify import around, bounded, trace
 from advnorm.draws import Draws
@@ -74,7 +75,7 @@ def validate(job: Job, stop: Stop) -> Validated:
     branch = job.recipe.evaluation.branch
     found = []
     for cell in _cells(job):
-        batches = split.batches(order, batch_size=BATCH, device=job.device)
+        batches = split.batches(order, batch_size=BATCH * ranks.size(), device=job.device)
         with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
             try:
                 verdicts = judge(

@@ -8,9 +8,9 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from advnorm.objectives import OBJECTIVES
-from advnorm.recipe import Recipe, RecipeError, override
+from advnorm.recipe import Recipe, RecipeError, from_yaml, override
 from advnorm.records import Run
-from advnorm.train import check, train
+from advnorm.train import assess, check, train
 
 TINY = override(
     Recipe(),
@@ -97,6 +97,12 @@ CASES |= {
 
 QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11", "pgd apart_sam"]
 
+# 41 samples in batches of 20 a rank: the last batch is a single sample.
+JUDGED = ["evaluation={attacks: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
+SUITES = [
+    "evaluation={attacks: [standard, quick], batch_size: 10, eps: [0.1], branch: worst}"
+]
+
 
 def trained(changes, out: Path):
     """Train, and return all weights, buffers and optimizer memory, and all metrics."""
@@ -108,6 +114,10 @@ def tensors(run: Run):
     return load_file(sorted(run.checkpoints.glob("state-*.safetensors"))[-1])
 
 
+def judged(run: Run, changes=JUDGED):
+    assess(run, override(from_yaml(run.recipe_text()), changes), device="cpu")
+
+
 def rank(index, names, folder):
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -115,4 +125,6 @@ def rank(index, names, folder):
     )
     for name in names:
         trained(CASES[name], Path(folder) / name)
+    for path in Path(folder).glob("judged*"):
+        judged(Run.open(path), SUITES if path.name == "judged-suites" else JUDGED)
     dist.destroy_process_group()

@@ -1,0 +1,119 @@
+"""What a recipe costs, against counts by hand and against real models."""
+
+import sys
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from advnorm import cli
+from advnorm.objectives import OBJECTIVES
+from advnorm.recipe import Recipe, override
+from advnorm.recipes import RECIPES, find
+from advnorm.train import network
+from advnorm.train.devices import DEVICES, Device
+from advnorm.train.plan import SETS, plan, table
+
+MLP = ["model={name: mlp, options: {depth: 1, width: 10}}", "batch_size=8"]
+FORWARD = 2 * (64 * 10 + 10 * 10)  # digits: 64 pixels, 10 hidden, 10 classes
+FIRST = 2 * 64 * 10  # the first layer's share
+
+
+def made(*changes):
+    return plan(override(Recipe(), [*MLP, "attack.steps=3", *changes]))
+
+
+# A pass of an attack is forward and backward to the input; a training pass is forward,
+# backward to the weights, and to the inputs of all layers but the first.
+ATTACK = 3 * 2 * FORWARD
+TRAIN = 3 * FORWARD - FIRST
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        ("standard", TRAIN),
+        ("pgd", ATTACK + TRAIN),
+        ("mixed", ATTACK + 2 * TRAIN),
+        ("alp", ATTACK + 2 * TRAIN),
+        ("trades", FORWARD + ATTACK + 2 * TRAIN),
+    ],
+)
+def test_a_step_by_hand(objective, expected):
+    found = made(f"objective.name={objective}", "norm.name=none")
+    assert found.forward == FORWARD
+    assert found.step == 8 * expected
+
+
+def test_parameters_epochs_and_state_by_hand():
+    found = made("norm.name=none", "data.train=100", "optimizer.name=adam")
+    assert found.parameters == 64 * 10 + 10 + 10 * 10 + 10
+    assert found.steps_per_epoch == 12 and found.epoch == 12 * found.step
+    assert found.state == 4 * 4 * found.parameters  # weight, gradient, two moments
+
+
+def test_hours_by_hand():
+    device = Device(single=10.0, half=20.0, memory=1, source="made up")
+    assert device.hours(3600 * 10e12, half=False) == pytest.approx(1 / 0.4)
+    assert device.hours(3600 * 10e12, half=True) == pytest.approx(0.5 / 0.4)
+
+
+def test_a_convolution_by_hand_and_by_a_real_model():
+    """The small CNN: 16 maps of 4x4 on 13x13 places, 32 of 4x4x16 on 10x10, 100, 10."""
+    recipe = override(find("mnist.pgd_small"), ["norm.name=none", "attack.steps=2"])
+    by_hand = 13 * 13 * 16 * 16 + 10 * 10 * 32 * 16 * 16 + 3200 * 100 + 100 * 10
+    assert plan(recipe).forward == 2 * by_hand
+    digits = override(recipe, ["data.name=digits", "data.size=28"])
+    from advnorm.train import load
+
+    model = network(digits, load(digits, root=None)).eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, 1, 28, 28))
+    assert counter.get_total_flops() == 2 * by_hand
+
+
+@pytest.mark.parametrize("objective", sorted(OBJECTIVES))
+def test_every_objective_is_counted(objective):
+    found = made(f"objective.name={objective}", "norm.name=none")
+    assert found.step >= 8 * TRAIN and found.activations > 0
+
+
+def test_more_steps_cost_the_same_each():
+    steps = [made(f"attack.steps={k}").step for k in (1, 2, 7)]
+    assert steps[2] - steps[0] == 6 * (steps[1] - steps[0]) > 0
+
+
+def test_a_batch_twice_as_large_keeps_twice_as_much():
+    one, two = made("batch_size=8"), made("batch_size=16")
+    assert 1.9 < two.activations / one.activations <= 2.0
+    assert made("precision=bfloat16").activations == pytest.approx(one.activations / 2)
+
+
+def test_nothing_is_allocated():
+    """A model of 10^13 weights is planned."""
+    found = made("model.options.width=1000000", "model.options.depth=11")
+    assert found.parameters > 10**13
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_can_be_planned(name):
+    recipe = find(name)
+    assert recipe.data.name in SETS
+    found = plan(recipe)
+    assert found.step > found.forward * recipe.batch_size > 0
+    assert all(device in table(recipe, DEVICES) for device in DEVICES)
+
+
+def test_the_command_names_the_devices(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["advnorm", "plan", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code or 0, capsys.readouterr()
+
+    code, said = call("digits.pgd", "--device", "v100")
+    assert code == 0 and "v100" in said.out and "a100" not in said.out
+    code, said = call("digits.pgd", "--device", "v1000")
+    assert code == 2 and "v100" in said.err
