@@ -44,7 +44,7 @@ CONVOLUTIONS = {
 }
 POOLS = {
     "none": nn.Identity,
-    "max": lambda: nn.MaxPool2d(2, stride=1),
+    "max": lambda: nn.MaxPool2d((1, 2), stride=1),
     "max_padded": lambda: nn.MaxPool2d(2, stride=2, padding=1, ceil_mode=True),
     "average": lambda: nn.AvgPool2d(2, stride=1, padding=1),
     "adaptive": lambda: nn.AdaptiveAvgPool2d(2),
