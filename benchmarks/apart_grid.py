@@ -5,7 +5,8 @@
 FOLDER holds ``train/CLASS/*`` and ``test/CLASS/*``. After apart2022, Table 1 and Figure 2:
 each method at its budget in passes, then the accuracy with perturbed batch-norm statistics
 over a list of radii. Runs that are finished are not run again. At the end the tables are
-printed as Markdown: mean and standard error over seeds, in points.
+printed as Markdown: mean and standard error over seeds, in points, and how many seeds.
+``--print`` prints them of the runs that are there.
 """
 
 import argparse
@@ -17,9 +18,11 @@ import torch
 from advnorm.progress import Plain
 from advnorm.recipe import Recipe, override
 from advnorm.records import Run
-from advnorm.train import assess, train
+from advnorm.train import assess, perturb, train
 
 EPOCHS = 25
+RADII = (0.1, 0.2, 0.3, 0.4, 0.5)
+CURVES = {"sign": ("mean", "deviation"), "adversarial": ("both",)}
 METHODS = {
     "standard 1x": [],
     "standard 2x": [f"epochs={2 * EPOCHS}", "SCHEDULE"],
@@ -71,6 +74,10 @@ def one(method: str, seed: int, data: Path, out: Path) -> None:
     begun = (path / "recipe.yaml").exists()
     run = train(recipe, path, resume=begun, device="cpu", progress=Plain())
     assess(run, recipe, device="cpu", progress=Plain())
+    for direction, kinds in CURVES.items():
+        what = f"{{radii: {list(RADII)}, directions: [{direction}], parts: {list(kinds)}}}"
+        changed = override(recipe, [f"perturbation={what}"])
+        perturb(run, changed, device="cpu", progress=Plain())
 
 
 def cell(out: Path, method: str, seeds: int, key: str) -> str:
@@ -84,6 +91,21 @@ def cell(out: Path, method: str, seeds: int, key: str) -> str:
     return f"{mean(rates):.1f}{error} ({len(rates)})"
 
 
+def tables(out: Path, seeds: int) -> str:
+    """Return the accuracies, clean and over the radii, as Markdown."""
+    head = " | ".join(f"{radius:g}" for radius in RADII)
+    lines = []
+    for direction, kinds in CURVES.items():
+        for part in kinds:
+            lines.append(f"\n| {direction}, {part} | 0 | {head} |")
+            lines.append("|---" * (len(RADII) + 2) + "|")
+            keys = [f"statistics-{direction}_{part}_{radius:.4g}" for radius in RADII]
+            for method in METHODS:
+                found = [cell(out, method, seeds, key) for key in ("clean", *keys)]
+                lines.append(f"| {method} | {' | '.join(found)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run the grid, seed by seed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -91,14 +113,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--print", action="store_true", help="only print what is there")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    for seed in range(arguments.seeds):
+    for seed in range(0 if arguments.print else arguments.seeds):
         for method in METHODS:
             one(method, seed, arguments.data.resolve(), arguments.out)
-    print("| method | clean (seeds) |\n|---|---|")
-    for method in METHODS:
-        print(f"| {method} | {cell(arguments.out, method, arguments.seeds, 'clean')} |")
+    print(tables(arguments.out, arguments.seeds))
 
 
 if __name__ == "__main__":

@@ -43,19 +43,19 @@ def shifted(
 
 
 class _Shifted(torch.autograd.Function):
-    r"""Eq. 3 as batch norm of scale :math:`w` and a shift of each feature.
+    r"""Eq. 3, with batch norm's own passes around the shifted mean.
 
-    With :math:`s = \sum \bar y`, the gradient of the shift, and :math:`m` values a feature,
-    what is added to batch norm's own gradients is
+    With :math:`s = \sum \bar y`, :math:`\bar w = \sum \bar y (x - \mu') / \sigma` and
+    :math:`\mu' = (1 + \delta_\mu) \mu`, the gradient of :math:`m` values a feature is
 
     .. math::
-        \bar \mu = -s w \delta_\mu / \sigma, \quad
-        \bar{\sigma^2} = \tfrac12 s w \delta_\mu \mu / \sigma^3, \quad
-        \bar x \mathrel{+}= \frac{\bar \mu + 2 \bar{\sigma^2} (x - \mu)}{m}, \quad
-        \bar w \mathrel{-}= s \delta_\mu \mu / \sigma
+        \bar x = \frac{w}{\sigma} \Bigl( \bar y - \frac{s}{m}
+        - \frac{x - \mu'}{\sigma} \frac{\bar w}{m} \Bigr)
+        - \frac{w \delta_\mu}{\sigma m} \Bigl( s + \frac{\mu}{\sigma} \bar w \Bigr)
 
-    and the statistics gradient is :math:`\bar \delta_\mu = -s w \mu / \sigma`,
-    :math:`\bar \delta_\sigma = \gamma \bar w`.
+    where the first term is what batch norm's backward pass computes of
+    :math:`\mu', \sigma`. The statistics gradient is
+    :math:`\bar \delta_\mu = -s w \mu / \sigma, \bar \delta_\sigma = \gamma \bar w`.
     """
 
     @staticmethod
@@ -70,17 +70,15 @@ class _Shifted(torch.autograd.Function):
         at_zero: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = weight if at_zero else weight * (1 + of_deviation)
-        n, mean, var = x.numel() // x.shape[1], torch.zeros_like(w), torch.zeros_like(w)
-        # With a momentum of 1 the running statistics are the batch's own, as measured.
-        y, _, inverse = torch.native_batch_norm(x, w, bias, mean, var, True, 1.0, eps)
-        inverse = inverse.to(w.dtype)
-        if not at_zero:
-            y.add_((-w * of_mean * mean * inverse).view(_shape(x)))
+        mean, var = _measured(x, w)
+        inverse = torch.rsqrt(var + eps)
+        # A train-mode pass would find the same moments; this one takes shifted ones.
+        near = mean if at_zero else mean * (1 + of_mean)
+        y, _, _ = torch.native_batch_norm(x, w, bias, near, var, False, 0.0, eps)
         ctx.save_for_backward(x, weight, w, of_mean, of_deviation, mean, inverse)
         ctx.eps, ctx.at_zero = eps, at_zero
-        moments = mean, var * ((n - 1) / n)
-        ctx.mark_non_differentiable(*moments)
-        return y, *moments
+        ctx.mark_non_differentiable(mean, var)
+        return y, mean, var
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -90,16 +88,14 @@ class _Shifted(torch.autograd.Function):
                 "create_graph=True"
             )
         x, weight, w, of_mean, of_deviation, mean, inverse = ctx.saved_tensors
+        near = mean if ctx.at_zero else mean * (1 + of_mean)
         dx, dw, db = torch.ops.aten.native_batch_norm_backward(
-            grads[0], x, w, None, None, mean, inverse, True, ctx.eps, [True, True, True]
+            grads[0], x, w, None, None, near, inverse, True, ctx.eps, [True, True, True]
         )
         ratio = mean * inverse
         if not ctx.at_zero:
-            m, common = x.numel() // x.shape[1], -db * of_mean
-            slope = -common * w * mean * inverse.pow(3) / m
-            level = common * w * inverse / m - slope * mean
-            dw = dw + common * ratio
-            dx.addcmul_(x, _like(slope, x)).add_(_like(level, x))
+            m = x.numel() // x.shape[1]
+            dx.add_(_like(-w * inverse * of_mean * (db + ratio * dw) / m, x))
         return (
             dx,
             dw if ctx.at_zero else dw * (1 + of_deviation),
@@ -109,6 +105,12 @@ class _Shifted(torch.autograd.Function):
             None,
             None,
         )
+
+
+def _measured(x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and biased variance, by the reduction of batch norm itself."""
+    mean, var = torch.ops.aten.batch_norm_update_stats(x, None, None, 0.0)
+    return mean.to(like.dtype), var.to(like.dtype)
 
 
 def _shape(x: Tensor) -> tuple[int, ...]:
