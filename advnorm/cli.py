@@ -70,22 +70,29 @@ def evaluate(
     set_: Set = None,
     device: Device = "auto",
     data: Root = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="The run that corruption errors are divided by.")
+    ] = None,
 ) -> None:
     """Attack the models of runs; --set changes their 'evaluation' settings."""
     from advnorm.progress import shown
     from advnorm.recipe import from_yaml, override
     from advnorm.records import Run
-    from advnorm.report import terminal
+    from advnorm.report import corruption_errors, terminal
     from advnorm.train import assess
 
     changes = [f"evaluation.{change.removeprefix('evaluation.')}" for change in set_ or []]
     found = [Run.open(path) for path in runs]
+    reference = Run.open(baseline) if baseline else None
     with shown() as progress:
         for run in found:
             recipe = override(from_yaml(run.recipe_text()), changes)
             progress.line(f"{run.path}:")
             assess(run, recipe, root=data, device=device, progress=progress)
     _say(terminal(found))
+    for run in found:
+        for line in corruption_errors(run, reference):
+            _say(f"{run.path}: {line}")
     _say(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")
 
 

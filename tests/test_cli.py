@@ -82,7 +82,7 @@ def test_the_command_line_stays_small():
     assert extra == {
         "demo": set(),
         "train": {"--data", "--resume"},
-        "evaluate": {"--data"},
+        "evaluate": {"--data", "--baseline"},
         "certify": {"--data", "--method"},
         "transfer": {"--data"},
         "perturb": {"--data"},

@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advnorm.records import Run
+from advnorm.report.corruption import CorruptionError, corruption_errors
 from advnorm.report.rows import Cell, Row, table
 from advnorm.report.text import terminal
 
-__all__ = ["Cell", "Row", "table", "terminal", "write"]
+__all__ = [
+    "Cell",
+    "CorruptionError",
+    "Row",
+    "corruption_errors",
+    "table",
+    "terminal",
+    "write",
+]
 
 
 def write(runs: Sequence[Run], out: Path) -> Path:
