@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import Aim, Gain, LogitsFn, hard_labels, untargeted
-from advnorm.attacks.climb import climb
+from advnorm.attacks.attempts import some_of
+from advnorm.attacks.climb import Found, climb
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.attacks.registry import ATTACKS
 from advnorm.draws import Draws
@@ -106,8 +107,9 @@ def apgd_t(
     """Climb the targeted ratio with Auto-PGD, towards the likeliest wrong classes in turn.
 
     Each target is a run of its own from another random point, over the samples that no
-    run has broken yet. The targets are ranked by the clean logits, which costs one forward
-    pass; a sample that this pass finds misclassified is returned as it is.
+    run has broken yet; runs towards several targets share a batch. The targets are ranked
+    by the clean logits, which costs one forward pass; a sample that this pass finds
+    misclassified is returned as it is.
 
     With 2 or 3 classes the plain margin is climbed:
     :func:`advnorm.attacks.losses.targeted_dlr_reason`.
@@ -138,18 +140,37 @@ def apgd_t(
     ranked, left = _rank(logits_fn, clean, hard)
     images = clean.clone()
     gains = torch.full((len(clean),), -torch.inf, dtype=clean.dtype, device=clean.device)
-    for rank in range(min(targets, ranked.shape[1])):
-        if not len(left):
-            break
-        x, y = clean[left], hard[left]
-        start = threat.sample(x, draws[left].stream("target start", rank))
-        gain = targeted_dlr(y, ranked[left, rank])
-        found = climb(logits_fn, x, y, threat, gain, start, steps=steps, rho=rho)
-        better = found.broken | (found.gains > gains[left])
-        images[left[better]] = found.images[better]
-        gains[left[better]] = found.gains[better].to(gains.dtype)
-        left = left[~found.broken]
+    waiting = range(min(targets, ranked.shape[1]))
+    while len(waiting) and len(left):
+        chosen = some_of(waiting, len(left))
+        x, y, classes = clean[left], hard[left], ranked[left][:, chosen].T
+        starts = [threat.sample(x, draws[left].stream("target start", r)) for r in chosen]
+        found = climb(
+            logits_fn,
+            torch.cat([x] * len(chosen)),
+            y.repeat(len(chosen)),
+            threat,
+            targeted_dlr(y.repeat(len(chosen)), classes.flatten()),
+            torch.cat(starts),
+            steps=steps,
+            rho=rho,
+            owner=left.repeat(len(chosen)),
+        )
+        left, waiting = _note(found, left, images, gains), waiting[len(chosen) :]
     return images
+
+
+def _note(found: Found, left: Tensor, images: Tensor, gains: Tensor) -> Tensor:
+    """Keep the best of each image's attempts; return the images that stand."""
+    broken = found.broken.view(-1, len(left))
+    value = found.gains.view_as(broken).masked_fill(broken, torch.inf)
+    pick = value.argmax(0)  # the first that broke it, else the largest gain
+    chosen = pick * len(left) + torch.arange(len(left), device=left.device)
+    fallen = broken.any(0)
+    better = fallen | (found.gains[chosen] > gains[left])
+    images[left[better]] = found.images[chosen[better]]
+    gains[left[better]] = found.gains[chosen[better]].to(gains.dtype)
+    return left[~fallen]
 
 
 def _rank(logits_fn: LogitsFn, clean: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import Gain, LogitsFn
+from advnorm.attacks.attempts import drop_siblings
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.threat import Threat
 
@@ -57,6 +58,7 @@ class _State(NamedTuple):
     """What a run knows of each sample that it still attacks; row i is one sample."""
 
     rows: Tensor  # where the samples are in the batch that the run was given
+    owner: Tensor  # which image a row is an attempt on
     clean: Tensor
     labels: Tensor
     x: Tensor
@@ -85,9 +87,14 @@ def climb(
     *,
     steps: int,
     rho: float,
+    owner: Tensor | None = None,
 ) -> Found:
-    """Run Algorithm 1 once; a sample leaves the batch where an iterate fools the model."""
-    s = _begin(clean, labels, start, 2 * threat.eps)
+    """Run Algorithm 1 once; a sample leaves the batch where an iterate fools the model.
+
+    Where ``owner`` numbers the images that the rows are attempts on, one that fools the
+    model ends the others on the same image.
+    """
+    s = _begin(clean, labels, start, 2 * threat.eps, owner)
     found = Found(start.clone(), s.best_gain.clone(), torch.zeros_like(s.halved))
     finite = torch.ones((), dtype=torch.bool, device=clean.device)
     reviews, last_review = set(checkpoints(steps)), 0
@@ -110,11 +117,15 @@ def climb(
     return found
 
 
-def _begin(clean: Tensor, labels: Tensor, start: Tensor, step_size: float) -> _State:
+def _begin(
+    clean: Tensor, labels: Tensor, start: Tensor, step_size: float, owner: Tensor | None
+) -> _State:
     count, device = len(clean), clean.device
     zeros, unknown = torch.zeros_like(clean), clean.new_full((count,), -torch.inf)
+    rows = torch.arange(count, device=device)
     return _State(
-        rows=torch.arange(count, device=device),
+        rows=rows,
+        owner=rows if owner is None else owner,
         clean=clean,
         labels=labels,
         x=start,
@@ -156,6 +167,7 @@ def _look(
             found.images[rows] = s.x[fooled]
             found.gains[rows] = values[fooled]
             found.broken[rows] = True
+            left = drop_siblings(s.owner, fooled)
             s, values, grad = s.keep(left), values[left], grad[left]
         return _compare(s, values, grad), sound & grad.sum().isfinite()
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import LogitsFn, hard_labels
+from advnorm.attacks.attempts import drop_siblings, some_of
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
 from advnorm.attacks.registry import ATTACKS
@@ -113,9 +114,10 @@ class _Found(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """The samples still searched: their rows, clean images, iterates, label and target."""
+    """The attempts still made: row, which image, clean and iterate, label and target."""
 
     rows: Tensor
+    owner: Tensor
     clean: Tensor
     x: Tensor
     labels: Tensor
@@ -146,16 +148,33 @@ def _search(
         order = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
         best = torch.where(logits.argmax(1) == labels, torch.inf, 0.0).to(flat.dtype)
         found = _Found(flat.clone(), best)
-        for target in order[:, :-1][:, :targets].unbind(1):
-            rows = (found.distances > enough).nonzero().squeeze(1)
-            batch = _Batch(rows, flat[rows], flat[rows], labels[rows], target[rows])
+        waiting = range(min(targets, order.shape[1] - 1))
+        left = (best > enough).nonzero().squeeze(1)
+        while len(waiting) and len(left):
+            chosen = some_of(waiting, len(left))
+            owner, aimed = left.repeat(len(chosen)), order[left][:, chosen].T.flatten()
+            rows = torch.arange(len(owner), device=owner.device)
+            start = flat[owner]
+            batch = _Batch(rows, owner, start, start, labels[owner], aimed)
+            tried = _Found(start.clone(), start.new_full((len(owner),), torch.inf))
             for _ in range(steps):
                 if not len(batch.rows):
                     break
                 x = _step(logits_of, batch, norm, threat.bounds)
                 wrong = logits_of(x).argmax(1) != batch.labels
-                batch = _keep(found, batch._replace(x=x), wrong, norm, enough)
+                batch = _keep(tried, batch._replace(x=x), wrong, norm, enough)
+            _note(found, tried, left)
+            left = left[found.distances[left] > enough]
+            waiting = waiting[len(chosen) :]
     return _Found(found.images.view_as(clean), found.distances)
+
+
+def _note(found: _Found, tried: _Found, left: Tensor) -> None:
+    """Keep the nearest of each image's attempts, if it is nearer than what was known."""
+    nearest, pick = tried.distances.view(-1, len(left)).min(0)
+    nearer = (nearest < found.distances[left]).nonzero().squeeze(1)
+    found.distances[left[nearer]] = nearest[nearer]
+    found.images[left[nearer]] = tried.images[pick[nearer] * len(left) + nearer]
 
 
 def _step(logits_of: LogitsFn, batch: _Batch, norm: _Norm, bounds: Bounds) -> Tensor:
@@ -198,5 +217,5 @@ def _keep(
     found.distances[batch.rows[nearer]] = distance[nearer]
     backward = wrong.to(change.dtype).mul_(BETA - 1)[:, None]
     batch = batch._replace(x=batch.x.addcmul(change, backward))
-    keep = (found.distances[batch.rows] > enough).nonzero().squeeze(1)
-    return batch if len(keep) == len(batch.rows) else batch.take(keep)
+    done = (found.distances[batch.rows] <= enough).nonzero().squeeze(1)
+    return batch.take(drop_siblings(batch.owner, done)) if len(done) else batch

@@ -1,6 +1,7 @@
 """Auto-PGD against closed forms, against Algorithm 1 sample by sample, and its manners."""
 
 import sys
+from itertools import combinations
 from math import ceil
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from advnorm.attacks import AIMS, NonFiniteGradientError
+from advnorm.attacks import AIMS, NonFiniteGradientError, attempts
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
-from advnorm.attacks.climb import checkpoints
+from advnorm.attacks.climb import checkpoints, climb
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
@@ -196,8 +197,9 @@ def test_the_checkpoints_of_the_paper():
 
 
 @pytest.mark.parametrize("attack", ALL)
-def test_a_robust_sample_gets_the_point_of_the_largest_gain(attack):
+def test_a_robust_sample_gets_the_point_of_the_largest_gain(attack, monkeypatch):
     """Every point that the model was shown is compared with the one returned."""
+    monkeypatch.setattr(attempts, "ROWS", 1)  # a target at a time
     f, clean, labels = bumpy(2)
     seen = []
 
@@ -231,7 +233,7 @@ def _targeted_values(f, x, labels):
     return (z[wrong] - z[labels[0]]) / (top[0] - (top[2] + top[3]) / 2)
 
 
-def test_broken_samples_leave_the_batch_and_no_pass_is_wasted():
+def test_broken_samples_leave_the_batch_and_no_pass_is_wasted(monkeypatch):
     f, clean, labels = bumpy(1)
     sizes, graded = [], []
 
@@ -247,6 +249,13 @@ def test_broken_samples_leave_the_batch_and_no_pass_is_wasted():
     assert all(graded[:-1]) and not graded[-1]  # nobody follows the last gradient
     sizes.clear()
     apgd_t(spy, clean, labels, Linf(0.03), steps=20)
+    assert len(sizes) == 1 + 2 * 21 and sizes[:2] == [30, 30]  # one target, then three
+    assert sizes[1:22] == sorted(sizes[1:22], reverse=True) and sizes[21] < 30
+    assert sizes[22:] == sorted(sizes[22:], reverse=True) and sizes[22] <= 3 * sizes[21]
+    assert sizes[22] % 3 == 0 and sizes[-1] % 3 == 0 and sizes[-1] < sizes[22]
+    sizes.clear()
+    monkeypatch.setattr(attempts, "ROWS", 1)  # a target at a time
+    apgd_t(spy, clean, labels, Linf(0.03), steps=20)
     assert len(sizes) == 1 + 4 * 21 and sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < sizes[22] < 30
 
@@ -255,11 +264,37 @@ def test_each_target_starts_elsewhere():
     f, clean, labels = bumpy(1)
     seen = []
     apgd_t(lambda x: seen.append(x) or f(x), clean, labels, Linf(1e-6), steps=0)
-    assert len(seen) == 5 and (seen[1] != seen[2]).any(1).all()
+    starts = [seen[1], *seen[2].view(3, 30, -1)]
+    assert len(seen) == 3
+    assert all((a != b).any(1).all() for a, b in combinations(starts, 2))
+
+
+@pytest.mark.parametrize("rows", [1, 70, 512])
+@pytest.mark.parametrize("threat", [Linf(0.03), L2(0.1), L2(1e-4)], ids=str)
+def test_targets_that_climb_together_climb_as_they_do_alone(threat, rows, monkeypatch):
+    """Broken or not, and the same point where nothing is broken."""
+    f, clean, labels = bumpy(3)
+    monkeypatch.setattr(attempts, "ROWS", rows)
+    x = apgd_t(f, clean, labels, threat, steps=20)
+    best, broken = clean.clone(), torch.zeros(30, dtype=torch.bool)
+    value = torch.full((30,), -torch.inf, dtype=clean.dtype)
+    order = f(clean).argsort(1, descending=True)[:, 1:]
+    for rank in range(4):  # each target by itself, over all images
+        draws = Draws.of(0, torch.arange(30)).stream("target start", rank)
+        gain = targeted_dlr(labels, order[:, rank])
+        start = threat.sample(clean, draws)
+        found = climb(f, clean, labels, threat, gain, start, steps=20, rho=0.75)
+        better = found.gains > value
+        best[better], value[better] = found.images[better], found.gains[better]
+        broken |= found.broken
+    assert torch.equal(f(x).argmax(1) != labels, broken)
+    torch.testing.assert_close(x[~broken], best[~broken], rtol=0, atol=1e-12)
+    assert broken.any() or threat.eps < 1e-3
 
 
 @pytest.mark.parametrize("targets", [1, 3, 9])
 def test_targets_are_the_likeliest_wrong_classes_in_turn(targets, monkeypatch):
+    monkeypatch.setattr(attempts, "ROWS", 1)
     f, clean, labels = bumpy(2)
     seen = []
 
