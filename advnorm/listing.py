@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from advnorm.attacks import ATTACKS
 from advnorm.certify import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
+from advnorm.evaluate.names import options_of
 from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
 from advnorm.models import options as model_options
@@ -57,7 +58,11 @@ def _settings(kind: str, name: str) -> str:
 
     >>> _settings("models", "mlp"), _settings("norms", "none"), _settings("data", "mnist")
     (' [width=1000, depth=2]', '', '')
+    >>> _settings("attacks", "fgsm")
+    ' [+random, +least_likely]'
     """
+    if kind == "attacks":
+        return f" [{', '.join(options_of(name))}]" if options_of(name) else ""
     found = OPTIONS[kind](name) if kind in OPTIONS else {}
     shown = ", ".join(f"{key}={_value(value)}" for key, value in found.items())
     return f" [{shown}]" if shown else ""

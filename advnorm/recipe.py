@@ -291,8 +291,10 @@ class Evaluation(Spec):
     """What ``advnorm evaluate`` runs."""
 
     attacks: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
-    """``name-steps`` or ``name-stepsxrestarts``; ``noise-sigma``; ``clean``."""
-    eps: tuple[Positive, ...] = ()
+    """``name-stepsxrestarts+option``; ``noise-sigma``; ``clean``: docs/evaluation.md."""
+    norm: Literal["linf", "l2"] | None = None
+    """By default the recipe's own; another norm needs its own ``eps``."""
+    eps: tuple[Factor, ...] = ()
     """Radii of the accuracy curve; by default half the recipe's own and its own."""
     certify: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
     """A certificate that is tried before attacks: what it covers is not attacked."""

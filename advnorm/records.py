@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from math import sqrt
@@ -105,6 +106,8 @@ class Result(Record):
     threat: ThreatRecord | None = None
     """``None`` for what has no adversary: clean images and noise."""
     accuracy: Accuracy
+    curve: dict[int, Accuracy] = {}
+    """Of a curve: the accuracy after so many steps; the last is ``accuracy``."""
     data: str
     other: bool = False
     """Whether this is another data set than the run's own."""
@@ -142,8 +145,11 @@ def result_key(
     'pgd-10_linf_0.03137@clean'
     >>> result_key("clean", None, data="mnist-c:fog")
     'clean~mnist-c-fog'
+    >>> result_key("pgd-9+step=1/255", ThreatRecord(norm="linf", eps=0.1))
+    'pgd-9+step=1of255_linf_0.1'
     """
-    name = f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+    name = attack.replace("/", "of")  # it names files
+    name = f"{name}_{threat.norm}_{threat.eps:.4g}" if threat else name
     name = f"{name}@{branch}" if branch else name
     return f"{name}~{re.sub(r'[^A-Za-z0-9.]+', '-', data)}" if data else name
 
@@ -162,10 +168,19 @@ class Verdicts(Record):
     """The attack that broke a sample; empty if it stands, or was wrong from the start."""
     certified: tuple[bool, ...] = ()
     """Whether a certificate covers a sample, which is then not attacked; or empty."""
+    curve: tuple[tuple[bool, ...], ...] = ()
+    """Of a curve: whether a sample stayed right, at each step count."""
 
     def accuracy(self) -> Accuracy:
         """Count them."""
         return Accuracy(correct=sum(self.robust), n=len(self.robust))
+
+    def accuracies(self, counts: Sequence[int]) -> dict[int, Accuracy]:
+        """Count them at each step count of a curve."""
+        return {
+            count: Accuracy(correct=sum(row[i] for row in self.curve), n=len(self.curve))
+            for i, count in enumerate(counts)
+        }
 
 
 class TransferMatrix(Record):

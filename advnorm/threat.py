@@ -68,9 +68,9 @@ class _Ball:
         low, high = self.bounds
         if not low < high:
             raise ValueError(f"bounds are (low, high) with low < high, not {self.bounds}")
-        if not (isfinite(self.eps) and self.eps > 0):
+        if not (isfinite(self.eps) and self.eps >= 0):
             raise ValueError(
-                f"eps is the radius of a ball and must be > 0 and finite, not {self.eps:g}"
+                f"eps is the radius of a ball and must be >= 0 and finite, not {self.eps:g}"
             )
 
     def with_eps(self, eps: float) -> Self:

@@ -96,9 +96,9 @@ def test_contains_refuses_what_leaves_ball_or_bounds(threat):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: Linf(0.0), "must be > 0"),
-        (lambda: L2(-1.0), "must be > 0"),
-        (lambda: Linf(float("nan")), "must be > 0"),
+        (lambda: Linf(-0.1), "must be >= 0"),
+        (lambda: L2(-1.0), "must be >= 0"),
+        (lambda: Linf(float("nan")), "must be >= 0"),
         (lambda: Linf(8.0), "write 8/255"),
         (lambda: Linf(0.1, (1.0, 0.0)), "low < high"),
     ],

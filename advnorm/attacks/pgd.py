@@ -7,7 +7,7 @@ image, the basic iterative method (Kurakin et al., 2017) several steps from ther
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import Aim, LogitsFn, untargeted
+from advnorm.attacks.aims import Aim, Gain, LogitsFn, untargeted
 from advnorm.attacks.registry import ATTACKS
 from advnorm.draws import Draws
 from advnorm.threat import Threat
@@ -59,20 +59,8 @@ def pgd(
     """
     draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
     gain = aim(logits_fn, clean, labels, draws)
-    x = _start(clean, threat, clean_start, draws)
-    finite = torch.ones((), dtype=torch.bool, device=clean.device)
-    for _ in range(steps):
-        x.requires_grad_()
-        with torch.enable_grad():
-            (grad,) = torch.autograd.grad(gain(logits_fn(x)).sum(), x)
-        finite &= grad.sum().isfinite()  # read once, after the loop: no wait inside it
-        x = threat.project(x.detach() + step_size * threat.direction(grad), clean)
-    if not finite:
-        raise NonFiniteGradientError(
-            "the attack met a gradient that is not finite: the model's logits overflow, or "
-            "its weights or statistics are not numbers"
-        )
-    return x.detach()
+    x = begin(clean, threat, clean_start=clean_start, draws=draws)
+    return climb(logits_fn, x, clean, threat, gain, steps=steps, step_size=step_size)
 
 
 @ATTACKS.register("fgsm")
@@ -124,7 +112,8 @@ def bim(
     )
 
 
-def _start(clean: Tensor, threat: Threat, clean_start: float, draws: Draws) -> Tensor:
+def begin(clean: Tensor, threat: Threat, *, clean_start: float, draws: Draws) -> Tensor:
+    """Return where the climb begins: in the ball, or at the clean image with its share."""
     if clean_start >= 1:
         return clean.clone()
     x = threat.sample(clean, draws.stream("start"))
@@ -133,3 +122,33 @@ def _start(clean: Tensor, threat: Threat, clean_start: float, draws: Draws) -> T
         stay = draws.stream("clean start").uniform(*ones) < clean_start
         x = torch.where(stay, clean, x)
     return x
+
+
+def climb(
+    logits_fn: LogitsFn,
+    x: Tensor,
+    clean: Tensor,
+    threat: Threat,
+    gain: Gain,
+    *,
+    steps: int,
+    step_size: float,
+) -> Tensor:
+    """Take steps from ``x``. It has no memory: two climbs in turn are one long climb.
+
+    Raises:
+        NonFiniteGradientError: If a gradient held NaN or infinity.
+    """
+    finite = torch.ones((), dtype=torch.bool, device=clean.device)
+    for _ in range(steps):
+        x.requires_grad_()
+        with torch.enable_grad():
+            (grad,) = torch.autograd.grad(gain(logits_fn(x)).sum(), x)
+        finite &= grad.sum().isfinite()  # read once, after the loop: no wait inside it
+        x = threat.project(x.detach() + step_size * threat.direction(grad), clean)
+    if not finite:
+        raise NonFiniteGradientError(
+            "the attack met a gradient that is not finite: the model's logits overflow, or "
+            "its weights or statistics are not numbers"
+        )
+    return x.detach()

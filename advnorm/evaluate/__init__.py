@@ -8,9 +8,12 @@ from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.checks import check_radius
 from advnorm.evaluate.engine import judge
 from advnorm.evaluate.matrix import transfer
+from advnorm.evaluate.names import OPTIONS, SUITES
 from advnorm.evaluate.statistics import Perturbation, perturbed_statistics
 
 __all__ = [
+    "OPTIONS",
+    "SUITES",
     "Cell",
     "Evaluation",
     "Perturbation",

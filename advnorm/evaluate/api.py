@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
-from typing import SupportsFloat
+from typing import Literal, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from advnorm.data import Batch
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.certified import certified_first, refuse_meeting
-from advnorm.evaluate.checks import check_images, check_labels, check_radius
+from advnorm.evaluate.checks import check_images, check_labels, check_mode, check_radius
 from advnorm.evaluate.engine import check, judge, search_dtype
 from advnorm.norms import branch
 from advnorm.progress import Progress
@@ -47,6 +47,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     certify: str = "none",
     batch_size: int = 250,
     seed: int = 0,
+    train_mode: Literal["set", "refuse"] = "set",
     progress: Progress | None = None,
 ) -> Evaluation:
     """Attack ``model`` and return its accuracies, with intervals and verdicts a sample.
@@ -63,17 +64,23 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
             route (by default the adversarial one), which the results name.
         images: Floats in ``bounds``, shape ``(n, ...)``.
         labels: Class indices, integers of any size, shape ``(n,)``.
-        eps: The radius, or a list of radii for the accuracy curve.
+        eps: The radius, or a list of radii for the accuracy curve; 0 is no attack.
         norm: ``"linf"`` or ``"l2"``.
         attacks: Names of cells, such as ``"pgd-50x5"`` (steps x restarts).
         bounds: The smallest and largest value of a valid image.
         certify: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``: what it covers is not attacked.
         batch_size: Samples attacked together; no verdict depends on it.
         seed: Decides every random start.
+        train_mode: What to do about a model in train mode: set it to evaluation and put it
+            back afterwards, or refuse it.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
+    if train_mode not in ("set", "refuse"):
+        raise ValueError(f"train_mode is 'set' or 'refuse', not {train_mode!r}")
+    if train_mode == "refuse":
+        check_mode(model)
     threats = _threats(norm, eps, bounds)
     columns = certified_first(_columns(attacks, threats, bounds, images.shape[1:]), certify)
     with torch.inference_mode(mode=False):  # an attack needs gradients
@@ -182,6 +189,7 @@ def _timed(
         settings=cell.settings,
         threat=cell.threat_record,
         accuracy=verdicts.accuracy(),
+        curve=verdicts.accuracies(cell.counts),
         data="given",
         weights="given",
         branch=branch(model),

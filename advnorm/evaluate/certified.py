@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from advnorm.attacks import LogitsFn
 from advnorm.certify import METHODS, verify
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
+from advnorm.evaluate.cells import Cell
+from advnorm.evaluate.judges import STANDS, Judged, predict
 from advnorm.records import Result, Verdicts
 from advnorm.registry import unknown
 
@@ -56,11 +57,13 @@ def judge_cell(
     if not cell.attackers:
         return Judged(clean, predictions, sure, stands), sure
     rest = (~sure).nonzero().squeeze(1)
-    found = Judged(clean.clone(), predictions, sure.clone(), stands)
+    curve = sure[:, None].repeat(1, len(cell.counts)) if cell.counts else None
+    found = Judged(clean.clone(), predictions, sure.clone(), stands, curve)
     if len(rest):
         attacked = cell.judge(logits_fn, clean[rest], labels[rest], draws[rest])
         for whole, part in zip(found, attacked, strict=True):
-            whole[rest] = part
+            if whole is not None and part is not None:
+                whole[rest] = part
     return found, sure
 
 

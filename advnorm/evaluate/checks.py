@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod, sqrt
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from advnorm.threat import Bounds, Threat
 
@@ -77,8 +77,23 @@ def check_logits(logits: Tensor, *, count: int) -> None:
             f"the model must return logits of shape ({count}, classes), not "
             f"{tuple(logits.shape)}"
         )
+    check_finite(logits)
+
+
+def check_finite(logits: Tensor) -> None:
+    """Refuse logits whose largest one is no prediction."""
     if not torch.isfinite(logits).all():
         raise ValueError(
-            "the model returns logits that are NaN or infinite on clean images: its "
+            "the model returns logits that are NaN or infinite on valid images: its "
             "weights or statistics are damaged, or it overflows"
         )
+
+
+def check_mode(model: nn.Module) -> None:
+    """Refuse a model with a layer in train mode: dropout on, statistics of the batch."""
+    for name, layer in model.named_modules():
+        if layer.training:
+            raise ValueError(
+                f"the model is in train mode (layer {name or type(layer).__name__!r}): "
+                "call model.eval(), or let train_mode='set' do so for this call"
+            )

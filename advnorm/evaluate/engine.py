@@ -11,10 +11,11 @@ from advnorm import ranks
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
+from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.certified import judge_cell
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.evaluate.dealt import dealt
+from advnorm.evaluate.judges import STANDS, Judged, predict
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
 from advnorm.scoped import evaluating, frozen
@@ -113,7 +114,7 @@ def _dtype(model: nn.Module) -> torch.dtype:
     return next(kinds, torch.float32)
 
 
-def _flat(model: nn.Module, cell: Cell, *rows: Any) -> tuple[Tensor, ...]:
+def _flat(model: nn.Module, cell: Cell, *rows: Any) -> tuple[Tensor | None, ...]:
     """Judge a batch; return one tuple, a row a sample: what dealing out needs."""
     found, sure = judge_cell(model, cell, *rows)
     return (*found, sure)
@@ -133,6 +134,7 @@ def _extend(
         robust=(*done.robust, *found.robust.tolist()),
         by=(*done.by, *names),
         certified=(*done.certified, *covered),
+        curve=(*done.curve, *([] if found.curve is None else found.curve.tolist())),
     )
 
 

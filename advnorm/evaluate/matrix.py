@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import Attacker, attackers_of, predict, worst_case
+from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
 from advnorm.evaluate.engine import check, logits_of, search_dtype
+from advnorm.evaluate.judges import Attacker, predict, worst_case
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
 from advnorm.scoped import evaluating, frozen
@@ -160,7 +161,7 @@ def _struck(
     images = found.images.clone()
     if len(rows):
         first = attackers[0]
-        stream = draws[rows].stream(first.name, 0)
+        stream = draws[rows].stream(first.stream, 0)
         images[rows] = first.attack(logits_fn, clean[rows], labels[rows], stream)
     inside = strike.threat.contains(images, clean)
     images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)

@@ -24,9 +24,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from advnorm import norms
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.cells import Cell, natural
+from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.checks import check_images, check_labels
 from advnorm.evaluate.engine import judge, logits_of
+from advnorm.evaluate.judges import natural
 from advnorm.norms import Shift, Shifts
 from advnorm.records import Accuracy, Verdicts
 from advnorm.scoped import evaluating, frozen

@@ -17,6 +17,7 @@ from advnorm import ranks
 from advnorm.data import DataSet, every_set
 from advnorm.evaluate import Cell, cells, judge
 from advnorm.evaluate.certified import certified_first, refuse_meeting
+from advnorm.evaluate.checks import check_labels
 from advnorm.evaluate.engine import Judgement, check
 from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, check_statistics, route
@@ -26,7 +27,7 @@ from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, Verdicts, result_key
 from advnorm.train import checkpoints
 from advnorm.train.build import check as check_names
-from advnorm.train.build import choose_device
+from advnorm.train.build import choose_device, threats
 from advnorm.train.parts import load, network
 from advnorm.train.state import restore
 
@@ -73,12 +74,13 @@ def assess(
 
 
 def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
-    """Return the cells of the evaluation; by default at half the radius and at it."""
-    spec, threat = recipe.evaluation, recipe.threat.build()
-    radii = spec.eps or tuple(threat.eps * factor for factor in (0.5, 1.0))
-    threats = [threat.with_eps(eps) for eps in sorted(radii)]
+    spec = recipe.evaluation
     columns = cells(
-        spec.attacks, threats, threat.bounds, step_ratio=spec.step_ratio, shape=shape
+        spec.attacks,
+        threats(recipe),
+        recipe.threat.bounds,
+        step_ratio=spec.step_ratio,
+        shape=shape,
     )
     return certified_first(columns, spec.certify)
 
@@ -118,9 +120,13 @@ def subject_of(
 
 def _fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
     """Try the model on a few test samples; return the number of classes."""
+    if not len(data.test):
+        raise ValueError(f"{data.name} has no test samples: name another evaluation.data")
     few = torch.arange(min(8, len(data.test)))
     batch = next(data.test.batches(few, batch_size=8, device=device))
-    return check(model, batch, bounds=recipe.threat.bounds)
+    classes = check(model, batch, bounds=recipe.threat.bounds)
+    check_labels(data.test.labels, count=len(data.test), classes=classes)
+    return classes
 
 
 def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
@@ -165,6 +171,7 @@ def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
         update={
             "branch": "worst",
             "accuracy": verdicts.accuracy(),
+            "curve": verdicts.accuracies(cell.counts),
             "seconds": sum(result.seconds for result in both),
         }
     )
@@ -182,12 +189,15 @@ def worst(found: Sequence[Verdicts]) -> Verdicts:
         for each in zip(*rows, strict=True)
     ]
     predictions, robust, by = zip(*fallen, strict=True)
+    curves = zip(*(v.curve for v in found), strict=True)
+    curve = tuple(tuple(map(all, zip(*each, strict=True))) for each in curves)
     return found[0].model_copy(
         update={
             "predictions": predictions,
             "robust": robust,
             "by": by,
             "certified": tuple(map(all, zip(*(v.certified for v in found), strict=True))),
+            "curve": curve,
         }
     )
 
@@ -234,6 +244,7 @@ def _judged(
         settings=cell.settings,
         threat=cell.threat_record,
         accuracy=done.accuracy(),
+        curve=done.accuracies(cell.counts),
         data=subject.data.name,
         other=other is not None,
         weights=subject.weights,

@@ -18,7 +18,7 @@ from advnorm.objectives import CERTIFIED, refuse
 from advnorm.recipe import Model, Recipe, RecipeError
 from advnorm.registry import bind, options
 from advnorm.scoped import evaluating
-from advnorm.threat import Threat
+from advnorm.threat import THREATS, Threat
 from advnorm.train import parts
 from advnorm.train.second_pass import fits
 
@@ -113,7 +113,7 @@ def check(recipe: Recipe) -> None:
         lambda: parts.norm_of(recipe),
         lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
-        lambda: [recipe.threat.build().with_eps(eps) for eps in recipe.evaluation.eps],
+        lambda: threats(recipe),
         lambda: _attack(recipe),
         lambda: parts.objective_of(recipe),
         lambda: parts.weight_schedules(recipe),
@@ -137,6 +137,19 @@ def check(recipe: Recipe) -> None:
             problems.append(str(error))
     if problems:
         raise RecipeError("\n".join(problems))
+
+
+def threats(recipe: Recipe) -> list[Threat]:
+    """Return the threats of the evaluation; by default at half the radius and at it."""
+    spec, own = recipe.evaluation, recipe.threat
+    if spec.norm not in (None, own.norm) and not spec.eps:
+        raise ValueError(
+            f"evaluation.norm={spec.norm} is not the norm that the recipe has a radius "
+            f"for ({own.norm}): give evaluation.eps too"
+        )
+    radii = spec.eps or tuple(own.eps * factor for factor in (0.5, 1.0))
+    kind = THREATS[spec.norm or own.norm]
+    return [kind(eps, own.bounds) for eps in sorted(radii)]
 
 
 def _clean_rows(recipe: Recipe) -> int | None:

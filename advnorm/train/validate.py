@@ -11,7 +11,8 @@ from advnorm.attacks import LogitsFn, NonFiniteGradientError
 from advnorm.certify import around, bounded, trace
 from advnorm.draws import Draws
 from advnorm.evaluate import cells, judge
-from advnorm.evaluate.cells import STANDS, Cell, Judged, predict
+from advnorm.evaluate.cells import Cell
+from advnorm.evaluate.judges import STANDS, Judged, predict
 from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts

@@ -114,3 +114,75 @@ def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
     check(Linf(2.0, (-1.0, 1.0)), (1, 2, 2))
     with pytest.raises(ValueError, match="units of the images"):
         check(L2(4.001, (-1.0, 1.0)), (1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "name, settings",
+    [
+        ("pgd-2000+random", {"target": "random", "steps": 2000, "step_size": 0.000125}),
+        ("pgd-10+least_likely", {"target": "least_likely", "steps": 10}),
+        ("pgd-10+clean", {"clean_start": 1.0}),
+        ("pgd-10+clean=0.2", {"clean_start": 0.2}),
+        ("pgd-30x2+random+step=1/255+clean=.5", {"step_size": 1 / 255, "restarts": 2}),
+        ("pgd-30+ratio=5", {"step_size": 5 * 0.1 / 30}),
+        ("bim-30+step=1e-3+random", {"step_size": 0.001, "target": "random"}),
+        ("fgsm+least_likely", {"target": "least_likely"}),
+        ("pgd+random", {"steps": 10, "step_size": 0.025}),
+        ("pgd-1..30", {"steps": 30, "counts": "1 2 5 10 20 30", "iterate": "worst"}),
+        ("pgd-3..9+last", {"steps": 9, "counts": "3 5 9", "iterate": "last"}),
+        ("pgd-10..2000", {"step_size": 0.1 / 16}),
+        ("pgd-10..2000+random+step=1/255", {"step_size": 1 / 255, "target": "random"}),
+    ],
+)
+def test_options_are_recorded(name, settings):
+    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    found = {key: cell.settings[key] for key in settings}
+    assert cell.name == name and found == pytest.approx(settings)
+
+
+@pytest.mark.parametrize(
+    "name, advice",
+    [
+        ("pgd-10+rndom", r"no option of pgd 'rndom': did you mean 'random'\?"),
+        ("pgd-10+", "no option of pgd ''; there are: clean, last, least_likely"),
+        ("fgsm+clean", "no option of fgsm 'clean'"),
+        ("bim-10+clean", "no option of bim 'clean'"),
+        ("apgd_ce-10+random", r"write apgd_ce\[-STEPS\]\[xRESTARTS\], STEPS"),
+        ("clean+random", "write clean, without a number"),
+        ("noise+step=1", r"write noise\[-SIGMA\], SIGMA"),
+        ("quick+random", "takes no number, and no option"),
+        ("pgd+step", r"write \+step=LENGTH, LENGTH a number > 0 such as 1/255"),
+        ("pgd+step=0", r"write \+step=LENGTH"),
+        ("pgd+step=-1", r"write \+step=LENGTH"),
+        ("pgd+step=1/0", r"write \+step=LENGTH"),
+        ("pgd+step=nan", r"write \+step=LENGTH"),
+        ("pgd+ratio=x", r"write \+ratio=RATIO"),
+        ("pgd+clean=1.5", r"write \+clean\[=SHARE\], SHARE a probability"),
+        ("pgd+clean=0", r"write \+clean\[=SHARE\]"),
+        ("pgd+random=3", r"write \+random, without a number"),
+        ("pgd+random+least_likely", r"\+random and \+least_likely decide the same"),
+        ("pgd+step=1+ratio=2", r"\+step and \+ratio decide the same"),
+        ("pgd+random+random", "decide the same, leave one out"),
+        ("pgd-10x3+clean", "from the clean image x3 repeats itself"),
+        ("pgd-10x3+clean+least_likely", "repeats itself"),
+        ("pgd-10+last", r"\+last is for a curve"),
+        ("pgd-10..10", "a curve goes up"),
+        ("pgd-20..10", "a curve goes up"),
+        ("pgd-10..", r"write pgd\[-STEPS\]"),
+        ("bim-10..20", r"write bim\[-STEPS\]"),
+        ("pgd-10..20+ratio=2", "a curve has one step size"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_in_one_sentence(name, advice):
+    with pytest.raises(ValueError, match=advice) as error:
+        cells([name], [], (0.0, 1.0))
+    assert "\n" not in str(error.value)
+
+
+def test_restarts_from_the_clean_image_may_draw_other_targets():
+    assert cells(["pgd-10x3+clean+random"], [Linf(0.1)], (0.0, 1.0))
+
+
+def test_a_fraction_in_a_name_makes_no_folder():
+    (cell,) = cells(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
+    assert cell.key == "pgd-10+step=1of255_linf_0.1"

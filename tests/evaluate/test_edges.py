@@ -1,0 +1,89 @@
+"""The edges of what can be evaluated: radius 0, one sample, none, NaN, train mode."""
+
+import pytest
+import torch
+from torch import nn
+
+from advnorm.evaluate import SUITES, cells, evaluate, judge
+from advnorm.threat import L2, Linf
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_at_radius_0_the_accuracy_is_the_clean_one_and_nothing_is_attacked(
+    five_classes, norm
+):
+    model, images, labels = five_classes
+    passes = []
+    model.register_forward_hook(lambda *_: passes.append(torch.is_grad_enabled()))
+    wrong = torch.where(torch.arange(60) < 20, (labels + 1) % 5, labels)
+    names = ["clean", "pgd-5x3", "pgd-1..10", "pgd-1..10+last", *SUITES]
+    names += ["cw"] if norm == "l2" else []
+    found = evaluate(model, images, wrong, eps=0, norm=norm, attacks=names, batch_size=60)
+    assert {result.accuracy.correct for result in found.results} == {40}
+    assert passes == [False] * (1 + len(names)), "one look, and one pass a cell"
+    for result in found.results:
+        assert all(a.correct == 40 for a in result.curve.values())
+        assert result.threat is None or result.threat.eps == 0
+
+
+@pytest.mark.parametrize("threat", [Linf(0.0), L2(0.0)])
+def test_a_ball_of_radius_0_holds_its_centre_alone(threat):
+    clean = torch.rand(3, 4)
+    assert torch.equal(threat.project(torch.rand(3, 4), clean), clean)
+    assert threat.contains(clean, clean).all()
+    assert not threat.contains(clean * 0.9, clean).any()
+
+
+@pytest.mark.parametrize("attack", ["clean", "noise", "fgsm", "pgd-2", "square-5"])
+def test_logits_that_become_nan_after_the_first_samples_are_refused(attack):
+    class Damaged(nn.Module):
+        def forward(self, x):
+            logits = torch.stack([x.sum(1), -x.sum(1)], 1)
+            return torch.where(x[:, :1] > 0.9, torch.nan, logits)
+
+    images = torch.full((20, 4), 0.5)
+    images[15, 0] = 0.95
+    shape = (20, 1, 2, 2) if attack == "square-5" else (20, 4)
+    model = nn.Sequential(nn.Flatten(), Damaged())
+    with pytest.raises(ValueError, match="NaN or infinite on valid images"):
+        evaluate(
+            model, images.view(shape), torch.zeros(20).long(), eps=0.1, attacks=[attack]
+        )
+
+
+def test_a_model_that_is_nan_only_under_attack_is_no_robust_model():
+    class Trap(nn.Module):
+        def forward(self, x):
+            logits = torch.stack([x.sum(1), -x.sum(1)], 1)
+            return torch.where(x[:, :1] != 0.5, torch.nan, logits)
+
+    images, labels = torch.full((5, 4), 0.5), torch.zeros(5).long()
+    with pytest.raises((ValueError, FloatingPointError), match=r"NaN|not finite"):
+        evaluate(Trap(), images, labels, eps=0.1, attacks=["pgd-2"])
+
+
+def test_a_single_layer_in_train_mode_is_refused_by_name():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
+    images, labels = torch.rand(5, 4), torch.zeros(5).long()
+    given = {"eps": 0.1, "attacks": ["clean"]}
+    assert evaluate(model, images, labels, train_mode="refuse", **given).results
+    model[1].train()
+    with pytest.raises(ValueError, match=r"train mode \(layer '1'\)"):
+        evaluate(model, images, labels, train_mode="refuse", **given)
+    assert evaluate(model, images, labels, **given).results and model[1].training
+
+
+def test_no_batches_are_no_verdicts():
+    (cell,) = cells(["pgd-1..5"], [Linf(0.1)], (0.0, 1.0))
+    verdicts = judge(nn.Linear(4, 2), [], cell, total=0)
+    assert verdicts.accuracy().n == 0
+    assert [a.n for a in verdicts.accuracies(cell.counts).values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["pgd-3", "pgd-1..5", "quick", "apgd_t-3", "fab_t-3"])
+def test_one_sample_is_enough(name):
+    model = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
+    image = torch.rand(1, 6)
+    label = model.eval()(image).argmax(1)
+    (result,) = evaluate(model.train(), image, label, eps=1e-6, attacks=[name]).results
+    assert result.accuracy.n == result.accuracy.correct == 1
