@@ -27,7 +27,7 @@ def _certified(epochs: int) -> Recipe:
             f"epochs={epochs}",
             "batch_size=100",
             "validation={robust: ibp, eps: 0.3, samples: null}",
-            "evaluation.attacks=[clean, pgd-200]",
+            "evaluation.attacks=[clean, pgd-200, ibp]",
             "evaluation.eps=[0.3]",
         ],
     )
