@@ -100,7 +100,7 @@ QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11", "pgd ap
 # 41 samples in batches of 20 a rank: the last batch is a single sample.
 JUDGED = ["evaluation={attacks: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
 SUITES = [
-    "evaluation={attacks: [standard, quick], batch_size: 10, eps: [0.1], branch: worst}"
+    "evaluation={attacks: [standard, quick], batch_size: 20, eps: [0.1], branch: worst}"
 ]
 
 
