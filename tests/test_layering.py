@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "objectives": BASE | {"attacks", "certify", "norms", "threat"},
     "gradients": BASE | {"objectives", "norms"},
     "evaluate": BASE | {"attacks", "certify", "norms", "threat", "data", "records"},
-    "diagnose": BASE | {"attacks", "certify", "norms", "threat", "data", "records"},
+    "diagnose": BASE
+    | {"attacks", "certify", "evaluate", "norms", "threat", "data", "records"},
     "report": {"records", "files", "registry"},
 }
 MAY_IMPORT["train"] = set(MAY_IMPORT) - {"report", "recipes"}
