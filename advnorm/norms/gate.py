@@ -153,8 +153,8 @@ def _forward_vectors(r: Tensor, s: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 def _mix(u: Tensor, y: Tensor, odds: Tensor, vectors: list[Tensor]) -> None:
     """Write the output and the log-odds of a domain's rows."""
     square, linear, constant, by_p, scale, shift_p, shift = vectors
-    torch.matmul(square, torch.mul(u, u, out=y), out=odds)
-    odds.add_(torch.matmul(linear, u)).add_(constant)
+    _affine(u, square, linear, out=y).mul_(u)  # not u * u first: it may overflow
+    torch.sum(y, 1, out=odds).add_(constant)
     p = torch.sigmoid(odds)[:, None]
     _affine(p, by_p, scale, out=y).mul_(u)
     y.addcmul_(p, shift_p[:, None]).add_(shift[:, None])

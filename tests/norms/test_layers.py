@@ -372,3 +372,10 @@ def test_a_backward_pass_inside_autocast_is_in_single_precision(dtype):
             layer(given).sin().sum().backward()
         grads.append(given.grad)
     assert torch.equal(*grads)
+
+
+def test_a_gate_of_equal_domains_stays_a_number_for_values_whose_squares_overflow():
+    """Very deep networks with random statistics have such values."""
+    layer = norms.NORMS["dual"]()(2).eval()
+    x = torch.tensor([[1e25, -1e25], [1.0, 2.0]])
+    torch.testing.assert_close(layer(x), nn.BatchNorm1d(2).eval()(x))
