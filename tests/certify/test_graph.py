@@ -26,11 +26,12 @@ class Users(nn.Module):
         self.conv = nn.Conv2d(2, 2, 3, padding=1)
         self.scale = nn.Parameter(torch.rand(2, 1, 1))
         self.register_buffer("shift", torch.rand(1))
+        self.register_buffer("gain", torch.rand(1))
         self.last = nn.Linear(52, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         """Add, multiply, concatenate, reshape."""
-        branch = F.relu(self.conv(x)) * (2 * self.scale) - self.shift
+        branch = F.relu(self.conv(x)) * (2 * self.scale) - self.shift * self.gain
         both = torch.cat([x + branch, F.max_pool2d(x, 3, stride=1, padding=1).tanh()], 1)
         both = F.pad(both, (1, 0))[:, :, 1:]
         batch, channels, _, width = both.shape

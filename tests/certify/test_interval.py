@@ -147,3 +147,18 @@ def test_a_point_gives_the_forward_value(name, layer, shape):
     value = layer(clean.clone())
     for one in (found.clean, found.lower, found.upper):
         torch.testing.assert_close(one, value, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("radius", [0.1, 0.6, 1.0, 3.0])
+@pytest.mark.parametrize("narrow", ["clean", "adversarial"])
+def test_the_gate_of_a_dual_norm_turns_inside_of_the_interval(narrow, radius):
+    layer = norms.DualNorm(1).double().eval()
+    layer.clean.running_mean.fill_(0.6)
+    layer.adversarial.running_mean.fill_(-0.4)
+    getattr(layer, narrow).running_var.fill_(0.02)
+    for middle in torch.linspace(-1, 1, 9).double():
+        clean = middle.view(1, 1)
+        box = around(clean, Linf(radius, (-9.0, 9.0)))
+        found = boxes(trace(nn.Sequential(layer)), box)[-1]
+        values = layer(torch.linspace(-1, 1, 2001).double()[:, None] * radius + clean)
+        assert (values >= found.lower - 1e-9).all() and (values <= found.upper + 1e-9).all()
