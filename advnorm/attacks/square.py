@@ -15,27 +15,32 @@ a second one :math:`W_2`, which is cleared, and what the bounds left unused:
     \nu_{W_2} \leftarrow 0
 
 in each of the c channels, with :math:`\nu = x' - x`, a bar for unit length, a random sign
-:math:`\rho` and the pattern :math:`\eta` of :func:`bumps`.
+:math:`\rho` and the pattern :math:`\eta` of :func:`~advnorm.attacks.squares.bumps`.
+
+Few queries are kept, so the next ones of a sample are asked together, all from the present
+point. The first that lowers the margin is kept; those behind it did not start from the new
+point, and are asked again. So each query starts from what all before it left, as in the
+paper, and only time depends on how many are asked at once (:class:`Pace`).
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from math import sqrt
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from advnorm.attacks.aims import LogitsFn, hard_labels
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.squares import NORMS, PLACES, Norm, Point, Proposals
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries, of 10000
 _BLOCK = 100  # queries whose random numbers are drawn at once
-_PLACES = 5  # numbers a query: row and column of two squares, one turn; then the signs
+Propose = Callable[[Point, Tensor, Tensor], Proposals]
 
 
 @ATTACKS.register("square")
@@ -47,6 +52,8 @@ def square(
     *,
     steps: int = 5000,
     p_init: float = 0.8,
+    horizon: int = 10_000,
+    rows: int = 512,
     draws: Draws | None = None,
 ) -> Tensor:
     """Search with random squares; a sample rests as soon as it is misclassified.
@@ -58,42 +65,54 @@ def square(
         threat: The set to search, of norm ``"linf"`` or ``"l2"``.
         steps: Number of queries after that of the start.
         p_init: Share of the pixels that the first squares cover.
+        horizon: Number of queries that the published table of sizes, which is for 10000,
+            is stretched to. AutoAttack's standard version makes 5000 queries with the
+            table as it is, so this is the default; ``steps`` runs through the whole table.
+        rows: Images a pass up to which several queries of a sample are asked at once;
+            nothing but time and memory depends on it.
         draws: The samples' random numbers; by default those of samples 0, 1, ... under
             seed 0.
 
     Returns:
         The admissible images of the lowest margin met, same shape as ``clean``.
     """
+    _refuse(clean, horizon)
+    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
+    norm, pace = NORMS[threat.name], Pace(rows=rows)
+    with torch.no_grad():  # a model may cache tensors: those of inference mode would harm
+        clean, labels = clean.detach(), hard_labels(labels)
+        x = norm.start(clean, threat, draws.stream("start"))
+        margin = margins(logits_fn(x), labels)
+        numbers = torch.arange(len(clean), device=clean.device)
+        base = norm.base(clean, threat)
+        live = Live(numbers, draws.keys, base, x.contiguous().clone(), labels, margin)
+        for part in _parts(steps, lambda q: share(q / horizon, p_init)):
+            live = live.without_broken(x)
+            if not len(live.rows):
+                break
+            size = norm.size(part.share, *clean.shape[2:])
+            propose = _propose(norm, size, threat)
+            live.search(logits_fn, propose, part.numbers(live.keys, clean.shape[1]), pace)
+        x[live.rows] = live.x
+    return x
+
+
+def _refuse(clean: Tensor, horizon: int) -> None:
     if clean.ndim != 4:
         raise ValueError(
             "Square Attack changes squares of pixels and needs images of shape (batch, "
             f"channels, height, width), not {tuple(clean.shape)}"
         )
-    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
-    norm = _NORMS[threat.name]
-    with torch.no_grad():
-        clean, labels = clean.detach(), hard_labels(labels)
-        x = norm.start(clean, threat, draws.stream("start"))
-        margin = margins(logits_fn(x), labels)
-        rows = torch.arange(len(clean), device=clean.device)
-        live = _Live(rows, draws.keys, clean, x.clone(), labels, margin, margin)
-        live = live.without_broken(x)
-        for step in range(steps):
-            if not len(live.rows):
-                break
-            if step % _BLOCK == 0:
-                live = live.redraw(step, _PLACES + clean.shape[1])
-            size = norm.size(share(step / steps, p_init), *clean.shape[2:])
-            proposal = norm.propose(live, live.numbers[:, step % _BLOCK], size, threat)
-            live = live.query(logits_fn, proposal).without_broken(x)
-        x[live.rows] = live.x
-    return x
+    if horizon < 1:
+        raise ValueError(f"horizon is a number of queries from 1, not {horizon}")
+
+
+def _propose(norm: Norm, size: int, threat: Threat) -> Propose:
+    return lambda point, of, numbers: norm.propose(point, of, numbers, size, threat)
 
 
 def share(progress: float, p_init: float) -> float:
-    """Return the share of pixels that a square covers, after this share of the queries.
-
-    The published table is for 10000 queries, and is stretched to the number at hand.
+    """Return the share of pixels that a square covers, after this share of the horizon.
 
     >>> [share(n / 10_000, 0.8) for n in (0, 10, 11, 50, 51, 9999)]
     [0.8, 0.8, 0.4, 0.4, 0.2, 0.0015625]
@@ -108,167 +127,114 @@ def margins(logits: Tensor, labels: Tensor) -> Tensor:
     return own.squeeze(1) - others.amax(1)
 
 
-class _Live(NamedTuple):
+class _Part(NamedTuple):
+    """Queries in a row with squares of one size, within one block of random numbers."""
+
+    share: float
+    first: int
+    length: int
+
+    def numbers(self, keys: Tensor, channels: int) -> Tensor:
+        """Return the uniform numbers of its queries, ``(batch, length, numbers)``."""
+        start = self.first % _BLOCK
+        stream = Draws(keys).stream("squares", self.first - start)
+        return stream.uniform(_BLOCK, PLACES + channels)[:, start : start + self.length]
+
+
+def _parts(steps: int, share_at: Callable[[int], float]) -> Iterator[_Part]:
+    for (_, p), group in groupby(range(steps), lambda q: (q // _BLOCK, share_at(q))):
+        queries = list(group)
+        yield _Part(p, queries[0], len(queries))
+
+
+class Pace:
+    r"""How many queries of a sample are asked at once; nothing but time depends on it.
+
+    Let a pass cost as much as :math:`a` images on top of its own, and a query be kept with
+    probability q. Asking k of each of m samples costs :math:`a + m k` and settles about
+    :math:`m k (1 - q k / 2)` queries, the rest is asked again. The cost of one is least at
+    :math:`k = \sqrt{2 a / (m q)}`.
+    """
+
+    def __init__(self, overhead: float = 32, rows: int = 512, rarest: float = 0.01) -> None:
+        self.overhead, self.rows, self.rarest = overhead, rows, rarest
+        self.kept = rarest  # so that no later pass needs more memory than the first
+
+    def width(self, samples: int) -> int:
+        """Return how many queries to ask of each of so many samples."""
+        best = sqrt(2 * self.overhead / (samples * max(self.kept, self.rarest)))
+        return max(1, min(int(best), self.rows // samples))
+
+    def saw(self, samples: int, width: int, kept: int) -> None:
+        """Learn that of ``width`` queries of each sample, one was kept for ``kept``."""
+        self.kept += 0.2 * (1 - (1 - kept / samples) ** (1 / width) - self.kept)
+
+
+class Live(NamedTuple):
     """The samples not broken yet, and what belongs to them."""
 
     rows: Tensor
     keys: Tensor
-    clean: Tensor
+    base: Tensor
     x: Tensor
     labels: Tensor
     margin: Tensor
-    numbers: Tensor
 
-    def without_broken(self, x: Tensor) -> "_Live":
+    def without_broken(self, x: Tensor) -> "Live":
         """Write the broken samples to their rows of ``x`` and return the others."""
         keep = (~(self.margin < 0)).nonzero().squeeze(1)
         if len(keep) == len(self.rows):
             return self
         x[self.rows] = self.x
-        return _Live(*(part[keep] for part in self))
+        return Live(*(part[keep] for part in self))
 
-    def redraw(self, step: int, count: int) -> "_Live":
-        stream = Draws(self.keys).stream("squares", step)
-        return self._replace(numbers=stream.uniform(_BLOCK, count))
+    def search(
+        self, logits_fn: LogitsFn, propose: Propose, numbers: Tensor, pace: Pace
+    ) -> None:
+        """Make the queries of ``numbers``, of each sample until it is broken."""
+        count = numbers.shape[1]
+        at, todo = torch.zeros_like(self.rows), torch.arange(len(self.rows)).to(self.rows)
+        while len(todo):
+            width = min(pace.width(len(todo)), count)
+            queries = (at[todo, None] + torch.arange(width, device=at.device)).flatten()
+            of = todo.repeat_interleave(width)
+            proposals = propose(self, of, numbers[of, queries.clamp(max=count - 1)])
+            margin = self.ask(logits_fn, of, proposals, queries < count)
+            settled, kept = self.keep(todo, proposals, margin.view(-1, width))
+            at.index_add_(0, todo, settled)
+            pace.saw(len(todo), width, kept)
+            unsettled = (at[todo] < count) & ~(self.margin[todo] < 0)
+            todo = todo[unsettled.nonzero().squeeze(1)]
 
-    def query(self, logits_fn: LogitsFn, proposal: Tensor) -> "_Live":
-        """Keep the proposals that lower the margin.
+    def ask(
+        self, logits_fn: LogitsFn, of: Tensor, proposals: Proposals, valid: Tensor
+    ) -> Tensor:
+        """Return the margins of the valid proposals, those of samples ``of``.
 
         A proposal that changes nothing has the margin of what it repeats: it counts as a
-        query, and costs no pass. With one channel that is one in two single pixels.
+        query, and costs no pass. With one channel that is one in two single pixels. Its
+        margin is given as infinite, like that of a proposal that is not valid.
         """
-        new = (proposal != self.x).flatten(1).any(1).nonzero().squeeze(1)
-        if not len(new):
-            return self
-        margin = margins(logits_fn(proposal[new]), self.labels[new])
-        better = (margin < self.margin[new]).nonzero().squeeze(1)
-        rows = new[better]
-        return self._replace(
-            x=self.x.index_copy_(0, rows, proposal[rows]),
-            margin=self.margin.index_copy(0, rows, margin[better]),
-        )
+        new = (proposals.changed & valid).nonzero().squeeze(1)
+        margin = self.margin.new_full(of.shape, torch.inf)
+        if len(new):
+            found = margins(logits_fn(proposals.images(new)), self.labels[of[new]])
+            margin.index_copy_(0, new, found)
+        return margin
 
+    def keep(
+        self, todo: Tensor, proposals: Proposals, margin: Tensor
+    ) -> tuple[Tensor, int]:
+        """Move each sample to its first proposal that lowers its margin.
 
-Window = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-def window(places: Tensor, size: int, shape: torch.Size) -> Window:
-    """Return the index of a square a sample, its corner from uniforms ``(batch, 2)``."""
-    batch, channels, height, width = shape
-    free = places.new_tensor([height - size + 1, width - size + 1])
-    corner = (places * free).long()
-    side = torch.arange(size, device=places.device)
-    return (
-        torch.arange(batch, device=places.device)[:, None, None, None],
-        torch.arange(channels, device=places.device)[:, None, None],
-        (corner[:, :1] + side)[:, None, :, None],
-        (corner[:, 1:] + side)[:, None, None, :],
-    )
-
-
-def _signs(uniform: Tensor, like: Tensor) -> Tensor:
-    """Turn uniform numbers into fair signs."""
-    return (uniform - 0.5).sign().to(like.dtype)
-
-
-def _linf_start(clean: Tensor, threat: Threat, draws: Draws) -> Tensor:
-    """Return vertical stripes, one sign a channel and column."""
-    signs = _signs(draws.uniform(clean.shape[1], 1, clean.shape[3]), clean)
-    return threat.project(clean + threat.eps * signs, clean)
-
-
-def _linf_size(p: float, height: int, width: int) -> int:
-    return min(max(round(sqrt(p * height * width)), 1), height, width)
-
-
-def _linf_propose(live: _Live, numbers: Tensor, size: int, threat: Threat) -> Tensor:
-    """Set a square to the edge of the ball; the rest is admissible already."""
-    at = window(numbers[:, :2], size, live.x.shape)
-    signs = _signs(numbers[:, _PLACES:, None, None], live.x)
-    x = live.x.clone()
-    base = live.clean[at]
-    x[at] = threat.project(base + threat.eps * signs, base)
-    return x
-
-
-def _l2_start(clean: Tensor, threat: Threat, draws: Draws) -> Tensor:
-    """Return a grid of about 5 x 5 patterns, each with its turn, a sign a channel."""
-    batch, channels, height, width = clean.shape
-    size = max(min(height, width) // 5, 1)
-    tiles, used = (height // size, width // size), (height % size, width % size)
-    turns = draws.stream("turn").uniform(1, *tiles, 1, 1)
-    signs = _signs(draws.stream("sign").uniform(channels, *tiles, 1, 1), clean)
-    grid = (signs * _turned(bumps(size, clean.dtype, clean.device), turns)).transpose(3, 4)
-    grid = grid.reshape(batch, channels, tiles[0] * size, tiles[1] * size)
-    top, left = used[0] // 2, used[1] // 2
-    change = F.pad(grid, (left, used[1] - left, top, used[0] - top))
-    return threat.project(clean + threat.eps * _unit(change, (1, 2, 3)), clean)
-
-
-def _l2_size(p: float, height: int, width: int) -> int:
-    """Return an odd side of at least 3, where the image is large enough."""
-    side = max(round(sqrt(p * height * width)), 3)
-    return min(side + (side + 1) % 2, height, width)
-
-
-def _l2_propose(live: _Live, numbers: Tensor, size: int, threat: Threat) -> Tensor:
-    """Move the budget of a second square, and what is unused, into the first."""
-    change = live.x - live.clean
-    unused = (threat.eps**2 - change.square().sum((1, 2, 3), keepdim=True)).clamp_(min=0)
-    first = window(numbers[:, :2], size, change.shape)
-    second = window(numbers[:, 2:4], size, change.shape)
-    old = change[first]
-    signs = _signs(numbers[:, _PLACES:, None, None], old)
-    pattern = _turned(bumps(size, old.dtype, old.device), numbers[:, 4, None, None, None])
-    new = _unit(signs * pattern + _unit(old, (2, 3)), (2, 3))
-    budget = old.square().sum((2, 3), keepdim=True) + unused / change.shape[1]
-    change[first] = 0  # so that pixels of both squares count once
-    budget += change[second].square().sum((2, 3), keepdim=True)
-    change[second] = 0
-    change[first] = new * budget.sqrt()
-    return threat.project(live.clean + change, live.clean)
-
-
-@lru_cache(maxsize=64)
-def bumps(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    r"""Return the pattern of equation (2): a bump above, its negative below, unit length.
-
-    The bump of a rectangle falls with the Chebyshev distance D from its centre:
-    :math:`\sum_{k=D}^{m} (k + 1)^{-2}`, m the half of its longer side.
-    """
-    half = size // 2
-    pattern = torch.cat([_bump(half, size), -_bump(size - half, size)])
-    return _unit(pattern, (0, 1)).to(device, dtype)
-
-
-def _bump(height: int, width: int) -> Tensor:
-    rows = torch.arange(height) - height // 2
-    columns = torch.arange(width) - width // 2
-    distance = torch.maximum(rows.abs()[:, None], columns.abs())
-    most = max(height // 2, width // 2)
-    terms = torch.arange(most + 1, 0, -1).double() ** -2
-    return terms.cumsum(0)[most - distance]
-
-
-def _turned(pattern: Tensor, turns: Tensor) -> Tensor:
-    """Turn the pattern on its side where the uniform number says so."""
-    return torch.where(turns < 0.5, pattern, pattern.T)
-
-
-def _unit(change: Tensor, dims: tuple[int, ...]) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(change, dim=dims, keepdim=True)
-    return change / norm.clamp(min=torch.finfo(change.dtype).tiny)
-
-
-class _Norm(NamedTuple):
-    """What differs between the norms."""
-
-    start: Callable[[Tensor, Threat, Draws], Tensor]
-    size: Callable[[float, int, int], int]
-    propose: Callable[[_Live, Tensor, int, Threat], Tensor]
-
-
-_NORMS = {
-    "linf": _Norm(_linf_start, _linf_size, _linf_propose),
-    "l2": _Norm(_l2_start, _l2_size, _l2_propose),
-}
+        Returns:
+            How many queries of each sample are settled, and how many samples moved.
+        """
+        width = margin.shape[1]
+        moved, first = (margin < self.margin[todo, None]).int().max(1)
+        hit = moved.nonzero().squeeze(1)
+        chosen, rows = hit * width + first[hit], todo[hit]
+        images = proposals.images(chosen)
+        self.x.index_copy_(0, rows, images)
+        self.margin.index_copy_(0, rows, margin.flatten()[chosen])
+        return torch.where(moved > 0, first + 1, width), len(hit)

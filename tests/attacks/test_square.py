@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from advnorm.attacks.square import bumps, share, square, window
+from advnorm.attacks.square import Pace, share, square
+from advnorm.attacks.squares import bumps, pixels, window
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
 
@@ -66,7 +67,7 @@ def test_keeps_the_lowest_margin_it_was_shown(make):
         return logits
 
     labels_first = nn.functional.one_hot(labels, 3)
-    x = square(logits_fn, clean, labels, make(0.3, WIDE), steps=150)
+    x = square(logits_fn, clean, labels, make(0.3, WIDE), steps=150, rows=1)
     final = lead(100 * labels_first + x.flatten(1) @ weight.T, labels)
     seen = torch.stack(seen)
     torch.testing.assert_close(final, seen.amin(0), rtol=0, atol=1e-9)
@@ -126,7 +127,7 @@ def test_every_question_and_answer_is_admissible(make, seed, steps, channels):
         return x.flatten(1) @ weight.T + 1e3 * nn.functional.one_hot(labels[rows], 5)
 
     x = square(logits_fn, clean, labels, threat, steps=steps, draws=draws)
-    assert len(asked) <= steps + 1 and x.dtype == torch.float32
+    assert x.dtype == torch.float32
     for question, origin in [*asked, (x, clean)]:
         assert threat.contains(question, origin).all()
 
@@ -142,7 +143,7 @@ def test_the_published_schedule():
 def test_linf_squares_have_the_size_of_the_schedule_and_go_everywhere():
     """From stripes, a square flips whole columns of itself, all its rows."""
     asked, clean = [], torch.rand(60, 1, 10, 12).double() / 2 + 0.25
-    square(deaf(asked, clean), clean, zeros(60), Linf(0.1), steps=200)
+    square(deaf(asked, clean), clean, zeros(60), Linf(0.1), steps=200, horizon=200, rows=1)
     start, tops = asked[0], set()
     up = start > clean
     assert torch.equal(up, up[:, :, :1].expand_as(up))  # stripes are vertical
@@ -161,7 +162,7 @@ def test_linf_squares_have_the_size_of_the_schedule_and_go_everywhere():
 
 def test_linf_squares_are_one_sign_a_channel_at_the_edge_of_the_ball():
     asked, clean = [], torch.rand(50, 3, 6, 6).double() * 0.5 + 0.25
-    square(deaf(asked, clean), clean, zeros(50), Linf(0.1), steps=40)
+    square(deaf(asked, clean), clean, zeros(50), Linf(0.1), steps=40, rows=1)
     for question in asked[1:]:
         sign = ((question - clean) / 0.1).round()
         changed = (question - asked[0]).abs() > 1e-9
@@ -175,7 +176,7 @@ def test_linf_squares_are_one_sign_a_channel_at_the_edge_of_the_ball():
 
 def test_samples_have_their_own_squares():
     asked, clean = [], torch.rand(30, 1, 9, 9) / 2 + 0.25
-    square(deaf(asked, clean), clean, zeros(30), Linf(0.1), steps=30)
+    square(deaf(asked, clean), clean, zeros(30), Linf(0.1), steps=30, rows=1)
     changed = (asked[-1] != asked[0]).flatten(1)
     assert len({tuple(row.tolist()) for row in changed}) > 10
 
@@ -217,7 +218,8 @@ def l2_proposal(start, clean, eps, numbers, size):
 def test_l2_proposals_follow_algorithm_3():
     asked, clean = [], torch.rand(12, 2, 9, 9, dtype=torch.float64)
     draws = Draws.of(3, torch.arange(12))
-    square(deaf(asked), clean, zeros(12), L2(0.8), steps=20, draws=draws)
+    threat = L2(0.8)
+    square(deaf(asked), clean, zeros(12), threat, steps=20, horizon=20, rows=1, draws=draws)
     numbers = draws.stream("squares", 0).uniform(100, 7)
     for step in (0, 1, 5, 15, 19):
         side = max(round((share(step / 20, 0.8) * 81) ** 0.5), 3)
@@ -233,7 +235,7 @@ def test_l2_uses_the_whole_radius_where_no_bound_is_near(shape):
     square(deaf(asked), clean, zeros(4), L2(0.7, WIDE), steps=10)
     for question in asked:
         norms = question.flatten(1).norm(dim=1)
-        torch.testing.assert_close(norms, torch.full((4,), 0.7).double())
+        torch.testing.assert_close(norms, torch.full_like(norms, 0.7))
 
 
 def test_l2_starts_with_a_centred_grid_of_patterns():
@@ -252,18 +254,22 @@ def test_l2_starts_with_a_centred_grid_of_patterns():
 
 def test_a_broken_sample_costs_no_further_query():
     weight, clean, labels = linear(5, batch=30)
-    sizes = []
+    broken, calls = set(), []
 
     def logits_fn(x):
-        sizes.append(len(x))
-        return x.flatten(1) @ weight.T
+        rows, logits = rows_of(x, clean), x.flatten(1) @ weight.T
+        assert len(rows) and not broken & set(rows.tolist())
+        broken.update(rows[logits.argmax(1) != labels[rows]].tolist())
+        calls.append(len(x))
+        return logits
 
-    x = square(logits_fn, clean, labels, Linf(0.03), steps=200)
-    left = int(((x.flatten(1) @ weight.T).argmax(1) == labels).sum())
-    assert sizes[0] == 30 and sizes[-1] <= left and 0 < left < 25
-    sizes.clear()
-    square(logits_fn, clean, labels, Linf(1.0), steps=2000)
-    assert len(sizes) < 1000 and 0 not in sizes
+    x = square(logits_fn, clean, labels, Linf(0.03), steps=200, rows=1)
+    wrong = ((x.flatten(1) @ weight.T).argmax(1) != labels).nonzero().squeeze(1)
+    assert broken == set(wrong.tolist()) and 5 < len(broken) < 30
+    broken.clear()
+    calls.clear()
+    square(logits_fn, clean, labels, Linf(0.2), steps=5000, rows=1)
+    assert len(broken) == 30 and len(calls) < 1000
 
 
 def test_a_query_that_changes_nothing_costs_no_pass_and_changes_no_result():
@@ -284,10 +290,132 @@ def test_a_query_that_changes_nothing_costs_no_pass_and_changes_no_result():
         return logits
 
     best = {}
-    x = square(logits_fn, clean, labels, Linf(0.1), steps=400)
+    x = square(logits_fn, clean, labels, Linf(0.1), steps=400, horizon=400, rows=1)
     assert 0.3 < len(asked) / (12 * 401) < 0.8
     for row, image in enumerate(x):
         assert torch.equal(image, last[row])
+
+
+def steady(weight):
+    """Return a linear model whose logits of an image do not depend on its batch."""
+    return lambda x: (x.flatten(1)[:, None] * weight).sum(2)
+
+
+def straight(model, clean, label, threat, *, steps, horizon, draws):
+    """Write the search of one sample with one query at a time, from the papers' text."""
+    x = square(model, clean[None], label[None], threat, steps=0, draws=draws)[0]
+    best, pixels = lead(model(x[None]), label[None]), clean[0].numel()
+    for query in range(steps):
+        if best < 0:
+            break
+        stream = draws.stream("squares", query - query % 100)
+        numbers = stream.uniform(100, 5 + len(clean))[0, query % 100]
+        side = round((share(query / horizon, 0.8) * pixels) ** 0.5)
+        if threat.name == "l2":
+            size = min(max(side + 1 - side % 2, 3), *clean.shape[1:])
+            new = l2_proposal(x, clean, threat.eps, numbers, size)
+        else:
+            new = linf_proposal(x, clean, threat, numbers, max(min(side, 7), 1))
+        margin = lead(model(new[None]), label[None])
+        if margin < best:
+            x, best = new, margin
+    return x
+
+
+def linf_proposal(x, clean, threat, numbers, size):
+    """Write Algorithm 2 with loops, for one sample."""
+    new = x.clone()
+    top, left = (
+        int(u * (n - size + 1)) for u, n in zip(numbers, x.shape[1:], strict=False)
+    )
+    for i in range(len(x)):
+        edge = clean[i] + (threat.eps if numbers[5 + i] > 0.5 else -threat.eps)
+        for row in range(top, top + size):
+            new[i, row, left : left + size] = edge[row, left : left + size].clamp(0, 1)
+    return new
+
+
+@pytest.mark.parametrize("threat", [Linf(0.1), L2(1.2)], ids=["linf", "l2"])
+def test_queries_asked_together_give_what_one_at_a_time_gives(threat):
+    """Some samples break on the way, some never do."""
+    weight, clean, labels = linear(9, (2, 7, 8), batch=8)
+    model, draws = steady(weight), Draws.of(5, torch.arange(8))
+    settings = {"steps": 230, "horizon": 300}
+    expected = torch.stack(
+        [
+            straight(model, clean[i], labels[i], threat, draws=draws[[i]], **settings)
+            for i in range(8)
+        ]
+    )
+    assert 1 < (model(expected).argmax(1) != labels).sum() < 8
+    slack, found = 0 if threat.name == "linf" else 1e-10, []
+    for rows in (1, 7, 40, 512):
+        x = square(model, clean, labels, threat, rows=rows, draws=draws, **settings)
+        torch.testing.assert_close(x, expected, rtol=0, atol=slack)
+        found.append(x)
+    assert all(torch.equal(x, found[0]) for x in found)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 600), st.integers(1, 9), st.booleans())
+@settings(deadline=None, max_examples=8)
+def test_nothing_depends_on_the_rows_of_a_pass(seed, rows, batch, round_ball):
+    weight, clean, labels = linear(seed, (1, 5, 6), batch=batch)
+    threat = L2(0.2) if round_ball else Linf(0.03)
+    draws = Draws.of(seed, torch.arange(batch))
+    results = [
+        square(steady(weight), clean, labels, threat, steps=70, rows=each, draws=draws)
+        for each in (1, rows)
+    ]
+    assert torch.equal(*results)
+
+
+def test_queries_that_are_not_kept_share_passes_up_to_the_rows():
+    asked, clean = [], torch.rand(10, 1, 8, 8).double()
+    square(deaf(asked), clean, zeros(10), Linf(0.1), steps=300, rows=60)
+    sizes = [len(x) for x in asked]
+    assert len(sizes) < 80 and 45 < max(sizes) <= 60
+    every = []
+    square(deaf(every), clean, zeros(10), Linf(0.1), steps=300, rows=1)
+    assert len(every) > 290  # the same queries: none is asked twice where none is kept
+    assert torch.equal(*(torch.cat(x).flatten(1).sum(1).sort()[0] for x in (asked, every)))
+
+
+@given(st.integers(1, 2000), st.floats(0, 1), st.integers(0, 20))
+@settings(deadline=None)
+def test_the_pace_asks_more_where_less_is_kept_and_stays_in_the_rows(samples, part, times):
+    pace = Pace(rows=512)
+    first = pace.width(samples)
+    assert first >= 1 and samples * first <= max(512, samples)
+    for _ in range(times):
+        before = pace.kept
+        pace.saw(samples, 4, int(part * samples))
+        assert 0 <= pace.kept <= 1
+        target = 1 - (1 - int(part * samples) / samples) ** 0.25
+        assert (pace.kept >= before) == (target >= before)
+    assert pace.width(samples) <= first
+
+
+def test_the_pace_is_the_cheapest_width():
+    """By brute force: passes and rows for a query, where 1 in 20 is kept."""
+    pace = Pace(overhead=32, rows=10**6)
+    pace.kept = q = 0.05
+    for samples in (1, 5, 60):
+        cost = {k: (32 + samples * k) / ((1 - (1 - q) ** k) / q) for k in range(1, 200)}
+        assert cost[pace.width(samples)] < 1.1 * min(cost.values())
+
+
+@THREATS
+def test_a_horizon_of_the_steps_runs_through_the_whole_table(make):
+    asked, clean = [], torch.zeros(1, 1, 16, 16).double()
+    for horizon in (10_000, 50):
+        square(
+            deaf(asked), clean, zeros(1), make(0.2, WIDE), steps=50, horizon=horizon, rows=1
+        )
+        change = (asked[-1] != asked[0]).flatten(1)
+        asked.clear()
+        assert change.any() and (horizon == 50) == bool((change.sum(1) <= 30).all())
+    with pytest.raises(ValueError, match="horizon is a number of queries from 1, not 0"):
+        square(deaf(asked), clean, zeros(1), make(0.2), horizon=0)
 
 
 @THREATS
@@ -313,6 +441,8 @@ def test_windows_are_squares_inside_the_image():
     image = torch.zeros(2, 1, 4, 5)
     image[window(places, 3, image.shape)] = 1
     assert image[0, 0, :3, :3].all() and image[1, 0, 1:, 2:].all() and image.sum() == 18
+    numbers = pixels(places, 3, image.shape[1:])
+    assert torch.equal(image.flatten(1), torch.zeros(2, 20).scatter_(1, numbers, 1.0))
 
 
 @THREATS
