@@ -168,6 +168,34 @@ def perturb(
 
 
 @app.command()
+def audit(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    suite: Annotated[
+        str, typer.Option(help="Strong attacks, by commas; 'standard' is AutoAttack.")
+    ] = "apgd_ce-50,apgd_t-20,square-500",
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Ask whether the robustness of runs is real, and flag their results if not."""
+    from advnorm.progress import shown
+    from advnorm.recipe import from_yaml, override
+    from advnorm.records import Run
+    from advnorm.train import audit_run
+
+    changes = [f"evaluation.{change.removeprefix('evaluation.')}" for change in set_ or []]
+    found = [Run.open(path) for path in runs]
+    names = tuple(name.strip() for name in suite.split(","))
+    with shown() as progress:
+        for run in found:
+            recipe = override(from_yaml(run.recipe_text()), changes)
+            audits = audit_run(
+                run, recipe, suite=names, root=data, device=device, progress=progress
+            )
+            typer.echo("\n".join([f"{run.path}:", *map(str, audits)]))
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -203,7 +231,7 @@ def list_(
         str, typer.Argument(help="recipes, models, norms, ...; or all.")
     ] = "all",
 ) -> None:
-    """List what can be named: recipes, data, models, norms, objectives, attacks."""
+    """List what can be named: recipes, data, models, norms, objectives, attacks, checks."""
     from advnorm.listing import listing
 
     typer.echo(listing(kind))

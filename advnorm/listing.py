@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from advnorm.attacks import ATTACKS
 from advnorm.certify import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
+from advnorm.evaluate.audit import CHECKS
 from advnorm.evaluate.names import options_of
 from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
@@ -25,6 +26,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "attacks": ATTACKS,
     "certificates": METHODS,
     "corruptions": CORRUPTIONS,
+    "checks": CHECKS,
 }
 
 OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {

@@ -86,6 +86,7 @@ def test_the_command_line_stays_small():
         "certify": {"--data", "--method"},
         "transfer": {"--data"},
         "perturb": {"--data"},
+        "audit": {"--data", "--suite"},
         "report": set(),
         "plan": set(),
         "list": set(),
@@ -110,6 +111,10 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     code, said, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
     assert code == 0 and "crown-ibp" in said and "n=40" in shown
     assert (out / "results" / "crown-ibp_linf_0.1.json").exists()
+    settings = ["--set", "samples=10", "--suite", "apgd_ce-5"]
+    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings)
+    assert code == 0 and "false_robustness" in said and "n=10" in said
+    assert (out / "audits" / "audit_linf_0.15.json").exists()
     code, said, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
     assert code == 0 and (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     code, said, _ = call(

@@ -3,6 +3,7 @@
 import sys
 from types import ModuleType
 
+from advnorm.evaluate import audit
 from advnorm.evaluate.api import Evaluation, evaluate
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.checks import check_radius
@@ -17,6 +18,7 @@ __all__ = [
     "Cell",
     "Evaluation",
     "Perturbation",
+    "audit",
     "cells",
     "check_radius",
     "evaluate",

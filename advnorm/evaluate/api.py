@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.data import Batch
+from advnorm.evaluate.audit.examine import flags_of, has_gradients, probe
+from advnorm.evaluate.audit.outputs import FEW
+from advnorm.evaluate.audit.subject import GRADIENT_FREE
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_images, check_labels, check_mode, check_radius
@@ -86,11 +89,12 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     with torch.inference_mode(mode=False):  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
         classes = samples.check(model, threats)
+        flags = _symptoms(model, samples, columns)
         judged = [
             _timed(model, samples, cell, batch_size, seed, progress) for cell in columns
         ]
     found = [
-        (result.model_copy(update={"notes": cell.notes(classes)}), verdicts)
+        (result.model_copy(update=_told(cell, classes, flags)), verdicts)
         for cell, (result, verdicts) in zip(columns, judged, strict=True)
     ]
     refuse_meeting(found)
@@ -98,6 +102,28 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         tuple(result for result, _ in found),
         {result.key: verdicts for result, verdicts in found},
     )
+
+
+def _symptoms(
+    model: nn.Module, samples: "_Samples", columns: Sequence[Cell]
+) -> tuple[str, ...]:
+    """Look for what a few passes show; refuse to follow gradients where there are none."""
+    attacked = [cell for cell in columns if cell.searches]
+    if not attacked or attacked[0].threat is None:
+        return ()
+    checks = probe(model, next(samples.batches(model, FEW)), attacked[0].threat)
+    seeing = [c.name for c in attacked if not c.name.startswith(GRADIENT_FREE)]
+    if seeing and not has_gradients(checks):
+        raise ValueError(
+            f"{seeing[0]} follows gradients, and none reaches the images: something in the "
+            "model cuts the graph (detach, argmax); repair that, or attack with square"
+        )
+    return flags_of(checks)
+
+
+def _told(cell: Cell, classes: int, flags: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return what stands beside a result."""
+    return {"notes": cell.notes(classes), "flags": flags if cell.searches else ()}
 
 
 def _beside(result: Result) -> str:

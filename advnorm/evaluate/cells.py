@@ -38,6 +38,11 @@ class Cell:
     counts: tuple[int, ...] = ()
     """The step counts of a curve; empty for anything else."""
 
+    @property
+    def searches(self) -> bool:
+        """Whether an adversary looks for something: not when clean, nor at radius 0."""
+        return bool(self.attackers) and self.threat is not None and self.threat.eps > 0
+
     def notes(self, classes: int) -> tuple[str, ...]:
         """Say which of its attacks fall back to something else with so many classes."""
         found = ((name, FALLBACKS.get(family_of(name))) for name in self.attackers)

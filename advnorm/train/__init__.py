@@ -1,6 +1,7 @@
 """Training: the only part that turns a recipe into objects."""
 
 from advnorm.train.assess import assess, load_model
+from advnorm.train.auditing import audit_run
 from advnorm.train.build import Job, build, check
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.parts import load, network
@@ -14,6 +15,7 @@ __all__ = [
     "NotFiniteError",
     "StoppedError",
     "assess",
+    "audit_run",
     "build",
     "check",
     "how_to_resume",

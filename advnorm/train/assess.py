@@ -14,8 +14,10 @@ from safetensors.torch import save as dump_tensors
 from torch import nn
 
 from advnorm import ranks
-from advnorm.data import DataSet, every_set
+from advnorm.data import Batch, DataSet, every_set
 from advnorm.evaluate import Cell, cells, judge
+from advnorm.evaluate.audit.examine import flags_of, probe
+from advnorm.evaluate.audit.outputs import FEW
 from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_labels
 from advnorm.evaluate.engine import Judgement, check
@@ -24,7 +26,7 @@ from advnorm.norms import Domain, MixtureNorm, check_statistics, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
-from advnorm.records import Result, Run, Verdicts, result_key
+from advnorm.records import Result, Run, Verdicts, result_key, with_flags
 from advnorm.train import checkpoints
 from advnorm.train.build import check as check_names
 from advnorm.train.build import choose_device, threats
@@ -41,6 +43,8 @@ class Subject(NamedTuple):
     weights: str
     device: torch.device
     classes: int
+    flags: tuple[str, ...]
+    """Symptoms of false robustness that a few passes show."""
 
 
 def assess(
@@ -115,7 +119,14 @@ def subject_of(
     for warning in warnings:
         progress.line(warning)
     classes = _fits(recipe, model.to(device), data, device)
-    return Subject(recipe, data, model, weights, device, classes)
+    flags = flags_of(probe(model, first(data, FEW, device), recipe.threat.build()))
+    return Subject(recipe, data, model, weights, device, classes, flags)
+
+
+def first(data: DataSet, count: int, device: torch.device) -> Batch:
+    """Return the first test samples, as many as there are."""
+    order = torch.arange(min(count, len(data.test)))
+    return next(data.test.batches(order, batch_size=len(order), device=device))
 
 
 def _fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
@@ -173,6 +184,7 @@ def _cell(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(cell.counts),
             "seconds": sum(result.seconds for result in both),
+            "flags": tuple(dict.fromkeys(flag for r in both for flag in r.flags)),
         }
     )
     ranks.lead(partial(run.write_verdicts, result.key, verdicts))
@@ -251,13 +263,15 @@ def _judged(
         branch=branch,
         seed=subject.recipe.seed,
         seconds=perf_counter() - start,
+        flags=subject.flags if cell.searches else (),
         notes=cell.notes(subject.classes),
         fingerprint=fingerprint,
     )
+    result = with_flags(result, run.audits())
     ranks.lead(partial(run.write_result, result))
     progress.line(f"{result.key}: {result.accuracy}")
-    for note in result.notes:
-        progress.line(f"  ! {note}")
+    for text in (*result.flags, *result.notes):
+        progress.line(f"  ! {text}")
     return result
 
 

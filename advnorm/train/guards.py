@@ -7,6 +7,9 @@ from advnorm.records import Accuracy, Verdicts
 
 OVERFITTING_GAP = 0.3
 """Accuracy under the training attack minus that under held-out PGD that raises an alarm."""
+FALSE_GAP = 0.2
+"""Held-out PGD minus a stronger attack that raises one: sitawarin2021's Table 2 has at most
+13.64 points for sound models and at least 27.48 for false robustness (AutoAttack there)."""
 
 
 class NotFiniteError(FloatingPointError):
@@ -23,12 +26,18 @@ def gradient_norm(model: nn.Module) -> Tensor:
 
 
 def alarms(
-    attacked: Accuracy | None, clean: Verdicts, robust: Verdicts, *, classes: int
+    attacked: Accuracy | None,
+    clean: Verdicts,
+    robust: Verdicts,
+    strong: Verdicts | None = None,
+    *,
+    classes: int,
 ) -> tuple[str, ...]:
     """Return sentences about a validation that should not be trusted as it stands.
 
-    ``attacked`` is the accuracy under the training attack, where there is one. The figures
-    themselves are in the record that carries the alarm.
+    ``attacked`` is the accuracy under the training attack, where there is one; ``strong``
+    are verdicts of a stronger attack on some of the samples. The other figures are in the
+    record that carries the alarm.
     """
     found = []
     if classes > 1 and len(clean.predictions) > 10 and len(set(clean.predictions)) == 1:
@@ -43,4 +52,19 @@ def alarms(
             "accuracy under the training attack is far above held-out PGD: catastrophic "
             "overfitting or false robustness"
         )
+    if strong is not None and strong.samples:
+        found += _false_robustness(robust, strong)
     return tuple(found)
+
+
+def _false_robustness(robust: Verdicts, strong: Verdicts) -> list[str]:
+    """Compare two attacks on the samples that both have seen (sitawarin2021, 3.2)."""
+    weak = dict(zip(robust.samples, robust.robust, strict=True))
+    before = sum(weak[sample] for sample in strong.samples)
+    after, n = sum(strong.robust), len(strong.samples)
+    if (before - after) / n <= FALSE_GAP or after >= before / 2:
+        return []
+    return [
+        f"a stronger attack leaves less than half of what held-out PGD leaves on {n} "
+        "samples: false robustness; run advnorm audit"
+    ]

@@ -24,11 +24,17 @@ from advnorm.train.stop import Stop
 BATCH = 250
 
 
+STRONG = "apgd_dlr-20"
+FEW = 64
+"""Samples under the stronger attack: enough for an alarm, a few percent of the time."""
+
+
 class Validated(NamedTuple):
-    """Verdicts on clean images, and under PGD or by interval bounds."""
+    """Verdicts on clean images, under PGD or by interval bounds, and on a few stronger."""
 
     clean: Verdicts
     robust: Verdicts
+    strong: Verdicts = Verdicts()
 
 
 class _Stopping(Quiet):
@@ -47,7 +53,7 @@ def _cells(job: Job) -> list[Cell]:
     spec = job.recipe.validation
     threat = job.threat if spec.eps is None else job.threat.with_eps(spec.eps)
     if spec.robust == "pgd":
-        return cells(["clean", f"pgd-{spec.steps}"], [threat], threat.bounds)
+        return cells(["clean", f"pgd-{spec.steps}", STRONG], [threat], threat.bounds)
     (clean,) = cells(["clean"], [], threat.bounds)
     return [clean, Cell("ibp", partial(_verify, job.model, threat), threat)]
 
@@ -76,6 +82,7 @@ def validate(job: Job, stop: Stop) -> Validated:
     branch = job.recipe.evaluation.branch
     found = []
     for cell in _cells(job):
+        order = order[:FEW] if cell.name == STRONG else order
         batches = split.batches(order, batch_size=BATCH * ranks.size(), device=job.device)
         with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
             try:

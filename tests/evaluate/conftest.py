@@ -1,8 +1,41 @@
-"""A problem that several files evaluate."""
+"""Problems and networks that several files evaluate; those on digits are trained once."""
 
 import pytest
 import torch
 from torch import nn
+
+from advnorm.recipe import override
+from advnorm.recipes import find
+from advnorm.train import train
+from advnorm.train.assess import load_model
+from advnorm.train.parts import load
+
+
+@pytest.fixture(scope="session")
+def digits_test():
+    """150 test digits with their labels."""
+    data = load(find("digits.pgd"), root=None)
+    batch = next(
+        data.test.batches(torch.arange(150), batch_size=150, device=torch.device("cpu"))
+    )
+    return batch.images, batch.labels
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """Return a function: the network of a recipe on digits, trained at most once."""
+    made = {}
+
+    def model(name, *changes):
+        key = (name, changes)
+        if key not in made:
+            recipe = override(find(name), ["model.options.width=64", "epochs=8", *changes])
+            run = train(recipe, tmp_path_factory.mktemp("run") / "run", device="cpu")
+            data = load(recipe, root=None)
+            made[key], _ = load_model(run, recipe, data, weights="last", warnings=[])
+        return made[key]
+
+    return model
 
 
 @pytest.fixture

@@ -199,7 +199,8 @@ def test_validation_attacks_at_the_full_radius(tiny, monkeypatch):
         lambda m, b, cell, **k: (seen.append(cell), original(m, b, cell, **k))[1],
     )
     validate(build(tiny, root=None, device="cpu"), Stop())
-    assert [cell.name for cell in seen] == ["clean", "pgd-2"] and seen[1].threat.eps == 0.1
+    assert [cell.name for cell in seen] == ["clean", "pgd-2", "apgd_dlr-20"]
+    assert [cell.threat.eps for cell in seen[1:]] == [0.1, 0.1]
 
 
 def test_a_checkpoint_is_due_after_its_time_and_then_not_again_at_once(

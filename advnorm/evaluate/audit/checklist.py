@@ -1,0 +1,145 @@
+"""The checklist of Carlini et al. (2019, https://arxiv.org/abs/1902.06705), section 4.
+
+What must hold between attacks of different strength. Two attacks are compared on the same
+samples by the exact sign test; "more steps" by the share of samples that fall in addition.
+"""
+
+from itertools import pairwise
+
+import torch
+
+from advnorm.attacks import ATTACKS
+from advnorm.evaluate.audit.doubt import clearly_lower, count, exceeds
+from advnorm.evaluate.audit.radii import growing
+from advnorm.evaluate.audit.subject import (
+    CHECKS,
+    PGD,
+    WEAK,
+    Finding,
+    NotRun,
+    Subject,
+)
+from advnorm.evaluate.engine import logits_of
+
+QUERIES = "square-500"
+MORE_STEPS, MORE_RESTARTS = "pgd-200", "pgd-50x5"
+NOISES = 10
+
+
+@CHECKS.register("one_step_stronger")
+def one_step_stronger(subject: Subject) -> Finding:
+    """Ask whether one step (FGSM) breaks more samples than ten (PGD-10)."""
+    one, ten = subject.standing("fgsm"), subject.standing(WEAK)
+    return Finding(
+        clearly_lower(one, ten),
+        "one step breaks more than ten: the loss is rugged, or was trained to mislead "
+        "small steps; trust the strongest attack only",
+        {"fgsm": _rate(one), WEAK: _rate(ten)},
+    )
+
+
+@CHECKS.register("not_monotone_in_eps")
+def not_monotone_in_eps(subject: Subject) -> Finding:
+    """Ask whether a larger radius breaks fewer samples than a smaller one."""
+    found = {t.eps: subject.standing(PGD, threat=t) for t in growing(subject)}
+    return Finding(
+        any(clearly_lower(small, large) for small, large in pairwise(found.values())),
+        "a larger radius breaks fewer samples, though it holds all images of the smaller "
+        "one: the attack does not search well; use more steps and restarts",
+        {f"eps {eps:.4g}": _rate(stands) for eps, stands in found.items()},
+    )
+
+
+@CHECKS.register("above_chance_at_any_eps")
+def above_chance_at_any_eps(subject: Subject) -> Finding:
+    """Ask whether accuracy stays above chance, however large the radius."""
+    stands = [subject.standing(PGD, threat=threat) for threat in growing(subject)][-1]
+    chance = 1 / subject.clean_logits.shape[1]
+    return Finding(
+        exceeds(count(stands), len(stands), chance),
+        "accuracy does not fall to chance where every image may be reached: the gradients "
+        "are masked; find out where they are lost",
+        {"accuracy": _rate(stands), "chance": chance},
+    )
+
+
+@CHECKS.register("more_steps_help")
+def more_steps_help(subject: Subject) -> Finding:
+    """Ask whether four times the steps break more samples."""
+    return _in_addition(subject, MORE_STEPS)
+
+
+@CHECKS.register("more_restarts_help")
+def more_restarts_help(subject: Subject) -> Finding:
+    """Ask whether five times the starting points break more samples."""
+    return _in_addition(subject, MORE_RESTARTS)
+
+
+@CHECKS.register("black_box_stronger")
+def black_box_stronger(subject: Subject) -> Finding:
+    """Ask whether Square, which sees no gradient, breaks more samples than PGD."""
+    blind, seeing = subject.standing(QUERIES), subject.standing(PGD)
+    return Finding(
+        clearly_lower(blind, seeing),
+        "an attack without gradients breaks more than one with them: the gradients are "
+        "masked, and the robust accuracy under PGD is false",
+        {QUERIES: _rate(blind), PGD: _rate(seeing)},
+    )
+
+
+@CHECKS.register("noise_stronger")
+def noise_stronger(subject: Subject) -> Finding:
+    """Ask whether ten random perturbations break more samples than PGD."""
+    seeing, noisy = subject.standing(PGD), subject.right.clone()
+    for number in range(NOISES):
+        draws = subject.draws.stream("noise", number)
+        noise = draws.normal(*subject.images.shape[1:], dtype=subject.images.dtype)
+        step = subject.threat.eps * subject.threat.direction(noise)
+        x = subject.threat.project(subject.images + step, subject.images)
+        noisy &= subject.logits(x).argmax(1) == subject.labels
+    return Finding(
+        clearly_lower(noisy, seeing),
+        "random noise breaks more than gradients do: the gradients are masked, and the "
+        "robust accuracy under PGD is false",
+        {"noise": _rate(noisy), PGD: _rate(seeing)},
+    )
+
+
+@CHECKS.register("transfer_stronger")
+def transfer_stronger(subject: Subject) -> Finding:
+    """Ask whether images made on a surrogate model break more samples than PGD."""
+    if subject.surrogate is None:
+        raise NotRun("no surrogate was given")
+    seeing = subject.standing(PGD)
+    x = ATTACKS["pgd"](
+        logits_of(subject.surrogate),
+        subject.images,
+        subject.labels,
+        subject.threat,
+        steps=50,
+        step_size=2.5 * subject.threat.eps / 50,
+        draws=subject.draws.stream("surrogate"),
+    )
+    moved = (subject.logits(x).argmax(1) == subject.labels) & subject.right
+    return Finding(
+        clearly_lower(moved, seeing),
+        "images made on another model break more than those made on this one: its "
+        "gradients are masked",
+        {"transfer": _rate(moved), PGD: _rate(seeing)},
+    )
+
+
+def _in_addition(subject: Subject, attack: str) -> Finding:
+    before = subject.standing(PGD)
+    after = subject.standing(attack, among=before)
+    fell = count(before & ~after)
+    return Finding(
+        exceeds(fell, len(before), 0.05),
+        f"{attack} breaks samples that {PGD} does not: the attack has not converged; use "
+        "more of both until nothing changes",
+        {PGD: _rate(before), f"after {attack}": _rate(after)},
+    )
+
+
+def _rate(stands: torch.Tensor) -> float:
+    return count(stands) / len(stands)

@@ -1,0 +1,181 @@
+"""What one look at the outputs shows (the checks of AutoAttack, Croce & Hein, 2020).
+
+AutoAttack's code warns of randomized and dynamic defenses, of probabilities instead of
+logits and of zero gradients. Here each is a check, beside three that split them further.
+"""
+
+from math import sqrt
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from advnorm.evaluate.audit.doubt import count, exceeds
+from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
+
+FEW = 64
+"""Samples that are enough to see a symptom of the outputs."""
+
+
+@CHECKS.register("randomized")
+def randomized(subject: Subject) -> Finding:
+    """Ask whether two passes over the same images give different logits."""
+    x = subject.images[:FEW]
+    share = _differing(subject.logits(x), subject.logits(x), subject)
+    return Finding(
+        share > 0,
+        "two passes differ: average over the noise (expectation over transformation), or "
+        "switch it off; a single gradient of a random model misleads an attack",
+        {"share of samples": share},
+    )
+
+
+@CHECKS.register("softmax_output")
+def softmax_output(subject: Subject) -> Finding:
+    """Ask whether the outputs lie in [0, 1] and sum to 1: probabilities."""
+    logits, unit = subject.clean_logits, _unit(subject)
+    inside = ((logits >= 0) & (logits <= 1 + unit)).all(1)
+    sums = (logits.sum(1) - 1).abs() <= unit
+    share = (inside & sums).double().mean().item()
+    return Finding(
+        share == 1 and not _hard(logits),
+        "the model returns probabilities: attack its logits, because a second softmax "
+        "flattens the loss",
+        {"share of samples": share},
+    )
+
+
+@CHECKS.register("one_hot_output")
+def one_hot_output(subject: Subject) -> Finding:
+    """Ask whether each output holds two values only: a decision and no scores."""
+    logits = subject.clean_logits
+    share = _two_valued(logits).double().mean().item()
+    return Finding(
+        _hard(logits),
+        "the output tells the decision alone: attack the logits behind it, because no "
+        "gradient and no score leads to the boundary",
+        {"share of samples": share},
+    )
+
+
+@CHECKS.register("unavailable_gradients")
+def unavailable_gradients(subject: Subject) -> Finding:
+    """Ask whether a finite gradient fails to reach the input (Pintor et al., 2022)."""
+    gradients = subject.gradients
+    finite = gradients is not None and bool(gradients.isfinite().all())
+    return Finding(
+        not finite,
+        "no finite gradient reaches the input: remove the detach, argmax or rounding that "
+        "cuts the graph, or attack a differentiable approximation (BPDA)",
+        {"available": float(gradients is not None), "finite": float(finite)},
+    )
+
+
+@CHECKS.register("zero_gradients")
+def zero_gradients(subject: Subject) -> Finding:
+    """Ask whether the input gradient of the cross-entropy is exactly 0."""
+    if subject.gradients is None:
+        raise NotRun("the model has no gradients at all")
+    zero = (subject.gradients == 0).flatten(1).all(1) & subject.right
+    return Finding(
+        exceeds(count(zero), count(subject.right), 0.01),
+        "cross-entropy has no slope at some images, so PGD stays where it starts: trust "
+        "margin losses (apgd_dlr, apgd_t) and square only",
+        {"share of samples": count(zero) / max(1, count(subject.right))},
+    )
+
+
+@CHECKS.register("saturated_loss")
+def saturated_loss(subject: Subject) -> Finding:
+    """Ask whether logits are so far apart that their softmax is exactly one-hot."""
+    logits, right = subject.clean_logits, subject.right
+    others = (logits - logits.amax(1, keepdim=True)).exp().sum(1) == 1
+    top = logits.topk(2, dim=1).values
+    hard = count(others & right)
+    return Finding(
+        exceeds(hard, count(right), 0.01),
+        "logits are so far apart that cross-entropy is flat in this precision: divide them "
+        "by a constant before the attack, or attack the margin (apgd_dlr)",
+        {
+            "share of samples": hard / max(1, count(right)),
+            "median margin": (top[:, 0] - top[:, 1]).median().item(),
+        },
+    )
+
+
+@CHECKS.register("dynamic")
+def dynamic(subject: Subject) -> Finding:
+    """Ask whether a pass changes the model, or optimizes something at test time."""
+    tensors = [*subject.model.parameters(), *subject.model.buffers()]
+    before = [tensor.detach().clone() for tensor in tensors]
+    kept: list[int] = []
+
+    def keep(tensor: Tensor) -> Tensor:  # called where a graph is built, against no_grad
+        kept.append(1)
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        subject.logits(subject.images[:FEW])
+    moved = sum(
+        not torch.equal(a.nan_to_num(), b.nan_to_num())
+        for a, b in zip(before, tensors, strict=True)
+    )
+    return Finding(
+        moved > 0 or bool(kept),
+        "a prediction changes the model or optimizes at test time: freeze it (running "
+        "statistics, no adaptation), else each query attacks another model",
+        {"changed tensors": float(moved), "graphs built": float(len(kept))},
+    )
+
+
+@CHECKS.register("batch_dependent")
+def batch_dependent(subject: Subject) -> Finding:
+    """Ask whether the answer to an image depends on the others in its batch."""
+    x = subject.images[:FEW]
+    if len(x) < 4:
+        raise NotRun("fewer than 4 samples")
+    if randomized(subject).flagged:
+        raise NotRun("the model is randomized, so batches cannot be compared")
+    half = len(x) // 2
+    share = _differing(subject.logits(x)[:half], subject.logits(x[:half]), subject)
+    return Finding(
+        share > 0,
+        "a prediction depends on its batch (batch statistics at test time?): use running "
+        "statistics, or the attack on a batch is none on an image",
+        {"share of samples": share},
+    )
+
+
+PROBES = (
+    "randomized",
+    "softmax_output",
+    "one_hot_output",
+    "unavailable_gradients",
+    "zero_gradients",
+    "saturated_loss",
+    "dynamic",
+    "batch_dependent",
+)
+
+
+def _differing(a: Tensor, b: Tensor, subject: Subject) -> float:
+    """Return the share of rows that differ by more than rounding."""
+    spread = (a.amax(1) - a.amin(1)).clamp(min=torch.finfo(a.dtype).tiny)
+    differ = (a - b).abs().amax(1) > _unit(subject) * spread
+    return differ.double().mean().item()
+
+
+def _unit(subject: Subject) -> float:
+    """Return the rounding of a whole pass: the root of the model's own precision."""
+    kinds = [p.dtype for p in subject.model.parameters() if p.is_floating_point()]
+    return sqrt(torch.finfo(kinds[0] if kinds else torch.float32).eps)
+
+
+def _two_valued(logits: Tensor) -> Tensor:
+    low, high = logits.amin(1, keepdim=True), logits.amax(1, keepdim=True)
+    return ((logits == low) | (logits == high)).all(1)
+
+
+def _hard(logits: Tensor) -> bool:
+    """Tell a decision from scores; two classes always have two values, but not the same."""
+    return bool(_two_valued(logits).all()) and len(torch.unique(logits)) == 2

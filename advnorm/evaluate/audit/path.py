@@ -1,0 +1,50 @@
+"""The way that PGD went, step by step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from advnorm.attacks import ATTACKS, LogitsFn
+from advnorm.draws import Draws
+from advnorm.threat import Threat
+
+STEPS = 50
+
+
+class Path(NamedTuple):
+    """What PGD saw: a row a step and one for the returned image, a column a sample."""
+
+    losses: Tensor
+    fooled: Tensor
+    images: Tensor
+
+
+def walk(
+    logits_fn: LogitsFn, clean: Tensor, labels: Tensor, threat: Threat, draws: Draws
+) -> Path:
+    """Run PGD on a batch and keep the logits of each iterate; the last are a fresh pass."""
+    seen: list[Tensor] = []
+
+    def watched(images: Tensor) -> Tensor:
+        logits = logits_fn(images)
+        seen.append(logits.detach())
+        return logits
+
+    size = 2.5 * threat.eps / STEPS
+    found = ATTACKS["pgd"](
+        watched, clean, labels, threat, steps=STEPS, step_size=size, draws=draws
+    )
+    with torch.no_grad():
+        logits = torch.stack([*seen, logits_fn(found)])
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none"
+    )
+    return Path(losses.view(len(logits), -1), logits.argmax(2) != labels, found)
+
+
+def join(paths: list[Path]) -> Path:
+    """Put the batches side by side."""
+    losses, fooled, images = zip(*paths, strict=True)
+    return Path(torch.cat(losses, 1), torch.cat(fooled, 1), torch.cat(images))

@@ -1,0 +1,166 @@
+"""What a check may look at: the model, the samples, the threat, and attacks run once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluate.audit.path import Path, join, walk
+from advnorm.evaluate.cells import cells
+from advnorm.evaluate.engine import judge, logits_of
+from advnorm.evaluate.names import SUITES
+from advnorm.registry import Registry
+from advnorm.threat import Threat
+
+WEAK = "pgd-10"
+"""The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
+PGD = "pgd-50"
+STRONG = ("apgd_ce-50", "apgd_t-20", "square-500")
+"""Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
+GRADIENT_FREE = ("clean", "square")
+
+
+class Finding(NamedTuple):
+    """What a check found."""
+
+    flagged: bool
+    says: str
+    numbers: dict[str, float]
+
+
+class NotRun(Exception):
+    """A check cannot be made on this model."""
+
+
+class Subject:
+    """A model in evaluation with its samples; each attack is run at most once."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        threat: Threat,
+        *,
+        suite: Sequence[str] = STRONG,
+        surrogate: nn.Module | None = None,
+        batch_size: int = 250,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.surrogate, self.threat = model, surrogate, threat
+        self.images, self.labels, self.samples = batch
+        self.suite = tuple(name for name in _parts(suite) if self._possible(name))
+        self.batch_size, self.seed = batch_size, seed
+        self.logits_fn = logits_of(model)
+        self.draws = Draws.of(seed, self.samples).stream("audit")
+        self._known: dict[tuple[str, float], Tensor] = {}
+
+    def _possible(self, name: str) -> bool:
+        return self.images.ndim == 4 or not name.startswith("square")
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return logits without a graph, a batch at a time."""
+        with torch.no_grad():
+            return torch.cat(
+                [self.logits_fn(x) for x in torch.split(images, self.batch_size)]
+            )
+
+    @cached_property
+    def clean_logits(self) -> Tensor:
+        """The logits of the clean images."""
+        return self.logits(self.images)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Which clean images are classified well."""
+        return self.clean_logits.argmax(1) == self.labels
+
+    @cached_property
+    def nearby(self) -> Tensor:
+        """A random admissible image each: nothing there is round or on an edge."""
+        return self.threat.sample(self.images, self.draws.stream("nearby"))
+
+    @cached_property
+    def gradients(self) -> Tensor | None:
+        """The input gradient of the cross-entropy; ``None`` if there is none."""
+        found = [self._gradient(x, y) for x, y in self._pairs()]
+        whole = [gradient for gradient in found if gradient is not None]
+        return torch.cat(whole) if len(whole) == len(found) else None
+
+    def _pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        size = self.batch_size
+        return zip(
+            torch.split(self.images, size), torch.split(self.labels, size), strict=True
+        )
+
+    def _gradient(self, images: Tensor, labels: Tensor) -> Tensor | None:
+        x = images.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            loss = F.cross_entropy(self.logits_fn(x), labels, reduction="sum")
+        if not loss.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(loss, x, allow_unused=True)
+        return gradient
+
+    def standing(
+        self, attack: str, *, threat: Threat | None = None, among: Tensor | None = None
+    ) -> Tensor:
+        """Tell which samples stay right under an attack, named as a cell.
+
+        With ``among`` only these are attacked, and the others do not stand.
+        """
+        threat = threat or self.threat
+        if not self._possible(attack):
+            raise NotRun(f"{attack} needs images (channels, height, width)")
+        if not attack.startswith(GRADIENT_FREE) and self.gradients is None:
+            raise NotRun(f"{attack} needs gradients, and the model has none")
+        if among is not None:
+            return self._judged(attack, threat, among)
+        key = (attack, threat.eps)
+        if key not in self._known:
+            self._known[key] = self._judged(attack, threat, torch.ones_like(self.right))
+        return self._known[key]
+
+    def _judged(self, attack: str, threat: Threat, among: Tensor) -> Tensor:
+        (cell,) = cells([attack], [threat], threat.bounds)
+        rows = among.nonzero().squeeze(1)
+        batches = (
+            Batch(self.images[part], self.labels[part], self.samples[part])
+            for part in torch.split(rows, self.batch_size)
+        )
+        found = judge(self.model, batches, cell, total=len(rows), seed=self.seed)
+        robust = torch.zeros_like(among)
+        robust[rows] = torch.tensor(found.robust, dtype=torch.bool, device=among.device)
+        return robust
+
+    @cached_property
+    def path(self) -> Path:
+        """How PGD went on all samples."""
+        if self.gradients is None:
+            raise NotRun("PGD needs gradients, and the model has none")
+        parts = torch.split(self.draws.keys, self.batch_size)
+        each = zip(self._pairs(), map(Draws, parts), strict=True)
+        return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
+
+    @cached_property
+    def strongest(self) -> Tensor:
+        """Tell which samples withstand PGD and the strong attacks, one after another."""
+        stands = self.right & self.standing(WEAK) & self.standing(PGD)
+        for attack in self.suite:
+            known = self._known.get((attack, self.threat.eps))
+            stands = (
+                self.standing(attack, among=stands) if known is None else stands & known
+            )
+        return stands
+
+
+CHECKS: Registry[Callable[[Subject], Finding]] = Registry("check")
+
+
+def _parts(suite: Sequence[str]) -> Iterator[str]:
+    for name in suite:
+        yield from SUITES.get(name, (name,))

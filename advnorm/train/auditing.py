@@ -1,0 +1,59 @@
+"""Audits a run: whether the robustness of its weights is real."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from torch.nn import Module
+
+from advnorm.evaluate.audit.examine import Examiner
+from advnorm.evaluate.audit.subject import STRONG
+from advnorm.norms import Domain, MixtureNorm, route
+from advnorm.norms.route import DOMAINS
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe
+from advnorm.records import Audit, Run
+from advnorm.train.assess import first, subject_of
+from advnorm.train.build import choose_device
+
+SAMPLES = 200
+"""Test samples of an audit, where ``evaluation.samples`` does not say."""
+
+
+def audit_run(
+    run: Run,
+    recipe: Recipe,
+    *,
+    suite: Sequence[str] = STRONG,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Audit]:
+    """Audit the run's weights at the recipe's radius, and flag the results it concerns.
+
+    ``recipe`` is the run's own, with its ``evaluation`` changed at will: ``samples``,
+    ``batch_size``, ``weights`` and ``branch`` count here too.
+    """
+    progress = progress or Quiet()
+    spec = recipe.evaluation
+    with run.lock():
+        subject = subject_of(run, recipe, root, choose_device(device), progress)
+        batch = first(subject.data, spec.samples or SAMPLES, subject.device)
+        examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
+        found = []
+        for domain in _branches(recipe, subject.model):
+            with route(subject.model, domain=domain) if domain else nullcontext():
+                audit = examiner.audit(
+                    subject.model, batch, recipe.threat.build(), progress
+                ).model_copy(update={"weights": subject.weights, "branch": domain})
+            run.write_audit(audit)
+            found.append(audit)
+        return found
+
+
+def _branches(recipe: Recipe, model: Module) -> Sequence[Domain | None]:
+    """Return the branches of a mixture norm that the recipe asks for."""
+    if not any(isinstance(layer, MixtureNorm) for layer in model.modules()):
+        return [None]
+    branch = recipe.evaluation.branch
+    return DOMAINS if branch == "worst" else [branch]
