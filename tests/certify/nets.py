@@ -1,5 +1,6 @@
 """Random small networks of every layer type, and points of a threat to try on them."""
 
+from functools import cache
 from itertools import product
 
 import torch
@@ -141,13 +142,19 @@ def settled(model):
     return model.eval()
 
 
+@cache
+def signs_of(dimension):
+    """Return the signs of all corners of a box."""
+    return torch.tensor(list(product((-1.0, 1.0), repeat=dimension)))
+
+
 def points(threat, clean, count):
     """Return points of the set around one image: inside, on the edge, and all corners."""
     many = clean.expand(count, *clean.shape[1:])
     step = threat.direction(torch.randn(many.shape, dtype=clean.dtype))
     length = torch.rand(count, *(1,) * (clean.ndim - 1), dtype=clean.dtype) ** 0.1
     spread = torch.rand(many.shape, dtype=clean.dtype) * 2 - 1
-    signs = torch.tensor(list(product((-1.0, 1.0), repeat=clean[0].numel())))
+    signs = signs_of(clean[0].numel())
     edges = threat.eps * signs.view(-1, *clean.shape[1:]).to(clean.dtype)
     all_of = torch.cat([threat.eps * step * length, threat.eps * spread, edges])
     return threat.project(clean + all_of, clean.expand(len(all_of), *clean.shape[1:]))
