@@ -31,7 +31,7 @@ Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
 SLACK = 512
 """Units of roundoff that a verdict subtracts, times the magnitude of the logits."""
-_TOGETHER = {"ibp": 500, "crown-ibp": 100, "crown": 50}
+_TOGETHER = {"ibp": 100, "crown-ibp": 50, "crown": 50}
 
 
 @METHODS.register("ibp")

@@ -76,6 +76,8 @@ def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
     """Return ``factor * box + shift``; both broadcast against one sample."""
     size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
     ball = box.ball and box.ball.stretched(factor, shift)
+    if isinstance(size, int) and size == factor == 1:  # a shift alone
+        return Box(box.lead + shift, box.radius, ball)
     return Box(box.lead * factor + shift, box.radius * size, ball)
 
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from advnorm.certify import interleaved
 from advnorm.certify.relax import Lines
 
 
@@ -57,6 +58,9 @@ def convolution(layer: nn.Module, a: Tensor, shape: torch.Size) -> Rows:
             strict=True,
         )
     )
+    if isinstance(layer, nn.Conv2d) and interleaved.fits(layer):
+        found = interleaved.transposed(layer, a.flatten(0, 1), shape[2:])
+        return Rows(found.view(*a.shape[:2], *found.shape[1:]), constant(a, layer.bias, 2))
     transposed = F.conv_transpose1d if isinstance(layer, nn.Conv1d) else F.conv_transpose2d
     found = transposed(
         a.flatten(0, 1),
@@ -85,10 +89,18 @@ def by_derivative(
 
 
 def between(a: Tensor, lines: Lines) -> Rows:
-    """Take rows through an activation: the lower line where positive, else the upper."""
-    found = torch.where(a > 0, lines.lower_slope, lines.upper_slope) * a
-    bias = inner(a.clamp(min=0), lines.lower_bias) + inner(a.clamp(max=0), lines.upper_bias)
-    return Rows(found, bias)
+    r"""Take rows through an activation: the lower line where positive, else the upper.
+
+    With :math:`a^- = \min(a, 0)` that is :math:`\underline a\, a + (\overline a -
+    \underline a)\, a^-`, and the biases alike: few passes over the rows.
+    """
+    negative = a.clamp(max=0)
+    apart = lines.upper_slope - lines.lower_slope
+    found = torch.addcmul(a * lines.lower_slope, negative, apart)
+    if not lines.lower_bias.ndim:  # zero, by Lines' convention
+        return Rows(found, inner(negative, lines.upper_bias))
+    bias = inner(negative, lines.upper_bias - lines.lower_bias)
+    return Rows(found, bias + inner(a, lines.lower_bias))
 
 
 class Pooled(NamedTuple):

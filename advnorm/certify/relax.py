@@ -25,7 +25,10 @@ GRID = 32
 
 
 class Lines(NamedTuple):
-    """A lower and an upper line, each of the shape of the input (or broadcast to it)."""
+    """A lower and an upper line, each of the shape of the input (or broadcast to it).
+
+    A ``lower_bias`` without dimensions is zero.
+    """
 
     lower_slope: Tensor
     lower_bias: Tensor
@@ -37,10 +40,11 @@ Relaxation = Callable[[nn.Module, Tensor, Tensor], Lines]
 
 
 def relu(layer: nn.Module, lower: Tensor, upper: Tensor) -> Lines:
-    """Relax ``nn.ReLU``."""
-    return _two_pieces(
-        lower, upper, torch.zeros((), dtype=lower.dtype, device=lower.device)
-    )
+    r"""Relax ``nn.ReLU``: :func:`_two_pieces` of slope 0, in fewer operations."""
+    low, high = lower.clamp(max=0), upper.clamp(min=0)
+    chord = high / (high - low).clamp(min=torch.finfo(low.dtype).tiny)
+    piece = (upper + lower > 0).to(low.dtype)
+    return Lines(piece, low.new_zeros(()), chord, -chord * low)
 
 
 def leaky_relu(layer: nn.Module, lower: Tensor, upper: Tensor) -> Lines:

@@ -145,7 +145,7 @@ def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:
 
 def cut_lines(lines: Lines, field: Field, outputs: Outputs) -> Lines:
     """Cut the windows of an activation's lines."""
-    return Lines(*(field.cut(line, outputs) for line in lines))
+    return Lines(*(field.cut(line, outputs) if line.ndim else line for line in lines))
 
 
 def cut_box(box: Box, field: Field, outputs: Outputs) -> Box:

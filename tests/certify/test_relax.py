@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from advnorm.certify import interleaved
 from advnorm.certify.relax import RELAXATIONS
 
 LAYERS = [
@@ -84,7 +85,7 @@ def test_each_line_touches_up_to_the_grids_gap(layer, a, width):
         (-2.0, 2.0, (0.0, 0.0), (0.5, 1.0)),  # a tie goes to zero
         (1.0, 2.0, (1.0, 0.0), (1.0, 0.0)),
         (-2.0, -1.0, (0.0, 0.0), (0.0, 0.0)),
-        (0.0, 0.0, (1.0, 0.0), (0.0, 0.0)),
+        (0.0, 0.0, (0.0, 0.0), (0.0, 0.0)),
     ],
 )
 def test_relu_by_hand(low, high, lower, upper):
@@ -97,3 +98,19 @@ def test_gradients_of_relus_lines_are_finite_everywhere():
     high = torch.tensor([2.0, 0.0, 1.0, 1e-30, 2.0], requires_grad=True)
     sum(line.sum() for line in RELAXATIONS[nn.ReLU](nn.ReLU(), low, high)).backward()
     assert torch.isfinite(low.grad).all() and torch.isfinite(high.grad).all()
+
+
+@pytest.mark.parametrize("stride, kernel, padding, side", [
+    (2, 4, 0, 11), (2, 3, 1, 8), (3, 2, 1, 10), (2, (2, 5), (1, 2), 9), (4, 3, 0, 15),
+])  # fmt: skip
+def test_interleaved_is_the_transpose_of_a_convolution(stride, kernel, padding, side):
+    """By the definition of a transpose: <a, W x> = <W^T a, x>."""
+    torch.manual_seed(0)
+    layer = nn.Conv2d(2, 3, kernel, stride, padding, bias=False).double()
+    x = torch.randn(4, 2, side, side + 1, dtype=torch.float64)
+    value = layer(x)
+    a = torch.randn_like(value)
+    back = interleaved.transposed(layer, a, x.shape[2:])
+    assert interleaved.fits(layer) and back.shape == x.shape
+    ours, plain = ((p * q).flatten(1).sum(1) for p, q in ((back, x), (a, value)))
+    torch.testing.assert_close(ours, plain)

@@ -1,0 +1,38 @@
+r"""Transposed convolutions with a stride, as plain convolutions: much faster on a CPU.
+
+With :math:`i + p = s q + \rho`, the entry i of a transposed convolution of stride s and
+padding p is
+
+.. math:: y_i = \sum_u w_{\rho + s u}\, a_{q - u},
+
+for each remainder :math:`\rho` a convolution of stride 1. They are computed together, as
+so many channels, and their outputs are interleaved.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def fits(layer: nn.Module) -> bool:
+    """Tell whether a convolution has one stride over 1, no dilation and no groups."""
+    if type(layer) is not nn.Conv2d or layer.groups > 1 or layer.stride[0] == 1:
+        return False
+    return layer.stride[0] == layer.stride[1] and set(layer.dilation) == {1}
+
+
+def transposed(layer: nn.Conv2d, a: Tensor, size: Sequence[int]) -> Tensor:
+    """Take ``(rows, *output)`` through the transpose; ``size`` is that of the input."""
+    assert not isinstance(layer.padding, str)
+    stride, height, width = layer.stride[0], *layer.kernel_size
+    more = -height % stride, -width % stride
+    weight = F.pad(layer.weight, (0, more[1], 0, more[0]))
+    taps = (height + more[0]) // stride, (width + more[1]) // stride
+    weight = weight.view(*weight.shape[:2], taps[0], stride, taps[1], stride)
+    weight = weight.permute(1, 3, 5, 0, 2, 4).flatten(0, 2).flip(2, 3)
+    found = F.conv2d(a, weight, padding=(taps[0] - 1, taps[1] - 1))
+    found = F.pixel_shuffle(found, stride)
+    top, left = layer.padding
+    over = [top + size[0] - found.shape[2], left + size[1] - found.shape[3]]
+    return F.pad(found, (-left, over[1], -top, over[0]))
