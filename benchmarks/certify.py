@@ -8,6 +8,11 @@ measurement is a process of its own, which gives the peak of its memory. auto_Li
 be importable (it is no dependency); without it only our own numbers are printed.
 
     python benchmarks/certify.py [--run RUN] [--eps 0.05] [--threads 2] [--images 1000]
+
+Each side bounds all images in one call, tracing included; auto_LiRPA takes 100 at a time,
+as more of them do not fit into memory. Then a step of IBP training is timed beside a plain
+one, and the standard suite behind certificates beside the official AutoAttack
+(``--official CHECKOUT``). ``--only`` names one part.
 """
 
 import argparse
@@ -15,17 +20,20 @@ import resource
 import subprocess
 import sys
 import warnings
+from math import nan
 from pathlib import Path
 from time import perf_counter
 
 import torch
+from certified_first import first, steps
+from peers import official_from
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import norms
 from advnorm.certify import METHODS, bounds
-from advnorm.models import MODELS
+from advnorm.models import MODELS, Standardize
 from advnorm.threat import Linf
 
 PEER = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN"}
@@ -43,6 +51,19 @@ class Residual(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return the sum."""
         return input + self.two(torch.relu(self.norm(self.one(input))))
+
+
+class Shifted(nn.Module):
+    """A standardization in two operations."""
+
+    def __init__(self, layer: Standardize) -> None:
+        super().__init__()
+        self.register_buffer("mean", layer.mean.view(1, -1, 1, 1))
+        self.register_buffer("std", layer.std.view(1, -1, 1, 1))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the standardized images."""
+        return (input - self.mean) / self.std
 
 
 def networks() -> dict[str, nn.Module]:
@@ -125,8 +146,11 @@ def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def _plain(model: nn.Module, image: Tensor) -> nn.Module:
-    """Return the network with PyTorch's own batch norms, which the peer knows."""
+    """Return the network with norms and a standardization that the peer knows."""
     has_norms = any(isinstance(layer, _BatchNorm) for layer in model.modules())
+    for name, layer in model.named_children():
+        if isinstance(layer, Standardize):
+            setattr(model, name, Shifted(layer))
     model(image)  # a norm knows its dimensions once it has seen an input
     return norms.collapse(model).eval() if has_norms else model
 
@@ -139,8 +163,9 @@ def peer(
     method: str,
     *,
     cut: bool = False,
+    batch: int = 100,
 ) -> Tensor:
-    """Return auto_LiRPA's margins, all columns, the label's 0.
+    """Return auto_LiRPA's margins, all columns, the label's 0; the model is wrapped once.
 
     ``cut`` has its crown cut bounds with intervals as ours does
     (``compare_crown_with_ibp``), for the comparison of margins: by default its result for
@@ -150,19 +175,22 @@ def peer(
 
     wrapped = BoundedModule(
         model,
-        torch.zeros_like(images),
+        torch.zeros_like(images[:batch]),
         bound_opts={"compare_crown_with_ibp": cut},
         device="cpu",
     )
-    low, high = (images - eps).clamp(0, 1), (images + eps).clamp(0, 1)
-    ball = PerturbationLpNorm(norm=float("inf"), eps=eps, x_L=low, x_U=high)
-    classes = model(images[:1]).shape[1]
-    spec = torch.eye(classes, dtype=images.dtype)[labels].unsqueeze(1) - torch.eye(
-        classes, dtype=images.dtype
-    )
-    return wrapped.compute_bounds(
-        x=(BoundedTensor(images, ball),), C=spec, method=PEER[method], bound_upper=False
-    )[0]
+    eye, found = torch.eye(model(images[:1]).shape[1], dtype=images.dtype), []
+    for x, y in zip(images.split(batch), labels.split(batch), strict=True):
+        low, high = (x - eps).clamp(0, 1), (x + eps).clamp(0, 1)
+        ball = PerturbationLpNorm(norm=float("inf"), eps=eps, x_L=low, x_U=high)
+        bound = wrapped.compute_bounds(
+            x=(BoundedTensor(x, ball),),
+            C=eye[y].unsqueeze(1) - eye,
+            method=PEER[method],
+            bound_upper=False,
+        )
+        found.append(bound[0])
+    return torch.cat(found)
 
 
 def agreement() -> float:
@@ -191,13 +219,10 @@ def one(arguments: argparse.Namespace) -> None:
     model, images, labels = subject(arguments.run, arguments.images)
     compute = peer if who == "peer" else ours
     with torch.no_grad():
-        compute(model, images[:4], labels[:4].clamp(max=9), arguments.eps, method)
-        seconds, size = 0.0, min(arguments.batch, len(images))
-        for start in range(0, len(images), size):
-            rows = slice(start, start + size)
-            begin = perf_counter()
-            compute(model, images[rows], labels[rows], arguments.eps, method)
-            seconds += perf_counter() - begin
+        compute(model, images[:4], labels[:4], arguments.eps, method)
+        begin = perf_counter()
+        compute(model, images, labels, arguments.eps, method)
+        seconds = perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(seconds, peak)
 
@@ -210,13 +235,16 @@ def ours(
 
 
 def timed(arguments: argparse.Namespace, who: str, method: str) -> tuple[float, float]:
-    """Run one measurement in a process of its own."""
+    """Run one measurement in a process of its own; not a number where it failed."""
     count = arguments.crown_images if method == "crown" else arguments.images
     command = [sys.executable, "-W", "ignore", __file__, "--one", f"{who}:{method}"]
-    command += ["--images", str(count), "--batch", str(arguments.batch)]
+    command += ["--images", str(count)]
     command += ["--eps", str(arguments.eps), "--threads", str(arguments.threads)]
     command += ["--run", str(arguments.run)] if arguments.run else []
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"{who} failed on {method}: {done.stderr.splitlines()[-1:]}")
+        return nan, nan
     seconds, peak = map(float, done.stdout.split()[-2:])
     return seconds, peak
 
@@ -234,19 +262,25 @@ def speed(arguments: argparse.Namespace, has_peer: bool) -> None:
         print(text, flush=True)
 
 
-def main() -> None:
-    """Compare, then time."""
-    warnings.simplefilter("ignore")
+def arguments_of() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--eps", type=float, default=0.05)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", type=int, default=1000)
     parser.add_argument("--crown-images", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--first-images", type=int, default=100)
+    parser.add_argument("--official", type=Path, help="a checkout of the AutoAttack")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["agreement", "speed"])
-    arguments = parser.parse_args()
+    parser.add_argument("--only", choices=["agreement", "speed", "step", "first"])
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Compare, then time."""
+    warnings.simplefilter("ignore")
+    arguments = arguments_of()
     if arguments.one:
         one(arguments)
         return
@@ -257,10 +291,17 @@ def main() -> None:
     except ImportError:
         has_peer = False
         print("auto_LiRPA cannot be imported here: our own numbers alone")
-    if has_peer and arguments.only != "speed":
+    wanted = [arguments.only] if arguments.only else ["agreement", "speed", "step", "first"]
+    if has_peer and "agreement" in wanted:
         print(f"largest relative difference of all: {agreement():.1e} (asked for: 1e-4)")
-    if arguments.only != "agreement":
+    if "speed" in wanted:
         speed(arguments, has_peer)
+    torch.set_num_threads(arguments.threads)
+    if "step" in wanted:
+        steps()
+    if "first" in wanted:
+        official_from(arguments.official)
+        first(*subject(arguments.run, arguments.first_images))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ multiples of :math:`u (M_y + M_j)`. A verdict therefore subtracts
 
 .. math:: \tau_j = 512\, u\, (M_y + M_j),
 
-which is over ten times the largest error seen: 33 units :math:`u (M_y + M_j)`, float32
-against float64, on 200 random networks like those of the tests. It is measured, not proved:
-a worst-case bound grows with the product of the weights' norms and is useless.
+and the tests hold float32 margins of random networks to a quarter of it, against points in
+float64. It is measured, not proved: a worst-case bound grows with the product of the
+weights' norms and is useless.
 """
 
 from collections.abc import Callable
