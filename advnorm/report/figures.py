@@ -47,10 +47,10 @@ MOST_RUNS = 40
 """Training curves beyond these are left out."""
 MOST_PANELS = 9
 """Panels of attack and norm beyond these are left out."""
-_LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
+LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 _INK, _GRID = "#010203", "#040506"
-_STYLE: Any = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "advnorm",
     "font.family": "sans-serif",
@@ -87,8 +87,8 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
     if not points:
         return None
     labels = {run.name: group.label for group in groups for run in group.members}
-    with rc_context(_STYLE):
-        axes = _axes("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
+    with rc_context(STYLE):
+        axes = plot("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
         for point in points:
             look = looks[labels[point.run]]
             axes.errorbar(
@@ -103,12 +103,12 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
                 elinewidth=0.8,
                 zorder=1 if look is OTHER else 2,
             )
-        svg = _svg(axes, prefix)
+        svg = svg_of(axes, prefix)
     told = [
-        f"{_branch(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
+        f"{branched(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
         for p in points
     ]
-    return Panel("Clean against robust accuracy", _list(told), svg)
+    return Panel("Clean against robust accuracy", listed(told), svg)
 
 
 class Point(NamedTuple):
@@ -189,7 +189,7 @@ def radii(
 
     A line is a group; a mixture norm has one for each branch.
     """
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         return [
             _radius(named, family, rows, looks, f"{prefix}{number}")
             for number, (named, family) in enumerate(list(found.items())[:MOST_PANELS])
@@ -203,23 +203,23 @@ def _radius(
     looks: Looks,
     prefix: str,
 ) -> Panel:
-    axes = _axes(f"radius eps ({norm_label(named.norm)})", "accuracy (%)")
+    axes = plot(f"radius eps ({norm_label(named.norm)})", "accuracy (%)")
     told = []
     for row in rows:
         for branch, keys in family.items():
             clean = result_key("clean", None, branch, named.data or None)
             known = _by_radius(row, {0.0: clean, **keys})
             if looks[row.label] is not OTHER and known:
-                _draw(axes, known, looks[row.label], _LINES[branch])
+                draw(axes, known, looks[row.label], LINES[branch])
                 shown = (f"{100 * c.rate:.1f}% at {eps_label(e)}" for e, c in known.items())
-                told.append(f"{_branch(row.label, branch)}: " + ", ".join(shown))
+                told.append(f"{branched(row.label, branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
     ticks = [0.0, *sorted({eps for keys in family.values() for eps in keys})]
     if len(ticks) <= 6:
         axes.set_xticks(ticks, [eps_label(eps) for eps in ticks])
     title = f"{named.attack}, {norm_label(named.norm)}"
     title += f", on {named.data}" if named.data else ""
-    return Panel(title, _list(told), _svg(axes, prefix))
+    return Panel(title, listed(told), svg_of(axes, prefix))
 
 
 def _by_radius(row: Row, keys: Mapping[float, str]) -> dict[float, Cell]:
@@ -227,7 +227,8 @@ def _by_radius(row: Row, keys: Mapping[float, str]) -> dict[float, Cell]:
     return {eps: cell for eps, cell in cells.items() if cell and not isnan(cell.rate)}
 
 
-def _draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
+def draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
+    """Draw one line of accuracies with its 95% band."""
     rates = [100 * cell.rate for cell in known.values()]
     low = [100 * cell.interval[0] for cell in known.values()]
     high = [100 * cell.interval[1] for cell in known.values()]
@@ -236,7 +237,8 @@ def _draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> No
     axes.plot(eps, rates, color=look.colour, marker=look.marker, linestyle=style)
 
 
-def _branch(name: str, branch: str | None) -> str:
+def branched(name: str, branch: str | None) -> str:
+    """Name a line: the group, and the branch of a mixture norm."""
     return f"{name}, {branch_label(branch)}" if branch else name
 
 
@@ -258,8 +260,8 @@ def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
 
 
 def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Panel:
-    with rc_context(_STYLE):
-        axes = _axes("epoch", "loss" if "loss" in title else "accuracy (%)")
+    with rc_context(STYLE):
+        axes = plot("epoch", "loss" if "loss" in title else "accuracy (%)")
         for line in lines:
             look = looks[line.label]
             alone = len(line.epochs) == 1
@@ -281,19 +283,20 @@ def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Pa
                     markeredgecolor=look.colour,
                 )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        svg = _svg(axes, prefix)
+        svg = svg_of(axes, prefix)
     told = [f"{line.name} ends at {line.values[-1]:.3g}" for line in lines]
-    return Panel(title, _list(told), svg)
+    return Panel(title, listed(told), svg)
 
 
-def _axes(xlabel: str, ylabel: str, *, size: tuple[float, float] = (4.2, 3.0)) -> Axes:
+def plot(xlabel: str, ylabel: str, *, size: tuple[float, float] = (4.2, 3.0)) -> Axes:
+    """Return empty axes of a panel's size."""
     axes = Figure(figsize=size, layout="constrained").add_subplot()
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     return axes
 
 
-def _svg(axes: Axes, prefix: str) -> Markup:
+def svg_of(axes: Axes, prefix: str) -> Markup:
     """Return inline SVG: no prolog, page colours, and ids that no other figure has."""
     file = StringIO()
     figure = axes.get_figure(root=True)
@@ -318,7 +321,8 @@ def _percent(accuracy: Accuracy | None) -> float:
     return 100 * accuracy.rate if accuracy else nan
 
 
-def _list(items: Iterable[str], most: int = 12) -> str:
+def listed(items: Iterable[str], most: int = 12) -> str:
+    """Write the first items of a description, and how many more there are."""
     told = list(items)
     more = [f"and {len(told) - most} more"] if len(told) > most else []
     return "; ".join(told[:most] + more)

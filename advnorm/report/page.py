@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from advnorm.records import Environment as Machine
 from advnorm.records import Run
-from advnorm.report import figures, images
+from advnorm.report import figures, images, steps
 from advnorm.report.comparison import compare
 from advnorm.report.groups import Group, Loaded, differences, gather
 from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
@@ -54,6 +54,8 @@ def render(runs: Sequence[Run]) -> str:
         scatter=figures.scatter(groups, looks, key, "scatter") if key else None,
         curves=figures.curves(groups, looks, "curve"),
         radii=figures.radii(attacks, lines, looks, "radius"),
+        walks=steps.titles(groups),
+        steps=steps.steps(groups, looks, "steps"),
         strips=images.strips(groups, key),
         limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
         drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),

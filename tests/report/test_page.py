@@ -7,10 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from advnorm.records import Run
+from advnorm.records import Accuracy, Run
 from advnorm.report import write
 from advnorm.report.groups import gather
 from advnorm.report.looks import headline
+from advnorm.report.steps import _walks
 
 EPS = 8 / 255
 
@@ -334,3 +335,43 @@ def test_the_headline_counts_a_mixture_norms_branches_as_one_run(maker):
         maker.result(run, "apgd", 10, eps=EPS)
     assert headline(gather([plain, mixture])) == "pgd-10_linf_0.03137"
     assert headline(gather([plain, mixture, more])) == "apgd_linf_0.03137"
+
+
+def walk(*rates, n=100):
+    counts = (10, 20, 50, 100)
+    return {
+        count: Accuracy(correct=rate, n=n)
+        for count, rate in zip(counts, rates, strict=False)
+    }
+
+
+def test_accuracy_over_attack_steps_is_the_mean_over_seeds_by_branch(maker, tmp_path):
+    first, second = maker.run("a0", seed=0), maker.run("a1", seed=1)
+    mixed, plain = maker.run("m", norm="mixture"), maker.run("g", norm="group")
+    name, more = "pgd-10..100", {"n": 100, "eps": EPS}
+    maker.result(first, name, 30, curve=walk(60, 50, 40, 30), **more)
+    maker.result(second, name, 40, curve=walk(70, 60, 40, 40), **more)
+    maker.result(mixed, name, 20, curve=walk(50, 20), branch="clean", **more)
+    maker.result(plain, "pgd-40", 20, **more)
+    drawn = drawings(page([first, second, mixed, plain], tmp_path))
+    assert drawn[f"{name}, L∞ 8/255, over steps"].split("; ") == [
+        "batch · madry · cnn: 65.0% after 10, 55.0% after 20, 40.0% after 50, "
+        "35.0% after 100",
+        "mixture · madry · cnn, clean branch: 50.0% after 10, 20.0% after 20",
+    ]
+    assert [title for title in drawn if "over steps" in title] == [
+        f"{name}, L∞ 8/255, over steps"
+    ]
+    assert "Accuracy over attack steps" in page([first], tmp_path).text
+
+
+def test_the_band_over_attack_steps_is_the_interval_of_the_accuracy(maker):
+    run = maker.run("a")
+    maker.result(run, "pgd-10..20", 50, n=100, eps=EPS, curve=walk(80, 50))
+    known = next(iter(_walks(gather([run]), "pgd-10..20_linf_0.03137"))).known
+    assert list(known) == [10, 20]
+    assert known[20].interval == Accuracy(correct=50, n=100).interval
+
+
+def test_a_page_without_a_curve_does_not_speak_of_attack_steps(whole):
+    assert "over attack steps" not in whole.text

@@ -1,0 +1,95 @@
+"""Accuracy over attack steps, drawn from results that are curves (xie2020, Figure 2)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from matplotlib import rc_context
+
+from advnorm.records import Result
+from advnorm.report import figures
+from advnorm.report.groups import Group
+from advnorm.report.looks import OTHER
+from advnorm.report.rows import Cell, threat_label, without_branch
+
+
+class Walk(NamedTuple):
+    """One line: a group, or one branch of it, under one attack."""
+
+    label: str
+    branch: str | None
+    known: Mapping[float, Cell]
+    """By number of steps."""
+
+
+def titles(groups: Sequence[Group]) -> dict[str, str]:
+    """Return the title of each panel, by result key without its branch."""
+    return {
+        without_branch(key): _title(result)
+        for group in groups
+        for run in group.seeded
+        for key, result in sorted(run.results.items())
+        if result.curve
+    }
+
+
+def steps(
+    groups: Sequence[Group], looks: figures.Looks, prefix: str
+) -> list[figures.Panel]:
+    """Draw accuracy against the number of steps: a panel an attack and radius.
+
+    A line is a group with its 95% band; a mixture norm has one for each branch.
+    """
+    shown = [group for group in groups if looks[group.label] is not OTHER]
+    found = list(titles(groups).items())[: figures.MOST_PANELS]
+    with rc_context(figures.STYLE):
+        return [
+            _panel(title, list(_walks(shown, key)), looks, f"{prefix}{number}")
+            for number, (key, title) in enumerate(found)
+        ]
+
+
+def _panel(
+    title: str, walks: Sequence[Walk], looks: figures.Looks, prefix: str
+) -> figures.Panel:
+    axes = figures.plot("steps of the attack", "accuracy (%)")
+    axes.set_xscale("log")
+    told = []
+    for walk in walks:
+        figures.draw(axes, walk.known, looks[walk.label], figures.LINES[walk.branch])
+        shown = (f"{cell.rate:.1%} after {count:g}" for count, cell in walk.known.items())
+        told.append(f"{figures.branched(walk.label, walk.branch)}: " + ", ".join(shown))
+    axes.set_ylim(0, 100)
+    counts = sorted({count for walk in walks for count in walk.known})
+    axes.set_xticks(counts, [f"{count:g}" for count in counts])
+    axes.minorticks_off()
+    return figures.Panel(title, figures.listed(told), figures.svg_of(axes, prefix))
+
+
+def _walks(groups: Sequence[Group], key: str) -> Iterator[Walk]:
+    """Yield the lines of one panel: each group's mean over seeds, by branch."""
+    for group in groups:
+        names = [name for run in group.seeded for name in run.results]
+        for name in dict.fromkeys(n for n in names if without_branch(n) == key):
+            results = [run.results[name] for run in group.seeded if name in run.results]
+            known = _known([result for result in results if result.curve])
+            if known:
+                yield Walk(group.label, results[0].branch, known)
+
+
+def _known(results: Sequence[Result]) -> dict[float, Cell]:
+    """Return the accuracies at the step counts that all of the results have."""
+    if not results:
+        return {}
+    counts = [n for n in sorted(results[0].curve) if all(n in r.curve for r in results)]
+    found = {n: [result.curve[n] for result in results] for n in counts}
+    return {
+        float(n): Cell(tuple(a.rate for a in each), min(a.n for a in each))
+        for n, each in found.items()
+        if all(a.n for a in each)
+    }
+
+
+def _title(result: Result) -> str:
+    assert result.threat is not None
+    title = f"{result.attack}, {threat_label(result.threat)}, over steps"
+    return f"{title}, on {result.data}" if result.other else title
