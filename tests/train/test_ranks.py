@@ -44,7 +44,6 @@ def test_two_ranks_equal_one_process(pair, tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("name", [name for name in CASES if name not in QUICK])
 def test_two_ranks_equal_one_process_everywhere(pair, tmp_path, name):
     same(pair(tuple(name for name in CASES if name not in QUICK)), tmp_path, name)
