@@ -213,7 +213,6 @@ def test_a_sound_model_raises_no_flag(name, trained, samples):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("norm", ["batch", "none"])
 @pytest.mark.parametrize("name", ["digits.standard", "digits.pgd"])
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -96,7 +96,6 @@ def test_nothing_is_allocated():
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_every_recipe_can_be_planned(name):
     recipe = find(name)
