@@ -16,9 +16,14 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
+
+# distributed.nn.functional is imported here, outside of any group: torch imports it late by
+# itself, its functions take the group of that moment as a default argument and hold it for
+# ever. The group's threads then outlive it, and sometimes one aborts the exit.
 
 TIMEOUT = timedelta(minutes=20)
 """How long a rank waits for the others; a dead one is noticed at once, a stuck one then."""

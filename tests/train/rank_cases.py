@@ -128,3 +128,5 @@ def rank(index, names, folder):
     for path in Path(folder).glob("judged*"):
         judged(Run.open(path), SUITES if path.name == "judged-suites" else JUDGED)
     dist.destroy_process_group()
+    names = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
+    assert not [name for name in names if "gloo" in name], "a group's threads are left"
