@@ -1,0 +1,37 @@
+"""The run folder and its typed records. Anything printed is recomputed from here.
+
+A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
+epoch), ``checkpoints/``, ``results/*.json`` (one attack each), ``verdicts/*.json`` (one
+verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same
+names), ``diagnoses/*.json`` (one question each), ``audits/*.json`` (is the robustness
+real?) and ``report.html``. Nothing here imports torch, so that a report can be made
+anywhere.
+"""
+
+from advnorm.records.audits import Audit, Check, with_flags
+from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
+from advnorm.records.environment import Environment
+from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
+from advnorm.records.run import Run
+
+__all__ = [
+    "Accuracy",
+    "Audit",
+    "Check",
+    "Diagnosis",
+    "Environment",
+    "Epoch",
+    "Panel",
+    "Picture",
+    "Record",
+    "Result",
+    "Run",
+    "Series",
+    "Setting",
+    "ThreatRecord",
+    "TransferMatrix",
+    "Verdicts",
+    "result_key",
+    "with_flags",
+]

@@ -1,0 +1,62 @@
+"""What every record is, and the two that most records hold."""
+
+from math import sqrt
+from typing import Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Setting = str | int | float | bool | None
+
+
+class Record(BaseModel):
+    """A frozen value with known fields, JSON in and out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Accuracy(Record):
+    """``correct`` of ``n`` samples, with its 95% interval."""
+
+    correct: int
+    n: int
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not 0 <= self.correct <= self.n:
+            raise ValueError(f"{self.correct} correct of {self.n} cannot be")
+        return self
+
+    @property
+    def rate(self) -> float:
+        """The fraction that was right."""
+        return self.correct / self.n if self.n else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% score interval (Wilson, 1927); inside [0, 1] also at the ends.
+
+        >>> low, high = Accuracy(correct=9, n=10).interval
+        >>> round(low, 3), round(high, 3)
+        (0.596, 0.982)
+        """
+        if not self.n:
+            return (0.0, 1.0)
+        z, p, n = 1.959963984540054, self.rate, self.n
+        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        return (max(0.0, centre - half), min(1.0, centre + half))
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}] n={self.n}"
+
+
+class ThreatRecord(Record):
+    """What the adversary may change."""
+
+    norm: str
+    eps: float
+    bounds: tuple[float, float] = (0.0, 1.0)

@@ -1,0 +1,58 @@
+"""The answer to one question about a model, and what is drawn of it."""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from advnorm.records.base import Record, Setting
+
+
+class Series(Record):
+    """A line or a cloud of points, under a name."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _paired(self) -> Self:
+        if len(self.x) != len(self.y):
+            raise ValueError(f"{self.name}: {len(self.x)} x and {len(self.y)} y")
+        return self
+
+
+class Picture(Record):
+    """A small image: its channels (1 or 3), each a list of rows."""
+
+    label: str
+    channels: tuple[tuple[tuple[float, ...], ...], ...]
+    signed: bool = False
+    """Whether zero is the middle of its colours, as for weights."""
+
+
+class Panel(Record):
+    """One drawing of a diagnosis."""
+
+    kind: Literal["lines", "points", "bars", "pictures"]
+    title: str
+    x: str = ""
+    y: str = ""
+    log: bool = False
+    """Whether the y axis is logarithmic."""
+    series: tuple[Series, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+
+
+class Diagnosis(Record):
+    """The answer to one question about a model: ``diagnoses/<question>.json``."""
+
+    question: str
+    source: str
+    """Paper and figure or table that ask it."""
+    reading: str
+    """One sentence that says how to read the panels."""
+    numbers: dict[str, float] = {}
+    settings: dict[str, Setting] = {}
+    panels: tuple[Panel, ...] = ()
+    weights: str = "given"
+    seconds: float = 0.0

@@ -1,0 +1,60 @@
+"""Where and with what a run was made."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from advnorm.records.base import Record
+
+
+class Environment(Record):
+    """Where and with what a run was made."""
+
+    advnorm: str
+    python: str
+    torch: str
+    platform: str
+    processor: str
+    cores: int
+    device: str
+    threads: int
+    ranks: int = 1
+    """Processes that trained together."""
+    launch: str = ""
+    """Which torchrun started them: its restarts go on with the run."""
+
+    @classmethod
+    def here(
+        cls, *, device: str, threads: int, ranks: int = 1, launch: str = ""
+    ) -> "Environment":
+        """Describe this machine."""
+        return cls(
+            advnorm=_version("advnorm"),
+            python=platform.python_version(),
+            torch=_version("torch"),
+            platform=f"{platform.system()} {platform.machine()}",
+            processor=_processor(),
+            cores=os.cpu_count() or 1,
+            device=device,
+            threads=threads,
+            ranks=ranks,
+            launch=launch,
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

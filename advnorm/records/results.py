@@ -1,0 +1,144 @@
+"""What training and attacks leave behind: epochs, results, verdicts, transfers."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+
+
+class Epoch(Record):
+    """One line of ``metrics.jsonl``."""
+
+    epoch: int
+    step: int
+    rate: float
+    eps: float
+    loss: float
+    parts: dict[str, float] = {}
+    train: Accuracy
+    """On the images that were trained on: adversarial ones where the objective has them."""
+    validation_clean: Accuracy | None = None
+    validation_robust: Accuracy | None = None
+    best: bool = False
+    alarms: tuple[str, ...] = ()
+    seconds: float
+
+
+class Result(Record):
+    """One attack on one model: ``results/<key>.json``."""
+
+    attack: str
+    settings: dict[str, Setting] = {}
+    threat: ThreatRecord | None = None
+    """``None`` for what has no adversary: clean images and noise."""
+    accuracy: Accuracy
+    curve: dict[int, Accuracy] = {}
+    """Of a curve: the accuracy after so many steps; the last is ``accuracy``."""
+    data: str
+    other: bool = False
+    """Whether this is another data set than the run's own."""
+    split: str = "test"
+    weights: str
+    """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
+    statistics: Literal["running", "batch"] = "running"
+    branch: Literal["adversarial", "clean", "worst"] | None = None
+    """Of a model with a mixture norm: the branch that answered and was attacked."""
+    seed: int
+    seconds: float
+    flags: tuple[str, ...] = ()
+    """Reasons to doubt the number; never printed without them."""
+    notes: tuple[str, ...] = ()
+    """What a reader has to know about how it was measured, such as a fallback."""
+    fingerprint: str = ""
+    """Of everything that decided it, as in its verdicts."""
+
+    @property
+    def key(self) -> str:
+        """A file name that says attack, norm and radius."""
+        other = self.data if self.other else None
+        return result_key(self.attack, self.threat, self.branch, other)
+
+
+def result_key(
+    attack: str,
+    threat: ThreatRecord | None,
+    branch: str | None = None,
+    data: str | None = None,
+) -> str:
+    """Name a result: attack, norm, radius; the branch or another data set if there is one.
+
+    >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255), "clean")
+    'pgd-10_linf_0.03137@clean'
+    >>> result_key("clean", None, data="mnist-c:fog")
+    'clean~mnist-c-fog'
+    >>> result_key("pgd-9+step=1/255", ThreatRecord(norm="linf", eps=0.1))
+    'pgd-9+step=1of255_linf_0.1'
+    """
+    name = attack.replace("/", "of")  # it names files
+    name = f"{name}_{threat.norm}_{threat.eps:.4g}" if threat else name
+    name = f"{name}@{branch}" if branch else name
+    return f"{name}~{re.sub(r'[^A-Za-z0-9.]+', '-', data)}" if data else name
+
+
+class Verdicts(Record):
+    """One verdict a sample: what was predicted, and whether it stayed right."""
+
+    fingerprint: str = ""
+    """Of everything that decides them; verdicts of other settings are not gone on with."""
+    samples: tuple[int, ...] = ()
+    labels: tuple[int, ...] = ()
+    predictions: tuple[int, ...] = ()
+    """Under the attack where it succeeded, else on the clean image."""
+    robust: tuple[bool, ...] = ()
+    by: tuple[str, ...] = ()
+    """The attack that broke a sample; empty if it stands, or was wrong from the start."""
+    certified: tuple[bool, ...] = ()
+    """Whether a certificate covers a sample, which is then not attacked; or empty."""
+    curve: tuple[tuple[bool, ...], ...] = ()
+    """Of a curve: whether a sample stayed right, at each step count."""
+
+    def accuracy(self) -> Accuracy:
+        """Count them."""
+        return Accuracy(correct=sum(self.robust), n=len(self.robust))
+
+    def accuracies(self, counts: Sequence[int]) -> dict[int, Accuracy]:
+        """Count them at each step count of a curve."""
+        return {
+            count: Accuracy(correct=sum(row[i] for row in self.curve), n=len(self.curve))
+            for i, count in enumerate(counts)
+        }
+
+
+class TransferMatrix(Record):
+    """One attack made on each source and judged by each target."""
+
+    attack: str
+    settings: dict[str, Setting] = {}
+    threat: ThreatRecord
+    data: str
+    seed: int
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    clean: tuple[Accuracy, ...]
+    """Of each target, without an adversary."""
+    accuracies: tuple[tuple[Accuracy, ...], ...]
+    """One row a source, one column a target; where both are one, the white-box accuracy."""
+    branches: dict[str, str] = {}
+    """Of models with a mixture norm: the branch that was attacked, and that answers."""
+    weights: dict[str, str] = {}
+    """Of runs: which checkpoint, and its SHA-256."""
+    seconds: float
+
+    def __str__(self) -> str:
+        head = f"{self.attack}, {self.threat.norm}, eps {self.threat.eps:.4g}, {self.data}"
+        rows = [("source \\ target", *self.targets)]
+        rows.append(("clean", *(str(a) for a in self.clean)))
+        for source, row in zip(self.sources, self.accuracies, strict=True):
+            rows.append((source, *(str(a) for a in row)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([head, *(line.rstrip() for line in lines)])
