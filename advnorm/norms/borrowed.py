@@ -2,7 +2,6 @@ r"""Borrowed moments: one domain's statistics normalize both (sridhar2021, secti
 
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from advnorm.norms.lent import borrow
@@ -45,23 +44,22 @@ class BorrowedNorm(BatchNorm, Routed):
         rows = self.route.clean_rows(len(input))
         if not uses_batch(self) or rows in (0, len(input)):
             return super().forward(input)
-        parts = self.route.split(input)
-        lent, rest = parts if self.lender == "clean" else parts[::-1]
+        lender = slice(rows) if self.lender == "clean" else slice(rows, len(input))
+        lent = input[lender]
         synced, alone = self.sync and ranks() > 1, lent.numel() <= self.num_features
         if synced or alone or not self.fused:
             return self.normalize(input, self.moments(lent))
-        return self._borrowed(single(lent), single(rest)).to(input.dtype)
+        return self._borrowed(single(input), lender).to(input.dtype)
 
-    def _borrowed(self, lent: Tensor, rest: Tensor) -> Tensor:
-        self._check_input_dim(lent)
-        one = lent.new_ones(self.num_features)
+    def _borrowed(self, input: Tensor, lender: slice) -> Tensor:
+        self._check_input_dim(input)
+        one = input.new_ones(self.num_features)
         weight = one if self.weight is None else single(self.weight)
         bias = 0 * one if self.bias is None else single(self.bias)
-        done = borrow(lent, rest, weight, bias, self.eps)
+        output, moments = borrow(input, lender, weight, bias, self.eps)
         if moves(self):
-            move(self, done.moments)
-        both = (done.lent, done.rest) if self.lender == "clean" else (done.rest, done.lent)
-        return torch.cat(both)
+            move(self, moments)
+        return output
 
 
 @NORMS.register("borrowed")
