@@ -1,0 +1,48 @@
+"""The kinds of values that recipes hold; ``8/255`` is a number."""
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Mode = Literal["train", "batch", "running"]
+
+
+class RecipeError(ValueError):
+    """A recipe that cannot be run; the text holds every reason, a line each."""
+
+
+def number(value: object) -> object:
+    """Turn ``"8/255"`` and ``"1e-3"`` into a float; leave the rest to the type check.
+
+    >>> number("8/255") == 8 / 255
+    True
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(Fraction(value.replace(" ", ""))) if "/" in value else float(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{value!r} is not a number: write 0.03 or 8/255") from None
+
+
+def option(value: object) -> object:
+    """Turn ``"1/100"`` and ``"1e-3"`` into a float; any other text stays text."""
+    try:
+        return number(value)
+    except ValueError:
+        return value
+
+
+Option = Annotated[bool | int | float | str | None, BeforeValidator(option)]
+Number = Annotated[float, BeforeValidator(number)]
+Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """A frozen part of a recipe; a key it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
