@@ -3,9 +3,9 @@
 import os
 import re
 import signal
+import resource
 import subprocess
 import sys
-from time import perf_counter
 
 import pytest
 import typer
@@ -45,18 +45,23 @@ def call(monkeypatch, capsys, *arguments):
     return end.value.code or 0, written.out, written.err
 
 
-def test_help_answers_in_0_4_seconds_without_torch():
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_help_takes_0_4_seconds_of_a_processor_and_no_torch():
     code = "import sys; sys.argv = ['advnorm', '--help']\nfrom advnorm import cli\n"
     code += (
         "try:\n    cli.main()\nfinally:\n    sys.stderr.write(str('torch' in sys.modules))"
     )
     times = []
-    for _ in range(20):  # a busy machine may be slow once, not every time
-        start = perf_counter()
+    for _ in range(10):  # its own time: how long others kept it waiting does not count
+        start = processor_seconds()
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
-        times.append(perf_counter() - start)
+        times.append(processor_seconds() - start)
         if times[-1] <= 0.4:
             break
     assert done.stderr == "False", "advnorm --help imports torch"
