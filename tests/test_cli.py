@@ -2,8 +2,8 @@
 
 import os
 import re
-import signal
 import resource
+import signal
 import subprocess
 import sys
 
