@@ -49,29 +49,28 @@ class _Borrow(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, lender: slice, w: Tensor, b: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        y, lent = torch.empty_like(x), x[lender]
+        lent = x[lender]
         m = lent.shape[0] * lent.shape[2]
         mean = lent.sum((0, 2)) / m
-        room = torch.sub(lent, mean[:, None], out=y[lender])
+        room = lent - mean[:, None]
         var = room.mul_(room).sum((0, 2)) / m
-        rho = torch.rsqrt(var + eps)
-        scale = w * rho
-        torch.mul(x, scale[:, None], out=y).add_((b - mean * scale)[:, None])
-        ctx.save_for_backward(x, w, mean, rho)
-        ctx.lender = lender
+        del room
+        y = torch.native_batch_norm(x, w, b, mean, var, False, 0.0, eps)[0]
+        ctx.save_for_backward(x, w, mean, var)
+        ctx.lender, ctx.eps = lender, eps
         ctx.mark_non_differentiable(mean, var)
         return y, mean, var
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Any, ...]:
         refuse_twice()
-        x, w, mean, rho = ctx.saved_tensors
-        centered, scale = x - mean[:, None], w * rho
-        dx = torch.mul(g, centered)
-        slope, total = dx.sum((0, 2)), g.sum((0, 2))
-        torch.mul(g, scale[:, None], out=dx)
-        lent = centered[ctx.lender]
-        m = lent.shape[0] * lent.shape[2]
-        lent.mul_((-scale * rho.square() * slope / m)[:, None])
-        dx[ctx.lender].add_(lent.sub_((scale * total / m)[:, None]))
-        return dx, None, rho * slope, total, None
+        x, w, mean, var = ctx.saved_tensors
+        dx, dw, db = torch.ops.aten.native_batch_norm_backward(  # the moments held fixed
+            g, x, w, mean, var, None, None, False, ctx.eps, [True, True, True]
+        )
+        lent, rho = x[ctx.lender], torch.rsqrt(var + ctx.eps)
+        m, scale = lent.shape[0] * lent.shape[2], w * rho
+        slope = -scale * rho * dw / m
+        shift = -scale * db / m - slope * mean
+        dx[ctx.lender].add_((lent * slope[:, None]).add_(shift[:, None]))
+        return dx, None, dw, db, None
