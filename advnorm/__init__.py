@@ -8,7 +8,17 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_PARTS = ("attacks", "data", "evaluate", "models", "norms", "objectives", "report", "train")
+_PARTS = (
+    "attacks",
+    "data",
+    "diagnose",
+    "evaluate",
+    "models",
+    "norms",
+    "objectives",
+    "report",
+    "train",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -196,6 +196,47 @@ def audit(
 
 
 @app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUESTION...", help="Names of 'advnorm list questions'."),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Ask every question.")] = False,
+    samples: Annotated[int, typer.Option(min=2, help="How many test samples.")] = 200,
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Ask why a run's model works or fails; --set QUESTION.OPTION=VALUE, evaluation.KEY."""
+    from advnorm.diagnose import QUESTIONS
+    from advnorm.progress import shown
+    from advnorm.recipe import from_yaml, override
+    from advnorm.records import Run
+    from advnorm.train import diagnose_run, questions
+
+    if not names and not all_:
+        raise ValueError("name a question of 'advnorm list questions', or write --all")
+    ours = [change for change in set_ or [] if change.startswith("evaluation.")]
+    options = [change for change in set_ or [] if not change.startswith("evaluation.")]
+    asked = questions(list(QUESTIONS) if all_ else names or [], options)
+    found = Run.open(run)
+    with shown() as progress:
+        for diagnosis in diagnose_run(
+            found,
+            override(from_yaml(found.recipe_text()), ours),
+            asked,
+            samples=samples,
+            skip=all_,
+            root=data,
+            device=device,
+            progress=progress,
+        ):
+            typer.echo(str(diagnosis))
+    typer.echo(f"next: advnorm report {run} --out report.html")
+
+
+@app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
@@ -231,7 +272,7 @@ def list_(
         str, typer.Argument(help="recipes, models, norms, ...; or all.")
     ] = "all",
 ) -> None:
-    """List what can be named: recipes, data, models, norms, objectives, attacks, checks."""
+    """List what can be named: recipes, data, models, norms, objectives, attacks, ..."""
     from advnorm.listing import listing
 
     typer.echo(listing(kind))

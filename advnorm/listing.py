@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping
 from advnorm.attacks import ATTACKS
 from advnorm.certify import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
+from advnorm.diagnose import QUESTIONS
+from advnorm.diagnose.asking import options_of as question_options
+from advnorm.diagnose.asking import source_of
 from advnorm.evaluate.audit import CHECKS
 from advnorm.evaluate.names import options_of
 from advnorm.gradients import GRADIENTS
@@ -27,6 +30,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "certificates": METHODS,
     "corruptions": CORRUPTIONS,
     "checks": CHECKS,
+    "questions": QUESTIONS,
 }
 
 OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {
@@ -34,6 +38,7 @@ OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {
     "norms": lambda name: options(NORMS[name]),
     "objectives": lambda name: options(OBJECTIVES[name]),
     "gradients": lambda name: options(GRADIENTS[name]),
+    "questions": question_options,
 }
 """The kinds whose names have settings of their own, and where those are known."""
 
@@ -49,10 +54,19 @@ def listing(kind: str) -> str:
 def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]
     width = max(len(name) for name in registry)
     lines = [
-        f"  {name:<{width}}  {_plain(registry.summary(name))}{_settings(title, name)}"
+        f"  {name:<{width}}  {_plain(_summary(title, registry, name))}"
+        f"{_settings(title, name)}"
         for name in registry
     ]
     return "\n".join([title, *lines])
+
+
+def _summary(kind: str, registry: Registry, name: str) -> str:  # type: ignore[type-arg]
+    """Return a name's line; that of a question with the paper that asks it."""
+    text = registry.summary(name)
+    if kind != "questions" or source_of(name) in text:
+        return text
+    return f"{text.removesuffix('.')} ({source_of(name)})."
 
 
 def _settings(kind: str, name: str) -> str:

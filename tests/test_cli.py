@@ -78,24 +78,25 @@ def test_importing_the_package_is_cheap():
 
 
 def test_the_command_line_stays_small():
-    """A recipe name, --set, --out, --device, and at most two more a command."""
-    usual = {"--set", "--out", "--device", "--help"}
+    """A recipe name, --set, --out, --device, --data, and at most two more a command."""
+    usual = {"--set", "--out", "--device", "--data", "--help"}
     extra = {
         name: {o for p in command.params for o in p.opts if o.startswith("--")} - usual
         for name, command in commands(typer.main.get_command(cli.app))
     }
     assert extra == {
         "demo": set(),
-        "train": {"--data", "--resume"},
-        "evaluate": {"--data", "--baseline"},
-        "certify": {"--data", "--method"},
-        "transfer": {"--data"},
-        "perturb": {"--data"},
-        "audit": {"--data", "--suite"},
+        "train": {"--resume"},
+        "evaluate": {"--baseline"},
+        "certify": {"--method"},
+        "transfer": set(),
+        "perturb": set(),
+        "audit": {"--suite"},
+        "diagnose": {"--all", "--samples"},
         "report": set(),
         "plan": set(),
         "list": set(),
-        "data get": {"--data"},
+        "data get": set(),
     }
 
 
@@ -120,6 +121,11 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     code, said, _ = call(monkeypatch, capsys, "audit", out, *settings)
     assert code == 0 and "false_robustness" in said and "n=10" in said
     assert (out / "audits" / "audit_linf_0.15.json").exists()
+    settings = ["--set", "hessian.steps=3", "--samples", "20"]
+    code, said, _ = call(monkeypatch, capsys, "diagnose", out, "hessian", *settings)
+    assert code == 0 and "dominant" in said and "n=20, steps=3" in said
+    assert "the sharper the loss" in said
+    assert (out / "diagnoses" / "hessian.json").exists()
     code, said, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
     assert code == 0 and (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     code, said, _ = call(
@@ -175,6 +181,13 @@ def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
         (["report", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere", "--method", "cron"], "did you mean 'crown'"),
+        (["diagnose", "/nowhere"], "or write --all"),
+        (["diagnose", "/nowhere", "hessian"], "not a run folder"),
+        (["diagnose", "/nowhere", "hesian"], "did you mean 'hessian'"),
+        (["diagnose", "/nowhere", "hessian", "--set", "hessian.step=3"], "'steps'"),
+        (["diagnose", "/nowhere", "hessian", "--set", "hessian.steps=a"], "valid integer"),
+        (["diagnose", "/nowhere", "hessian", "--set", "steps=3"], "question.option=value"),
+        (["diagnose", "/nowhere", "hessian", "--set", "distances.steps=3"], "not asked"),
         (["list", "model"], "did you mean 'models'"),
         (["data", "get", "minst"], "did you mean 'mnist'"),
     ],

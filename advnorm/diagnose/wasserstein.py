@@ -49,7 +49,7 @@ def distances(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Distances of the clean, PGD and strongest features, summed over layers (Table 2)."""
+    """Distances of the clean, PGD and strongest features, summed over layers."""
     progress = progress or Quiet()
     draws = Draws.of(seed, torch.arange(len(images), device=images.device))
     with evaluating(model), frozen(model), mode(model, "running"):

@@ -4,6 +4,7 @@ from advnorm.recipe.judging import Evaluation, Perturbation, Validation
 from advnorm.recipe.schedule import Constant, Cosine, Cyclic, Piecewise, Ramp, ScheduleSpec
 from advnorm.recipe.subject import Data, Model, Norm
 from advnorm.recipe.text import (
+    assignment,
     differences,
     from_yaml,
     override,
@@ -56,6 +57,7 @@ __all__ = [
     "Spec",
     "ThreatSpec",
     "Validation",
+    "assignment",
     "differences",
     "from_yaml",
     "number",

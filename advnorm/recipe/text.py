@@ -57,11 +57,21 @@ def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
     """
     values = plain(recipe.model_dump())
     for change in changes:
-        name, equals, text = change.partition("=")
-        if not equals or not name:
-            raise RecipeError(f"--set takes key=value, such as epochs=3, not {change!r}")
-        _assign(values, name.strip().split("."), _value(change, text))
+        path, value = assignment(change)
+        _assign(values, path, value)
     return parse(values)
+
+
+def assignment(change: str) -> tuple[list[str], Any]:
+    """Read ``dotted.name=value``, the value as YAML.
+
+    >>> assignment("threat.eps=0.1")
+    (['threat', 'eps'], 0.1)
+    """
+    name, equals, text = change.partition("=")
+    if not equals or not name:
+        raise RecipeError(f"--set takes key=value, such as epochs=3, not {change!r}")
+    return name.strip().split("."), _value(change, text)
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:

@@ -55,4 +55,14 @@ class Diagnosis(Record):
     settings: dict[str, Setting] = {}
     panels: tuple[Panel, ...] = ()
     weights: str = "given"
+    branch: Literal["adversarial", "clean"] | None = None
+    """Which branch of a mixture norm was looked at."""
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        where = f", {self.branch} branch" if self.branch else ""
+        asked = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        width = max(map(len, self.numbers), default=0)
+        told = [f"  {name:<{width}}  {value:.5g}" for name, value in self.numbers.items()]
+        head = f"{self.question} ({self.source}{where}; {asked})"
+        return "\n".join([head, *told, f"  {self.reading}"])

@@ -1,0 +1,92 @@
+"""Asks questions about a run: its weights, its test data, its threat."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from advnorm.diagnose import QUESTIONS
+from advnorm.diagnose.asking import typed
+from advnorm.norms import branch, route
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, RecipeError, assignment, option
+from advnorm.records import Diagnosis, Run
+from advnorm.train.assess import Subject, first, subject_of
+from advnorm.train.build import choose_device
+
+SAMPLES = 200
+"""Test samples of a question, where nothing else is said."""
+
+Asked = Mapping[str, Callable[..., Diagnosis]]
+
+
+def diagnose_run(
+    run: Run,
+    recipe: Recipe,
+    asked: Asked,
+    *,
+    samples: int = SAMPLES,
+    skip: bool = False,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Iterator[Diagnosis]:
+    """Answer questions on the first test samples; each is written when it is known.
+
+    ``asked`` is what :func:`questions` returns. With ``skip`` a question that cannot be
+    asked of this model is left out with a line that says why, else it raises. ``recipe`` is
+    the run's own; ``evaluation.weights`` and ``evaluation.branch`` count here too.
+    """
+    progress = progress or Quiet()
+    with run.lock():
+        subject = subject_of(run, recipe, root, choose_device(device), progress)
+        for name, question in asked.items():
+            try:
+                found = _answer(subject, question, samples, progress)
+            except (ValueError, NotImplementedError) as error:
+                if not skip:
+                    raise
+                progress.line(f"{name}: not asked ({error})")
+                continue
+            run.write_diagnosis(found)
+            yield found
+
+
+def questions(names: Sequence[str], changes: Sequence[str] = ()) -> Asked:
+    """Return questions by name with their options set, ``question.option=value`` each."""
+    given: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for change in changes:
+        (name, *path), value = assignment(change)
+        if len(path) != 1:
+            raise RecipeError(
+                f"--set takes question.option=value, like hessian.steps=5, not {change!r}"
+            )
+        if name not in given:
+            QUESTIONS[name]  # an unknown one says which exist
+            raise RecipeError(f"--set {change}: {name} is not asked; name it too")
+        given[name][path[0]] = _numbers(value)
+    return {name: partial(QUESTIONS[name], **typed(name, o)) for name, o in given.items()}
+
+
+def _answer(
+    subject: Subject,
+    question: Callable[..., Diagnosis],
+    samples: int,
+    progress: Progress,
+) -> Diagnosis:
+    model, recipe, start = subject.model.eval(), subject.recipe, perf_counter()
+    images, labels, _ = first(subject.data, samples, subject.device)
+    images = images.to(next(model.parameters()).dtype)
+    clean = recipe.evaluation.branch == "clean"
+    with route(model, domain="clean" if clean else "adversarial"):
+        found = question(
+            model, images, labels, threat=recipe.threat.build(), progress=progress
+        )
+        told = {"weights": subject.weights, "branch": branch(model)}
+    return found.model_copy(update={**told, "seconds": perf_counter() - start})
+
+
+def _numbers(value: Any) -> Any:
+    """Turn ``8/255`` into a number, also inside of a list."""
+    return [option(item) for item in value] if isinstance(value, list) else option(value)
