@@ -12,6 +12,7 @@ from advnorm.norms.moments import Moments, measure
 from advnorm.registry import unknown
 
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_PART = 256  # samples a pass
 _OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d)
 
 
@@ -55,6 +56,19 @@ def moments(model: nn.Module, images: Tensor) -> dict[str, Moments]:
     with torch.no_grad(), observed(model) as seen:
         model(images)
     return {name: measure(features) for name, features in seen.items()}
+
+
+def gathered(model: nn.Module, images: Tensor, name: str) -> Tensor:
+    """Return the features at one place, a row a sample, taken a part at a time.
+
+    For modes in which samples do not meet; the rows are on the CPU, where a wide map fits.
+    """
+    parts = []
+    for part in torch.split(images, _PART):
+        with torch.no_grad(), observed(model, [name]) as seen:
+            model(part)
+        parts.append(seen[name].flatten(1).cpu())
+    return torch.cat(parts)
 
 
 def flat(features: Mapping[str, Tensor]) -> dict[str, Tensor]:

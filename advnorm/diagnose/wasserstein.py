@@ -9,20 +9,16 @@ channels:
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import pgd
+from advnorm.diagnose.domains import three
 from advnorm.diagnose.features import moments
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.draws import Draws
-from advnorm.evaluate.cells import attackers_of
-from advnorm.evaluate.judges import worst_case
-from advnorm.norms import batch_norms, mode
+from advnorm.diagnose.rest import needed, resting
+from advnorm.norms import batch_norms
 from advnorm.norms.moments import Moments
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
-from advnorm.scoped import evaluating, frozen
 from advnorm.threat import Threat
 
 
@@ -43,29 +39,26 @@ def distances(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat,
+    threat: Threat | None = None,
     steps: int = 10,
     suite: str = "standard",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Distances of the clean, PGD and strongest features, summed over layers."""
-    progress = progress or Quiet()
-    draws = Draws.of(seed, torch.arange(len(images), device=images.device))
-    with evaluating(model), frozen(model), mode(model, "running"):
-        step_size = 2.5 * threat.eps / steps
-        weak = pgd(
-            model, images, labels, threat, steps=steps, step_size=step_size, draws=draws
+    threat = needed(threat, "distances")
+    with resting(model):
+        domains = three(
+            model,
+            images,
+            labels,
+            threat,
+            steps=steps,
+            suite=suite,
+            seed=seed,
+            progress=progress,
         )
-        progress.update(1, 2, f"pgd-{steps}")
-        judge = worst_case(attackers_of(suite, threat), threat)
-        strong = judge(model, images, labels, draws).images
-        progress.update(2, 2, suite)
-        seen = {
-            "clean": moments(model, images),
-            f"pgd-{steps}": moments(model, weak),
-            suite: moments(model, strong),
-        }
+        seen = {name: moments(model, images) for name, images in domains.items()}
     names = list(seen)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
     found = {f"{a} to {b}": between(seen[a], seen[b]) for a, b in pairs}

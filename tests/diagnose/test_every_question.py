@@ -1,0 +1,97 @@
+"""Every question leaves the model, and the caller's random state, as they were."""
+
+import pytest
+import torch
+from torch import nn
+
+from advnorm import norms
+from advnorm.diagnose import QUESTIONS
+from advnorm.models import build
+from advnorm.records import Diagnosis
+from advnorm.threat import Linf
+
+SHAPE = (1, 6, 6)
+QUICK = {
+    "hessian": {"steps": 3},
+    "distances": {"steps": 2, "suite": "quick"},
+    "pca": {"steps": 2, "suite": "quick"},
+    "smoothness": {"points": 3},
+    "surface": {"points": 5},
+}
+
+
+def subject(norm):
+    """Return a network with a gradient, a frozen parameter and a mixture of modes."""
+    made = norms.NORMS[norm]()
+    name, options = ("linear", {}) if norm == "batch" else ("mlp", {"width": 8, "depth": 2})
+    model = build(name, shape=SHAPE, classes=3, norm=made, options=options)
+    last = list(model.modules())[-1]
+    assert isinstance(last, nn.Linear)
+    last.weight.grad = torch.ones_like(last.weight)
+    last.bias.requires_grad_(False)
+    model.train()
+    next(iter(model.children())).eval()
+    return model
+
+
+def snapshot(model):
+    """Return all that a question could change."""
+    return {
+        "state": {key: value.clone() for key, value in model.state_dict().items()},
+        "grads": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+        "identity": [id(p) for p in model.parameters()],
+        "requires": [p.requires_grad for p in model.parameters()],
+        "training": [layer.training for layer in model.modules()],
+        "track": [layer.track_running_stats for layer in norms.batch_norms(model)],
+        "eps": [layer.eps for layer in norms.batch_norms(model)],
+        "routes": [vars(layer).get("route") for layer in norms.routed(model)],
+        "fused": [layer.fused for layer in norms.routed(model)],
+        "hooks": [
+            len(layer._forward_hooks) + len(layer._forward_pre_hooks)
+            for layer in model.modules()
+        ],
+        "random": torch.random.get_rng_state(),
+    }
+
+
+def same(a, b):
+    """Compare snapshots entry by entry."""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.mark.parametrize("norm", ["mixture", "batch"])
+@pytest.mark.parametrize("question", list(QUESTIONS))
+def test_it_leaves_everything_as_it_was(question, norm):
+    model = subject(norm)
+    generator = torch.Generator().manual_seed(3)
+    images = torch.rand(24, *SHAPE, generator=generator)
+    labels = torch.arange(24) % 3
+    with norms.route(model, domain="clean"):
+        before, kept = snapshot(model), (images.clone(), labels.clone())
+        found = QUESTIONS[question](
+            model, images, labels, threat=Linf(0.1), **QUICK.get(question, {})
+        )
+        after = snapshot(model)
+    for key in before:
+        assert same(before[key], after[key]), key
+    assert same(list(kept), [images, labels])
+    assert found.question == question and found.panels and found.reading
+    assert Diagnosis.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_change_would_be_seen():
+    model = subject("mixture")
+    before = snapshot(model)
+    assert same(before, snapshot(model))
+    model.eval()
+    assert not same(before["training"], snapshot(model)["training"])
+    torch.rand(1)
+    assert not same(before["random"], snapshot(model)["random"])
+    norms.batch_norms(model)[0].running_mean += 1
+    assert not same(before["state"], snapshot(model)["state"])
