@@ -27,10 +27,7 @@ def gaussians(*, seed: int, validation: float) -> DataSet:
     """
 
     def draw(split: str, count: int) -> Tensors:
-        draws = Draws.of(seed, torch.arange(count)).stream("gaussians", split)
-        labels = (draws.stream("label").uniform() < 0.5).long()
-        noise = draws.stream("noise").normal(2, dtype=torch.float64)
-        points = _MEANS[labels] + noise @ torch.linalg.cholesky(_COVARIANCE).T
+        points, labels = gaussian_points(count, seed=seed, split=split)
         return Tensors(points.float(), labels)
 
     return DataSet(
@@ -42,6 +39,19 @@ def gaussians(*, seed: int, validation: float) -> DataSet:
         draw("validation", round(1000 * validation)),
         draw("test", 1000),
     )
+
+
+def gaussian_points(
+    count: int, *, seed: int, split: str = "train"
+) -> tuple[Tensor, Tensor]:
+    """Draw ``count`` points of :func:`gaussians` in double precision, and their labels.
+
+    More points begin with the same ones.
+    """
+    draws = Draws.of(seed, torch.arange(count)).stream("gaussians", split)
+    labels = (draws.stream("label").uniform() < 0.5).long()
+    noise = draws.stream("noise").normal(2, dtype=torch.float64)
+    return _MEANS[labels] + noise @ torch.linalg.cholesky(_COVARIANCE).T, labels
 
 
 def spheres(*, seed: int, validation: float) -> DataSet:

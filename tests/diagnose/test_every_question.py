@@ -17,6 +17,8 @@ QUICK = {
     "pca": {"steps": 2, "suite": "quick"},
     "smoothness": {"points": 3},
     "surface": {"points": 5},
+    "toy": {"seeds": 2, "samples": (20,), "epochs": 2},
+    "branches": {"steps": 2},
 }
 
 

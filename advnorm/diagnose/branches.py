@@ -1,0 +1,178 @@
+"""Do clean and adversarial images have other statistics? Channel by channel (xie2020)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from advnorm.diagnose.domains import weak
+from advnorm.diagnose.features import moments, places
+from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.rest import resting, values
+from advnorm.diagnose.wasserstein import squared_distance
+from advnorm.draws import permutation
+from advnorm.norms import Domain, batch_norms, mode, route
+from advnorm.norms.moments import Moments
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+Branches = dict[str, Moments]
+
+
+@QUESTIONS.register("branches")
+def branches(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    where: str = "",
+    channels: int = 20,
+    steps: int = 10,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Statistics of both branches by channel; batch against running (xie2020 Figs. 5, 6).
+
+    The channels are drawn at one place, ``where``, by default the middle norm. The two
+    mini-batches of Fig. 6 are the halves of the images: adversarial (PGD) ones where there
+    is a threat, normalized with their own statistics as in training. A model with a single
+    branch shows only batch against running.
+    """
+    running = running_moments(model)
+    name = where or list(running)[len(running) // 2]
+    if name not in running:
+        raise ValueError(f"no batch norm {name!r}; there are: {', '.join(running)}")
+    domain: Domain = "clean" if threat is None else "adversarial"
+    with resting(model), route(model, domain=domain):
+        seen = images
+        if threat is not None:
+            seen = weak(model, images, labels, threat, steps=steps, seed=seed)
+        with mode(model, "batch"):
+            halves = [
+                moments(model, half) for half in torch.chunk(seen, 2) if len(half) > 1
+            ]
+    two = len(running[name]) > 1
+    chosen = permutation(len(running[name][_own(running[name], domain)].mean), seed)
+    chosen = chosen[:channels].sort().values
+    drawn = {f"running, {k}" if two else "running": v for k, v in running[name].items()}
+    batches = {
+        f"batch {i}, {domain}": _unbiased(half[name]) for i, half in enumerate(halves, 1)
+    }
+    single = "" if two else " This model has a single branch: there is one running line."
+    return Diagnosis(
+        question="branches",
+        source="xie2020 Figs. 5, 6",
+        reading="Lines of two branches that lie apart are two domains; a batch that lies "
+        "apart from its running line is normalized otherwise in training than at test "
+        f"time.{single}",
+        numbers=_numbers(running, halves, domain),
+        settings={"n": len(images), "place": name, "domain": domain, "channels": channels},
+        panels=tuple(
+            _panel(title, {**drawn, **batches}, part, chosen.tolist())
+            for title, part in (("mean", "mean"), ("variance", "var"))
+        ),
+    )
+
+
+def running_moments(model: nn.Module) -> dict[str, Branches]:
+    """Return the running statistics by place and branch: clean and adversarial, or one."""
+    found: dict[str, Branches] = {}
+    for name, layer in places(model).items():
+        inside = {key.rpartition(".")[2]: bn for key, bn in _tracked(layer).items()}
+        if inside:
+            found[name] = {key or "both": _running(bn) for key, bn in inside.items()}
+    if not found:
+        raise ValueError(
+            "branches looks at batch norms with running statistics: this model has none"
+        )
+    return found
+
+
+def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
+    inside = set(batch_norms(layer))
+    named = {name: bn for name, bn in layer.named_modules() if bn in inside}
+    kept = {name: bn for name, bn in named.items() if isinstance(bn, _BatchNorm)}
+    return {name: bn for name, bn in kept.items() if bn.running_mean is not None}
+
+
+def _running(layer: _BatchNorm) -> Moments:
+    assert layer.running_mean is not None and layer.running_var is not None
+    return Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
+
+
+class Gap(NamedTuple):
+    """How far apart two sets of channels are, each by the second's own deviation."""
+
+    mean: float
+    variance: float
+
+
+def gap(one: Moments, other: Moments) -> Gap:
+    r"""Return the mean over channels of two differences from ``other``.
+
+    .. math::
+        |\mu_1 - \mu_2| / \sigma_2, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma_2^2
+    """
+    var = other.var.clamp(min=torch.finfo(other.var.dtype).tiny)
+    return Gap(
+        float(((one.mean - other.mean).abs() / var.sqrt()).mean()),
+        float(((one.var - other.var).abs() / var).mean()),
+    )
+
+
+def _numbers(
+    running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
+) -> dict[str, float]:
+    numbers = {}
+    both = [found for found in running.values() if len(found) > 1]
+    if both:
+        pairs = [(found["clean"], found["adversarial"]) for found in both]
+        ratios = [float((b.var / a.var.clamp(min=1e-12)).log().mean()) for a, b in pairs]
+        numbers["variance, adversarial by clean (geometric mean)"] = float(
+            torch.tensor(ratios).mean().exp()
+        )
+        apart = [float(squared_distance(a, b)) for a, b in pairs]
+        numbers["squared distance of the branches"] = sum(apart)
+    gaps = [
+        gap(_unbiased(half[name]), found[_own(found, domain)])
+        for half in halves
+        for name, found in running.items()
+    ]
+    numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
+    numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
+    return numbers
+
+
+def _own(found: Branches, domain: Domain) -> str:
+    """Return the branch that normalizes a domain; the only one where there is one."""
+    return domain if domain in found else next(iter(found))
+
+
+def _unbiased(given: Moments) -> Moments:
+    """Return the moments as they enter the running ones."""
+    return given._replace(var=given.var * given.n / max(given.n - 1, 1))
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else float("nan")
+
+
+def _panel(title: str, lines: Branches, part: str, chosen: list[int]) -> Panel:
+    return Panel(
+        kind="lines",
+        title=f"Channel {title}",
+        x="channel (drawn)",
+        y=title,
+        log=part == "var",
+        series=tuple(
+            Series(
+                name=name,
+                x=tuple(map(float, range(1, len(chosen) + 1))),
+                y=values(getattr(found, part)[chosen]),
+            )
+            for name, found in lines.items()
+        ),
+    )

@@ -1,0 +1,87 @@
+"""Statistics by branch and channel, by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from advnorm import diagnose, norms
+from advnorm.diagnose.branches import gap, running_moments
+from advnorm.models import build
+from advnorm.norms.moments import Moments
+from advnorm.threat import Linf
+
+
+def of(mean, var):
+    return Moments(torch.tensor(mean), torch.tensor(var), 0)
+
+
+def test_gaps_by_hand():
+    found = gap(of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0]))
+    assert found.mean == pytest.approx((1 / 2 + 0) / 2)
+    assert found.variance == pytest.approx((0 + 1 / 2) / 2)
+
+
+@pytest.mark.parametrize("norm", ["mixture", "dual"])
+def test_both_branches_by_hand(norm):
+    layer = norms.NORMS[norm]()(2)
+    layer.clean.running_var[:] = torch.tensor([1.0, 4.0])
+    layer.adversarial.running_var[:] = torch.tensor([4.0, 16.0])
+    layer.adversarial.running_mean[:] = torch.tensor([3.0, 0.0])
+    model = nn.Sequential(layer, nn.Linear(2, 2))
+    x = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 0.0], [8.0, 2.0]])
+    found = diagnose.branches(model, x, torch.tensor([0, 1, 0, 1]))
+    numbers = found.numbers
+    assert numbers["variance, adversarial by clean (geometric mean)"] == pytest.approx(4)
+    assert numbers["squared distance of the branches"] == pytest.approx(9 + 1 + 4)
+    # halves: means (1, 1) and (6, 1), unbiased variances (2, 0) and (8, 2), from N(0; 1, 4)
+    mean = (1 + 0.5 + 6 + 0.5) / 4
+    assert numbers["batch from running mean, in deviations"] == pytest.approx(mean)
+    variance = (1 + 1 + 7 + 0.5) / 4
+    assert numbers["batch from running variance, relative"] == pytest.approx(variance)
+    means, variances = found.panels
+    assert {s.name: s.y for s in means.series} == {
+        "running, clean": (0.0, 0.0),
+        "running, adversarial": (3.0, 0.0),
+        "batch 1, clean": (1.0, 1.0),
+        "batch 2, clean": (6.0, 1.0),
+    }
+    assert variances.series[2].y == pytest.approx((2.0, 0.0))
+
+
+def test_with_a_threat_the_batches_are_adversarial():
+    torch.manual_seed(0)
+    model = build(
+        "mlp", shape=(4,), classes=2, norm=norms.NORMS["mixture"](), options={"width": 6}
+    )
+    images, labels = torch.rand(8, 4), torch.arange(8) % 2
+    found = diagnose.branches(model, images, labels, threat=Linf(0.2), steps=2)
+    assert found.settings["domain"] == "adversarial"
+    names = [series.name for series in found.panels[0].series]
+    assert names[2:] == ["batch 1, adversarial", "batch 2, adversarial"]
+    clean = diagnose.branches(model, images, labels)
+    assert clean.panels[0].series[2].y != found.panels[0].series[2].y
+
+
+def test_a_single_branch_says_so_and_channels_are_drawn():
+    model = nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))
+    model[0].running_mean[:] = torch.arange(30.0)
+    found = diagnose.branches(
+        model, torch.rand(6, 30), torch.zeros(6, dtype=torch.int64), channels=7
+    )
+    assert (
+        "single branch" in found.reading
+        and "squared distance of the branches" not in found.numbers
+    )
+    running = found.panels[0].series[0]
+    assert running.name == "running" and len(running.y) == 7
+    assert list(running.y) == sorted(set(running.y))
+
+
+def test_places_without_running_statistics_are_refused_in_a_sentence():
+    images, labels = torch.rand(4, 3), torch.zeros(4, dtype=torch.int64)
+    with pytest.raises(ValueError, match="this model has none"):
+        diagnose.branches(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)), images, labels)
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    with pytest.raises(ValueError, match="no batch norm '7'; there are: 0"):
+        diagnose.branches(model, images, labels, where="7")
+    assert list(running_moments(model)["0"]) == ["both"]
