@@ -266,6 +266,40 @@ def plan(
     typer.echo(table(override(find(recipe), set_ or []), devices))
 
 
+@app.command()
+def reproduce(
+    artefacts: Annotated[
+        list[str], typer.Argument(help="Such as galloway2019/table1, or a whole paper.")
+    ],
+    scale: Annotated[
+        str, typer.Option(help="smoke (a minute), reduced (small machine) or full.")
+    ] = "smoke",
+    seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where runs and records go.")] = Path(
+        "reproduced"
+    ),
+    workers: Annotated[int, typer.Option(help="Processes that train at once.")] = 1,
+    on: Annotated[str, typer.Option(help="processes, or ray for a cluster.")] = "processes",
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Regenerate tables and figures of the papers; goes on where it stopped."""
+    from advnorm.papers import Place, named, reproduce, scale_of, way
+    from advnorm.progress import shown
+    from advnorm.report import reproduction_text
+
+    size, place = scale_of(scale), Place(out, data, device, workers, way(on))
+    failed = False
+    with shown() as progress:
+        for name in named(artefacts):
+            record = reproduce(name, place, scale=size, seeds=seeds, progress=progress)
+            failed |= bool(record.failed)
+            _say(reproduction_text(record))
+    _say(f"records: {out}")
+    if failed:
+        raise typer.Exit(1)
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[

@@ -15,6 +15,8 @@ from advnorm.models import MODELS
 from advnorm.models import options as model_options
 from advnorm.norms import NORMS
 from advnorm.objectives import OBJECTIVES
+from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
+from advnorm.papers.captions import captions
 from advnorm.recipes import RECIPES
 from advnorm.registry import Registry, options, unknown
 
@@ -45,10 +47,29 @@ OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {
 
 def listing(kind: str) -> str:
     """Return the names of one kind, or of all."""
+    if kind == "papers":
+        return papers()
     if kind != "all" and kind not in KINDS:
-        raise unknown("kind of name", kind, ["all", *KINDS])
+        raise unknown("kind of name", kind, ["all", "papers", *KINDS])
     chosen = KINDS if kind == "all" else {kind: KINDS[kind]}
     return "\n\n".join(_section(title, registry) for title, registry in chosen.items())
+
+
+def papers() -> str:
+    """Return every table and figure of the papers, with what it shows and claims."""
+    lines = []
+    for name in captions():
+        if name in ILLUSTRATIONS:
+            lines.append(f"  {name}: {ILLUSTRATIONS[name]}, nothing to measure")
+            continue
+        if name not in ARTEFACTS:
+            lines.append(f"  {name}: not there yet")
+            continue
+        found = ARTEFACTS[name]
+        needs = f" (needs {found.needs})" if found.needs else ""
+        lines.append(f"  {name}: {found.title}{needs}")
+        lines += [f"      claim: {claim.text}" for claim in found.claims]
+    return "\n".join(["papers", *lines])
 
 
 def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]

@@ -8,6 +8,15 @@ real?) and ``report.html``. Nothing here imports torch, so that a report can be 
 anywhere.
 """
 
+from advnorm.records.artefacts import (
+    SCALES,
+    Claimed,
+    Measured,
+    Published,
+    Reproduction,
+    Scale,
+    Verdict,
+)
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
@@ -16,21 +25,28 @@ from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, res
 from advnorm.records.run import Run
 
 __all__ = [
+    "SCALES",
     "Accuracy",
     "Audit",
     "Check",
+    "Claimed",
     "Diagnosis",
     "Environment",
     "Epoch",
+    "Measured",
     "Panel",
     "Picture",
+    "Published",
     "Record",
+    "Reproduction",
     "Result",
     "Run",
+    "Scale",
     "Series",
     "Setting",
     "ThreatRecord",
     "TransferMatrix",
+    "Verdict",
     "Verdicts",
     "result_key",
     "with_flags",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from advnorm.records import Run
 from advnorm.report.corruption import CorruptionError, corruption_errors
+from advnorm.report.reproductions import reproduction_text
 from advnorm.report.rows import Cell, Row, table
 from advnorm.report.text import terminal
 
@@ -13,6 +14,7 @@ __all__ = [
     "CorruptionError",
     "Row",
     "corruption_errors",
+    "reproduction_text",
     "table",
     "terminal",
     "write",

@@ -1,0 +1,20 @@
+"""Every table and figure of the five papers, by one command."""
+
+from advnorm.papers import galloway2019
+from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
+from advnorm.papers.reproduce import Place, named, reproduce, scale_of, way, where
+
+__all__ = [
+    "ARTEFACTS",
+    "ILLUSTRATIONS",
+    "Artefact",
+    "Job",
+    "Place",
+    "artefact",
+    "galloway2019",
+    "named",
+    "reproduce",
+    "scale_of",
+    "way",
+    "where",
+]

@@ -1,0 +1,127 @@
+"""An artefact: a table or figure of a paper, the runs it needs and what it claims."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from advnorm.papers.claims import Claim
+from advnorm.recipe import Recipe
+from advnorm.records import Published, Scale
+from advnorm.registry import Registry
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row: a run, and where in its records the row's numbers are.
+
+    A number is named by the key of a result (``fgsm_linf_0.1``: its accuracy in percent;
+    ``pgd-10..200_linf_0.3#50``: at a step of a curve), by question and number
+    (``tilt/angle``), or as ``epoch/loss``, a field of the last epoch.
+    """
+
+    row: str
+    recipe: Recipe
+    numbers: Mapping[str, str]
+    """By column."""
+    questions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What is asked of the run, each with its ``option=value`` settings."""
+    samples: int = 200
+    """Test samples of the questions."""
+    evaluations: Sequence[Sequence[str]] = ((),)
+    """Each is a list of changes to the recipe's evaluation, such as ``data=mnist-c``."""
+    perturbed: bool = False
+    """Whether batch-norm statistics are perturbed as the recipe says."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A table or figure. Its function returns the jobs of a scale and documents them."""
+
+    name: str
+    """``galloway2019/table1``."""
+    title: str
+    jobs: Callable[[Scale], Sequence[Job]]
+    published: Mapping[str, Mapping[str, Published]]
+    claims: Sequence[Claim] = ()
+    x: str = ""
+    """Of a figure: what its columns are values of, and then what is drawn over them."""
+    y: str = ""
+    shown: Sequence[str] = ()
+    """Questions whose panels belong to the figure, of the first seed."""
+    relative_to: str = ""
+    """The row that all others are shown as ratios to."""
+    needs: str = ""
+    """What ``full`` needs that is not had by ``advnorm data get``, in one line."""
+
+    def published_at(self, row: str, column: str) -> Published | None:
+        """Return the paper's number, where it has one."""
+        return self.published.get(row, {}).get(column)
+
+    @property
+    def paper(self) -> str:
+        """The paper it belongs to."""
+        return self.name.partition("/")[0]
+
+
+ARTEFACTS: Registry[Artefact] = Registry("artefact")
+"""Every table and figure of the five papers that shows something measured."""
+
+ILLUSTRATIONS: dict[str, str] = {
+    "galloway2019/figure7": "an illustration of a linear model's values",
+    "galloway2019/table15": "an architecture (model cnn_cleverhans)",
+    "xie2020/figure4": "an illustration of batch norm for two domains",
+    "sridhar2021/table4": "three architectures (models cnn_small, cnn_medium, cnn_large)",
+}
+"""The captions that show nothing measured, and what they are."""
+
+Numbers = Mapping[str, Sequence[float | tuple[float, float] | None]]
+
+
+def artefact(  # noqa: PLR0913 (what a caption and a table hold)
+    name: str,
+    title: str,
+    *,
+    columns: Sequence[str] = (),
+    published: Numbers | None = None,
+    claims: Sequence[Claim] = (),
+    x: str = "",
+    y: str = "",
+    shown: Sequence[str] = (),
+    relative_to: str = "",
+    needs: str = "",
+) -> Callable[[Callable[[Scale], Sequence[Job]]], Callable[[Scale], Sequence[Job]]]:
+    """Enter a function that returns the jobs of each scale as an artefact.
+
+    Args:
+        name: Paper and caption, such as ``galloway2019/table1``.
+        title: What it shows, in a few words.
+        columns: The columns of ``published``.
+        published: The paper's numbers by row: a value, a value with its standard error, or
+            ``None`` where the paper has none.
+        claims: What the paper says about them.
+        x: Of a figure: what its columns are values of.
+        y: Of a figure: what is drawn.
+        shown: Questions whose panels are part of it.
+        relative_to: The row that all others are shown as ratios to.
+        needs: What cannot be had by ``advnorm data get``.
+    """
+
+    def enter(jobs: Callable[[Scale], Sequence[Job]]) -> Callable[[Scale], Sequence[Job]]:
+        table = {row: _published(columns, row, v) for row, v in (published or {}).items()}
+        made = Artefact(name, title, jobs, table, claims, x, y, shown, relative_to, needs)
+        ARTEFACTS.register(name)(made)
+        return jobs
+
+    return enter
+
+
+def _published(
+    columns: Sequence[str], row: str, values: Sequence[float | tuple[float, float] | None]
+) -> dict[str, Published]:
+    assert len(columns) == len(values), f"{row}: {len(values)} numbers"
+    found = {}
+    for column, value in zip(columns, values, strict=True):
+        if isinstance(value, tuple):
+            found[column] = Published(value=value[0], error=value[1])
+        elif value is not None:
+            found[column] = Published(value=value)
+    return found

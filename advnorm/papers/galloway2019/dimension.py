@@ -1,0 +1,1 @@
+"""Vulnerability against the input dimension (section 5, appendix F)."""

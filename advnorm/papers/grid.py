@@ -1,0 +1,104 @@
+"""Many jobs on several processes of one machine, or on a Ray cluster.
+
+One job that fails does not stop the rest. Jobs that share a run are given to the same
+process, one after the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from os import cpu_count
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from advnorm.train import StoppedError
+
+T = TypeVar("T")
+R = TypeVar("R")
+Where = Literal["processes", "ray"]
+
+
+class Outcome(NamedTuple, Generic[R]):
+    """What one task gave: its result, or the sentence that says why there is none."""
+
+    number: int
+    result: R | None
+    failure: str
+
+
+def spread(
+    work: Callable[[T], R],
+    tasks: Sequence[T],
+    *,
+    workers: int = 1,
+    on: Where = "processes",
+) -> Iterator[Outcome[R]]:
+    """Yield the outcome of each task as it is known; ``work`` is a module's function."""
+    if on == "ray":
+        yield from _on_ray(work, tasks)
+    elif workers == 1:
+        for number, task in enumerate(tasks):
+            yield _attempt(work, number, task)
+    else:
+        yield from _on_processes(work, tasks, workers)
+
+
+def _attempt(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+    try:
+        return Outcome(number, work(task), "")
+    except StoppedError:
+        raise
+    except Exception as error:
+        return Outcome(number, None, f"{type(error).__name__}: {error}")
+
+
+def _on_processes(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int
+) -> Iterator[Outcome[R]]:
+    """Share tasks; where a process dies, what it may have taken along is done singly."""
+    left = dict(enumerate(tasks))
+    try:
+        for outcome in _pool(work, left, workers):
+            del left[outcome.number]
+            yield outcome
+    except BrokenProcessPool:
+        for number, task in left.items():
+            try:
+                yield from _pool(work, {number: task}, 1)
+            except BrokenProcessPool:
+                yield Outcome(number, None, "its process died: out of memory, or killed")
+
+
+def _pool(
+    work: Callable[[T], R], tasks: Mapping[int, T], workers: int
+) -> Iterator[Outcome[R]]:
+    threads = max(1, (cpu_count() or 1) // workers)
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(threads,)
+    ) as pool:
+        waiting = [pool.submit(_attempt, work, n, task) for n, task in tasks.items()]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("--on ray needs Ray: pip install 'advnorm[ray]'") from None
+    if not ray.is_initialized():
+        ray.init(ignore_reinit_error=True, log_to_driver=False)
+    remote: Any = ray.remote(max_retries=2)(_attempt)
+    waiting = [remote.remote(work, number, task) for number, task in enumerate(tasks)]
+    while waiting:
+        done, waiting = ray.wait(waiting)
+        yield ray.get(done[0])

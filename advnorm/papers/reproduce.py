@@ -1,0 +1,199 @@
+"""Regenerates one table or figure: its runs, its numbers over seeds, its claims."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from advnorm.files import write_atomically
+from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job
+from advnorm.papers.grid import Where, spread
+from advnorm.papers.work import Done, carry_out, decisive
+from advnorm.progress import Progress, Quiet
+from advnorm.records import SCALES, Environment, Measured, Reproduction, Scale
+from advnorm.registry import unknown
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and with what a reproduction is done."""
+
+    out: Path
+    """Run folders go to ``runs`` below it, the record beside them."""
+    data: Path | None = None
+    device: str = "auto"
+    workers: int = 1
+    on: Where = "processes"
+
+
+class _Task(NamedTuple):
+    """The jobs of one run folder."""
+
+    jobs: tuple[Job, ...]
+    shown: tuple[str, ...]
+    place: Place
+    progress: Progress | None
+
+
+def reproduce(
+    name: str,
+    place: Place,
+    *,
+    scale: Scale = "smoke",
+    seeds: int = 1,
+    progress: Progress | None = None,
+) -> Reproduction:
+    """Do what is left of an artefact's runs and write its record.
+
+    It is written anew after each run, so that a stopped reproduction shows what it has.
+    """
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds}: at least one")
+    artefact, progress = ARTEFACTS[name], progress or Quiet()
+    jobs = [seeded(job, seed) for seed in range(seeds) for job in artefact.jobs(scale)]
+    tasks = _tasks(jobs, artefact, place, progress)
+    done: dict[tuple[str, int], Done] = {}
+    failed: dict[str, str] = {}
+    record = gather(artefact, scale, seeds, done, failed)
+    for count, outcome in enumerate(
+        spread(_work, tasks, workers=place.workers, on=place.on), start=1
+    ):
+        task = tasks[outcome.number]
+        if outcome.result is None:
+            failed |= {f"{j.row}, seed {j.recipe.seed}": outcome.failure for j in task.jobs}
+        else:
+            found = zip(task.jobs, outcome.result, strict=True)
+            done |= {(job.row, job.recipe.seed): one for job, one in found}
+        progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
+        record = gather(artefact, scale, seeds, done, failed)
+        path = where(place.out, name, scale)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, record.model_dump_json().encode())
+    return record
+
+
+def named(names: Sequence[str]) -> list[str]:
+    """Return artefacts by name; a paper's name stands for all of its own."""
+    papers = {ARTEFACTS[name].paper for name in ARTEFACTS}
+    found: dict[str, None] = {}
+    for name in names:
+        own = [one for one in ARTEFACTS if name in papers and one.startswith(f"{name}/")]
+        if not own and name in ILLUSTRATIONS:
+            raise ValueError(f"{name} is {ILLUSTRATIONS[name]}: nothing is measured there")
+        found |= dict.fromkeys(own or [ARTEFACTS[name].name])
+    return list(found)
+
+
+def scale_of(name: str) -> Scale:
+    """Return a scale by its name."""
+    for scale in SCALES:
+        if name == scale:
+            return scale
+    raise unknown("scale", name, list(SCALES))
+
+
+def way(name: str) -> Where:
+    """Return where jobs run, by its name."""
+    if name == "processes":
+        return "processes"
+    if name == "ray":
+        return "ray"
+    raise unknown("place to run", name, ["processes", "ray"])
+
+
+def where(out: Path, name: str, scale: Scale) -> Path:
+    """Return the file of an artefact's record."""
+    return out / name.partition("/")[0] / f"{name.partition('/')[2]}-{scale}.json"
+
+
+def seeded(job: Job, seed: int) -> Job:
+    """Return a job under another seed."""
+    return replace(job, recipe=job.recipe.model_copy(update={"seed": seed}))
+
+
+def gather(
+    artefact: Artefact,
+    scale: Scale,
+    seeds: int,
+    done: Mapping[tuple[str, int], Done],
+    failed: Mapping[str, str],
+) -> Reproduction:
+    """Put the numbers of all runs into one record and judge the claims."""
+    values, runs = _values(artefact, done), defaultdict[str, list[str]](list)
+    for (row, _), one in sorted(done.items(), key=lambda item: item[0][1]):
+        runs[row].append(one.run)
+    order = dict.fromkeys(job.row for job in artefact.jobs(scale))
+    rows = {
+        row: {
+            column: Measured(
+                values=tuple(numbers), published=artefact.published_at(row, column)
+            )
+            for column, numbers in values[row].items()
+        }
+        for row in order
+        if row in values
+    }
+    return Reproduction(
+        artefact=artefact.name,
+        title=artefact.title,
+        scale=scale,
+        seeds=seeds,
+        columns=tuple(dict.fromkeys(c for row in rows.values() for c in row)),
+        rows=rows,
+        claims=tuple(claim.judge(rows, scale) for claim in artefact.claims),
+        x=artefact.x,
+        y=artefact.y,
+        panels=tuple(p for (_, seed), one in done.items() if not seed for p in one.panels),
+        runs={row: tuple(names) for row, names in runs.items()},
+        failed=dict(failed),
+        machine=_machine(),
+        seconds=sum({one.run: one.seconds for one in done.values()}.values()),
+    )
+
+
+def _machine() -> str:
+    here = Environment.here(device="", threads=1)
+    return f"{here.cores} cores of {here.processor}, torch {here.torch}"
+
+
+def _values(
+    artefact: Artefact, done: Mapping[tuple[str, int], Done]
+) -> dict[str, dict[str, list[float]]]:
+    """Return each row's numbers, a value a seed; ratios to a baseline where so shown."""
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (row, seed), one in sorted(done.items(), key=lambda item: item[0][1]):
+        base = done.get((artefact.relative_to, seed)) if artefact.relative_to else None
+        for column, number in one.numbers.items():
+            if artefact.relative_to and row != artefact.relative_to:
+                number = number / base.numbers[column] if base else float("nan")
+            values[row][column].append(number)
+    return values
+
+
+def _tasks(
+    jobs: Sequence[Job], artefact: Artefact, place: Place, progress: Progress
+) -> list[_Task]:
+    """Put jobs of the same run together: two processes must not train it at once."""
+    groups: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        groups[decisive(job.recipe)].append(job)
+    here = progress if place.workers == 1 and place.on == "processes" else None
+    return [
+        _Task(tuple(group), tuple(artefact.shown), place, here) for group in groups.values()
+    ]
+
+
+def _work(task: _Task) -> list[Done]:
+    place = task.place
+    return [
+        carry_out(
+            job,
+            place.out / "runs",
+            shown=task.shown,
+            root=place.data,
+            device=place.device,
+            progress=task.progress,
+        )
+        for job in task.jobs
+    ]

@@ -1,0 +1,155 @@
+"""One run of a reproduction: train it, judge it, ask it, and read its numbers.
+
+A run's folder is named by the hash of what decides its weights: its recipe without the
+parts that only judge it, and its data. Artefacts that need the same run share it; what is
+finished is not done again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from advnorm.files import write_atomically
+from advnorm.papers.artefact import Job
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, from_yaml, override, to_yaml
+from advnorm.records import Diagnosis, Panel, Result, Run
+from advnorm.train import assess, diagnose_run, load, perturb, questions, train
+
+_JUDGING = ("name", "evaluation", "perturbation")
+
+
+class Done(NamedTuple):
+    """What a job's run gave."""
+
+    run: str
+    numbers: dict[str, float]
+    panels: tuple[Panel, ...]
+    seconds: float
+    """What it took, also where it was done before."""
+
+
+def identity(recipe: Recipe, root: Path | None = None) -> str:
+    """Return the hash of what decides a run's weights."""
+    text = decisive(recipe) + load(recipe, root=root).digest()
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def decisive(recipe: Recipe) -> str:
+    """Return what of a recipe decides the weights."""
+    values = recipe.model_dump(mode="json")
+    kept = {key: value for key, value in values.items() if key not in _JUDGING}
+    return json.dumps(kept, sort_keys=True)
+
+
+def carry_out(
+    job: Job,
+    folder: Path,
+    *,
+    shown: Sequence[str] = (),
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Done:
+    """Do all that a job needs in its run folder below ``folder``, or what is left of it."""
+    progress, start = progress or Quiet(), perf_counter()
+    path = folder / identity(job.recipe, root)
+    run = _trained(job.recipe, path, root, device, progress)
+    own = from_yaml(run.recipe_text())
+    for changes in job.evaluations:
+        judged = own.model_copy(update={"evaluation": job.recipe.evaluation})
+        asked = override(judged, [f"evaluation.{change}" for change in changes])
+        assess(run, asked, root=root, device=device, progress=progress)
+    if job.perturbed:
+        parts = {"perturbation": job.recipe.perturbation}
+        judged = own.model_copy(update={**parts, "evaluation": job.recipe.evaluation})
+        perturb(run, judged, root=root, device=device, progress=progress)
+    answers = {
+        name: _answer(run, name, changes, job, root, device, progress)
+        for name, changes in job.questions.items()
+    }
+    spent = _spent(path, perf_counter() - start)
+    panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
+    return Done(path.name, read(job.numbers, run, answers), panels, spent)
+
+
+def read(
+    wanted: Mapping[str, str], run: Run, answers: Mapping[str, Diagnosis]
+) -> dict[str, float]:
+    """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`."""
+    return {column: _number(name, run, answers) for column, name in wanted.items()}
+
+
+def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
+    kind, slash, rest = name.partition("/")
+    if slash and kind == "epoch":
+        return float(getattr(run.epochs()[-1], rest))
+    if slash and kind in answers:
+        if rest not in answers[kind].numbers:
+            there = ", ".join(answers[kind].numbers)
+            raise ValueError(f"{kind} has no number {rest!r}; there are: {there}")
+        return answers[kind].numbers[rest]
+    key, at, step = name.partition("#")
+    result = run.result(key)
+    if result is None:
+        there = ", ".join(one.key for one in run.results())
+        raise ValueError(f"{run.path} has no result {key!r}; there are: {there}")
+    return 100 * _accuracy(result, int(step) if at else None)
+
+
+def _accuracy(result: Result, step: int | None) -> float:
+    return (result.accuracy if step is None else result.curve[step]).rate
+
+
+def _trained(
+    recipe: Recipe, path: Path, root: Path | None, device: str, progress: Progress
+) -> Run:
+    """Return the run, trained to its end."""
+    begun = (path / "recipe.yaml").is_file()
+    if begun:
+        run = Run.open(path)
+        own = from_yaml(run.recipe_text())
+        if len(run.epochs()) >= own.epochs:
+            return run
+        recipe = own  # begun under another name, or with other judging
+    return train(recipe, path, root=root, device=device, resume=begun, progress=progress)
+
+
+def _answer(
+    run: Run,
+    name: str,
+    changes: Sequence[str],
+    job: Job,
+    root: Path | None,
+    device: str,
+    progress: Progress,
+) -> Diagnosis:
+    """Ask a question, or find its answer where the same was asked before."""
+    settings = [f"{name}.{change}" for change in changes]
+    asked = json.dumps([name, settings, job.samples, to_yaml(job.recipe)])
+    path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
+    if path.exists():
+        return Diagnosis.model_validate_json(path.read_text())
+    (answer,) = diagnose_run(
+        run,
+        job.recipe,
+        questions([name], settings),
+        samples=job.samples,
+        root=root,
+        device=device,
+        progress=progress,
+    )
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, answer.model_dump_json().encode())
+    return answer
+
+
+def _spent(path: Path, seconds: float) -> float:
+    """Add to the time that a run's folder has cost so far, and return it."""
+    file = path / "seconds.json"
+    before = float(json.loads(file.read_text())) if file.exists() else 0.0
+    write_atomically(file, json.dumps(before + seconds).encode())
+    return before + seconds

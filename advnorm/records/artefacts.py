@@ -1,0 +1,80 @@
+"""What a reproduction of a table or figure leaves behind."""
+
+from math import isfinite, sqrt
+from statistics import mean, stdev
+from typing import Literal
+
+from advnorm.records.base import Record
+from advnorm.records.diagnoses import Panel
+
+Verdict = Literal["holds", "does not hold", "cannot be told"]
+Scale = Literal["smoke", "reduced", "full"]
+SCALES: tuple[Scale, ...] = ("smoke", "reduced", "full")
+
+
+class Published(Record):
+    """A number as a paper prints it, with its standard error where it has one."""
+
+    value: float
+    error: float | None = None
+
+
+class Measured(Record):
+    """One number over seeds."""
+
+    values: tuple[float, ...]
+    published: Published | None = None
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return mean(self.values)
+
+    @property
+    def error(self) -> float | None:
+        """The standard error of the mean; of a single seed, nothing is known."""
+        count = len(self.values)
+        return stdev(self.values) / sqrt(count) if count > 1 else None
+
+    @property
+    def apart(self) -> bool:
+        """Whether it differs from the published number by more than two standard errors."""
+        if self.published is None or self.error is None or not isfinite(self.mean):
+            return False
+        error = sqrt(self.error**2 + (self.published.error or 0.0) ** 2)
+        return abs(self.mean - self.published.value) > 2 * error
+
+    def __str__(self) -> str:
+        beside = "" if self.error is None else f" ± {self.error:.2g}"
+        return f"{self.mean:.4g}{beside}"
+
+
+class Claimed(Record):
+    """What became of a claim, with the numbers that decided."""
+
+    text: str
+    verdict: Verdict
+    why: str
+
+
+class Reproduction(Record):
+    """A table or figure as it came out here."""
+
+    artefact: str
+    title: str
+    scale: Scale
+    seeds: int
+    columns: tuple[str, ...]
+    rows: dict[str, dict[str, Measured]]
+    claims: tuple[Claimed, ...] = ()
+    x: str = ""
+    """Of a figure: what its columns are values of; rows are then lines."""
+    y: str = ""
+    panels: tuple[Panel, ...] = ()
+    runs: dict[str, tuple[str, ...]] = {}
+    """The run folders behind each row, one a seed."""
+    failed: dict[str, str] = {}
+    """Runs that did not finish, and why."""
+    machine: str = ""
+    seconds: float = 0.0
+    """What training and judging took, over all runs, wherever they were made."""

@@ -1,0 +1,85 @@
+"""Claims: told by two standard errors, and only by numbers that are there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advnorm.papers.claims import Claim, above, below, more, rising, worst
+from advnorm.records import Measured, Published
+
+
+def table(**rows):
+    return {row: {"x": Measured(values=tuple(values))} for row, values in rows.items()}
+
+
+FAR = table(a=(9.0, 10.0, 11.0), b=(1.0, 2.0, 3.0))  # standard errors 1 / sqrt(3)
+
+
+@pytest.mark.parametrize(
+    ("part", "verdict"),
+    [
+        (above("a", "x", 8.8), "holds"),
+        (above("a", "x", 8.9), "cannot be told"),  # 1.1 is less than 2 * 0.577
+        (above("a", "x", 11.2), "does not hold"),
+        (below("a", "x", 11.2), "holds"),
+        (below("a", "x", 11.1), "cannot be told"),
+        (below("a", "x", 8.8), "does not hold"),
+        (more(("a", "x"), ("b", "x")), "holds"),
+        (more(("b", "x"), ("a", "x")), "does not hold"),
+        (more(("a", "x"), ("b", "x"), by=6.3), "holds"),  # 8 - 6.3 > 2 * sqrt(2/3)
+        (more(("a", "x"), ("b", "x"), by=6.4), "cannot be told"),
+        (more(("a", "x"), ("b", "x"), by=9.7), "does not hold"),
+        (above("c", "x", 0), "cannot be told"),
+        (more(("a", "x"), ("a", "y")), "cannot be told"),
+    ],
+)
+def test_two_standard_errors_decide(part, verdict):
+    assert part(FAR).verdict == verdict
+
+
+def test_one_seed_tells_nothing_and_smoke_neither():
+    claim = Claim("a is large", (above("a", "x", 0),))
+    assert claim.judge(table(a=(5.0,)), "full").verdict == "cannot be told"
+    assert claim.judge(FAR, "smoke").verdict == "cannot be told"
+    assert claim.judge(FAR, "reduced").verdict == "holds"
+
+
+def test_a_claim_holds_when_all_its_parts_do():
+    good, bad, open_ = above("a", "x", 0), above("b", "x", 9), above("a", "x", 10)
+    assert Claim("", (good, good)).judge(FAR, "full").verdict == "holds"
+    assert Claim("", (good, open_)).judge(FAR, "full").verdict == "cannot be told"
+    assert Claim("", (open_, bad)).judge(FAR, "full").verdict == "does not hold"
+
+
+def test_rising_compares_neighbours():
+    numbers = {"r": {str(i): Measured(values=(i, i + 0.1)) for i in (1, 2, 3)}}
+    up = Claim("", rising("r", ("1", "2", "3"))).judge(numbers, "full")
+    down = Claim("", rising("r", ("1", "2", "3"), down=True)).judge(numbers, "full")
+    assert (up.verdict, down.verdict) == ("holds", "does not hold")
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6), st.floats(-1e3, 1e3))
+def test_above_and_below_never_both_hold(values, limit):
+    numbers = table(a=values)
+    told = {
+        above("a", "x", limit)(numbers).verdict,
+        below("a", "x", limit)(numbers).verdict,
+    }
+    assert told in ({"holds", "does not hold"}, {"cannot be told"})
+
+
+@given(st.lists(st.sampled_from(["holds", "does not hold", "cannot be told"]), min_size=1))
+def test_the_worst_part_decides(verdicts):
+    expected = "holds" if set(verdicts) == {"holds"} else "cannot be told"
+    expected = "does not hold" if "does not hold" in verdicts else expected
+    assert worst(verdicts) == expected
+
+
+@pytest.mark.parametrize(
+    ("theirs", "apart"), [(10.0, False), (11.1, False), (11.2, True), (8.8, True)]
+)
+def test_a_number_differs_from_the_papers_by_two_standard_errors(theirs, apart):
+    ours = Measured(values=(9.0, 10.0, 11.0), published=Published(value=theirs))
+    assert ours.apart is apart
+    wide = Measured(values=(9.0, 10.0, 11.0), published=Published(value=theirs, error=5.0))
+    assert not wide.apart

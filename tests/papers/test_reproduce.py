@@ -1,0 +1,123 @@
+"""One artefact from its jobs to its record: shared runs, no work twice, ratios, failures."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
+from advnorm.papers import work as works
+from advnorm.papers.claims import Claim, above
+from advnorm.papers.work import carry_out, identity
+from advnorm.recipe import Recipe, override
+from advnorm.records import Published, Reproduction, Run
+
+TINY = override(
+    Recipe(name="tiny"),
+    [
+        "data={train: 60, test: 20}",
+        "model.options={depth: 1, width: 4}",
+        "objective.name=standard",
+        "epochs=2",
+        "batch_size=20",
+        "validation={samples: 10, steps: 1}",
+        "evaluation={attacks: [clean, fgsm], eps: [0.1]}",
+    ],
+)
+NUMBERS = {"clean": "clean", "fgsm": "fgsm_linf_0.1", "loss": "epoch/loss"}
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Enter an artefact of two rows that share a run, and one of its own."""
+    jobs = [
+        Job("one", TINY, NUMBERS),
+        Job("same", override(TINY, ["name=other", "evaluation.attacks=[clean]"]), {}),
+        Job("two", override(TINY, ["norm.name=none"]), NUMBERS),
+    ]
+    entry = Artefact(
+        "here/table1",
+        "Tiny",
+        lambda scale: jobs,
+        {"one": {"clean": Published(value=1.0)}},
+        (Claim("it learns", (above("one", "clean", 0),)),),
+    )
+    monkeypatch.setitem(ARTEFACTS._entries, entry.name, entry)
+    return entry
+
+
+def made(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "runs").iterdir())
+
+
+def test_what_only_judges_does_not_change_a_runs_identity():
+    same = override(TINY, ["name=b", "evaluation.attacks=[clean]", "perturbation.groups=1"])
+    assert identity(TINY) == identity(same)
+    others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.rate=0.2"]
+    names = {identity(override(TINY, [change])) for change in others}
+    assert len(names | {identity(TINY)}) == 6
+
+
+def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
+    record = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    assert len(made(tmp_path)) == 4  # two runs, two seeds
+    assert record.runs["one"] == record.runs["same"]
+    for number, name in enumerate(record.runs["one"]):
+        run = Run.open(tmp_path / "runs" / name)
+        ours = record.rows["one"]
+        assert ours["clean"].values[number] == 100 * run.result("clean").accuracy.rate
+        assert ours["loss"].values[number] == run.epochs()[-1].loss
+    assert record.rows["one"]["clean"].published.value == 1.0
+    assert record.rows["two"]["clean"].published is None
+    assert record.claims[0].verdict == "holds"
+    text = where(tmp_path, "here/table1", "full").read_text()
+    assert Reproduction.model_validate_json(text) == record
+    monkeypatch.setattr(works, "train", None)  # it would fail
+    again = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    assert again.rows == record.rows
+
+
+def test_an_interrupted_run_is_gone_on_with(tmp_path):
+    job = Job("one", TINY, NUMBERS)
+    whole = carry_out(job, tmp_path / "whole")
+    half = carry_out(job, tmp_path / "cut")
+    path = tmp_path / "cut" / half.run
+    lines = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_text(lines[0])
+    newest = max((path / "checkpoints").glob("state-*.json"))
+    newest.unlink()
+    again = carry_out(job, tmp_path / "cut")
+    assert again.numbers == whole.numbers
+    assert again.seconds > half.seconds
+
+
+def test_a_run_that_fails_is_named_and_the_rest_is_there(tiny, tmp_path, monkeypatch):
+    bad = Job("bad", override(TINY, ["data.train=100000"]), NUMBERS)
+    wrong = Job("wrong", TINY, {"clean": "no-such-result"})
+    jobs = [bad, wrong, *tiny.jobs("full")[2:]]
+    monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
+    record = reproduce("here/table1", Place(tmp_path), scale="full")
+    assert set(record.failed) == {"bad, seed 0", "wrong, seed 0"}
+    assert "training samples" in record.failed["bad, seed 0"]
+    assert "there are: clean, fgsm_linf_0.1" in record.failed["wrong, seed 0"]
+    assert set(record.rows) == {"two"}
+
+
+def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
+    plain = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    ratio = replace(tiny, relative_to="one")
+    monkeypatch.setitem(ARTEFACTS._entries, tiny.name, ratio)
+    found = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    assert found.rows["one"] == plain.rows["one"]
+    pairs = zip(
+        plain.rows["two"]["loss"].values, plain.rows["one"]["loss"].values, strict=True
+    )
+    assert found.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
+
+
+def test_a_paper_stands_for_all_of_its_own():
+    whole = named(["galloway2019"])
+    assert set(whole) == {name for name in ARTEFACTS if name.startswith("galloway2019/")}
+    assert named(["galloway2019/table1", "galloway2019/table1"]) == ["galloway2019/table1"]
+    with pytest.raises(ValueError, match="did you mean 'galloway2019/table1'"):
+        named(["galloway2019/tabel1"])
