@@ -278,17 +278,18 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Where runs and records go.")] = Path(
         "reproduced"
     ),
-    workers: Annotated[int, typer.Option(help="Processes that train at once.")] = 1,
-    on: Annotated[str, typer.Option(help="processes, or ray for a cluster.")] = "processes",
+    on: Annotated[
+        str, typer.Option(help="How many processes train at once, or ray for a cluster.")
+    ] = "1",
     device: Device = "auto",
     data: Root = None,
 ) -> None:
     """Regenerate tables and figures of the papers; goes on where it stopped."""
-    from advnorm.papers import Place, named, reproduce, scale_of, way
+    from advnorm.papers import Place, named, reproduce, scale_of, workers
     from advnorm.progress import shown
     from advnorm.report import reproduction_text
 
-    size, place = scale_of(scale), Place(out, data, device, workers, way(on))
+    size, place = scale_of(scale), Place(out, data, device, workers(on))
     failed = False
     with shown() as progress:
         for name in named(artefacts):

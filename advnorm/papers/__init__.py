@@ -2,7 +2,7 @@
 
 from advnorm.papers import galloway2019
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
-from advnorm.papers.reproduce import Place, named, reproduce, scale_of, way, where
+from advnorm.papers.reproduce import Place, named, reproduce, scale_of, where, workers
 
 __all__ = [
     "ARTEFACTS",
@@ -15,6 +15,6 @@ __all__ = [
     "named",
     "reproduce",
     "scale_of",
-    "way",
     "where",
+    "workers",
 ]

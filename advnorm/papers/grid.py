@@ -15,7 +15,8 @@ from advnorm.train import StoppedError
 
 T = TypeVar("T")
 R = TypeVar("R")
-Where = Literal["processes", "ray"]
+Workers = int | Literal["ray"]
+"""So many processes of this machine, or a Ray cluster."""
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -30,17 +31,16 @@ def spread(
     work: Callable[[T], R],
     tasks: Sequence[T],
     *,
-    workers: int = 1,
-    on: Where = "processes",
+    on: Workers = 1,
 ) -> Iterator[Outcome[R]]:
     """Yield the outcome of each task as it is known; ``work`` is a module's function."""
     if on == "ray":
         yield from _on_ray(work, tasks)
-    elif workers == 1:
+    elif on == 1:
         for number, task in enumerate(tasks):
             yield _attempt(work, number, task)
     else:
-        yield from _on_processes(work, tasks, workers)
+        yield from _on_processes(work, tasks, on)
 
 
 def _attempt(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:

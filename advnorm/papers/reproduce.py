@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from advnorm.files import write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job
-from advnorm.papers.grid import Where, spread
+from advnorm.papers.grid import Workers, spread
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
 from advnorm.records import SCALES, Environment, Measured, Reproduction, Scale
@@ -23,8 +23,7 @@ class Place:
     """Run folders go to ``runs`` below it, the record beside them."""
     data: Path | None = None
     device: str = "auto"
-    workers: int = 1
-    on: Where = "processes"
+    on: Workers = 1
 
 
 class _Task(NamedTuple):
@@ -56,9 +55,7 @@ def reproduce(
     done: dict[tuple[str, int], Done] = {}
     failed: dict[str, str] = {}
     record = gather(artefact, scale, seeds, done, failed)
-    for count, outcome in enumerate(
-        spread(_work, tasks, workers=place.workers, on=place.on), start=1
-    ):
+    for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
         task = tasks[outcome.number]
         if outcome.result is None:
             failed |= {f"{j.row}, seed {j.recipe.seed}": outcome.failure for j in task.jobs}
@@ -93,13 +90,13 @@ def scale_of(name: str) -> Scale:
     raise unknown("scale", name, list(SCALES))
 
 
-def way(name: str) -> Where:
-    """Return where jobs run, by its name."""
-    if name == "processes":
-        return "processes"
-    if name == "ray":
+def workers(text: str) -> Workers:
+    """Return how many processes work at once, or ``ray``."""
+    if text == "ray":
         return "ray"
-    raise unknown("place to run", name, ["processes", "ray"])
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--on takes a number of processes or ray, not {text!r}")
+    return int(text)
 
 
 def where(out: Path, name: str, scale: Scale) -> Path:
@@ -178,7 +175,7 @@ def _tasks(
     groups: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         groups[decisive(job.recipe)].append(job)
-    here = progress if place.workers == 1 and place.on == "processes" else None
+    here = progress if place.on == 1 else None
     return [
         _Task(tuple(group), tuple(artefact.shown), place, here) for group in groups.values()
     ]

@@ -33,12 +33,12 @@ def test_one_failure_does_not_stop_the_rest():
 @pytest.mark.slow
 @pytest.mark.ci
 def test_two_processes_give_the_same():
-    check(spread(square, range(4), workers=2))
+    check(spread(square, range(4), on=2))
 
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_named_and_the_rest_goes_on():
-    found = {o.number: o for o in spread(die, range(4), workers=2)}
+    found = {o.number: o for o in spread(die, range(4), on=2)}
     assert set(found) == {0, 1, 2, 3}
     assert found[1].result is None
     assert "died" in found[1].failure
