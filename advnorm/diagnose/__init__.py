@@ -2,13 +2,19 @@
 
 from advnorm.diagnose.branches import branches
 from advnorm.diagnose.dead import dead
+from advnorm.diagnose.depth_pca import depth_pca
+from advnorm.diagnose.fooling_images import fooling_images
 from advnorm.diagnose.hessian import Spectrum, hessian, spectrum
+from advnorm.diagnose.input_dimension import input_dimension
+from advnorm.diagnose.minimal_examples import minimal_examples
 from advnorm.diagnose.pca import pca
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.smoothness import smoothness
+from advnorm.diagnose.source_target import source_target
 from advnorm.diagnose.surface import surface
 from advnorm.diagnose.tilt import tilt
 from advnorm.diagnose.toy import toy
+from advnorm.diagnose.trainable_depth import trainable_depth
 from advnorm.diagnose.wasserstein import distances, from_running, squared_distance
 from advnorm.diagnose.weights import weights
 
@@ -17,15 +23,21 @@ __all__ = [
     "Spectrum",
     "branches",
     "dead",
+    "depth_pca",
     "distances",
+    "fooling_images",
     "from_running",
     "hessian",
+    "input_dimension",
+    "minimal_examples",
     "pca",
     "smoothness",
+    "source_target",
     "spectrum",
     "squared_distance",
     "surface",
     "tilt",
     "toy",
+    "trainable_depth",
     "weights",
 ]

@@ -19,6 +19,11 @@ QUICK = {
     "surface": {"points": 5},
     "toy": {"seeds": 2, "samples": (20,), "epochs": 2},
     "branches": {"steps": 2},
+    "trainable_depth": {"depths": (2,), "batch_sizes": (4,), "width": 4, "epochs": 1},
+    "input_dimension": {"factors": (1, 2), "network": "mlp+bn", "epochs": 1},
+    "fooling_images": {"steps": 3},
+    "source_target": {"steps": 3},
+    "minimal_examples": {"steps": 5, "count": 2},
 }
 
 

@@ -11,8 +11,9 @@ from advnorm import diagnose, norms
 from advnorm.data import load
 from advnorm.data.toy import gaussian_points
 from advnorm.diagnose.boundary import directions
+from advnorm.diagnose.descent import Line
 from advnorm.diagnose.tilt import CONSTANTS, drawn, retrained
-from advnorm.diagnose.toy import Toy, angles
+from advnorm.diagnose.toy import Toy, _train, angles
 from advnorm.models import PerImage, Standardize, build
 
 # Means (-1, 0) and (1, 0): the centroids differ along the first axis. Variances 4 and 1.
@@ -204,11 +205,16 @@ def test_the_toy_ends_near_the_bayes_boundary_with_many_samples():
 
 
 def test_small_steps_of_an_epoch_add_up_to_those_of_the_whole_batch():
-    rate = 1e-7
-    parts = angles(Toy(samples=40, epochs=3, rate=rate, batch_size=10, scale=0.0), [0])
-    whole = angles(Toy(samples=40, epochs=12, rate=rate, scale=0.0), [0])
-    assert float(parts.plain) == pytest.approx(float(whole.plain), abs=1e-3)
-    assert float(parts.normalized) != pytest.approx(float(whole.normalized), abs=1e-3)
+    points, labels = (value[None] for value in gaussian_points(40, seed=0))
+    start = Line(torch.ones(1, 2).double(), torch.zeros(1).double())
+    moved = {}
+    for size, epochs in ((10, 3), (0, 12)):  # 4 steps an epoch, or one
+        toy = Toy(samples=40, epochs=epochs, rate=1e-6, batch_size=size)
+        for norm in (True, False):
+            line = _train(toy, points, 2.0 * labels - 1, start, norm=norm)
+            moved[norm, size] = (line.weight - start.weight) / 1e-6
+    torch.testing.assert_close(moved[False, 10], moved[False, 0], rtol=1e-3, atol=1e-5)
+    assert (moved[True, 10] - moved[True, 0]).abs().max() > 1e-3  # statistics of ten
 
 
 def test_points_of_the_toy_are_those_of_the_data_set():

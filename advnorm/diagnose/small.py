@@ -1,0 +1,103 @@
+"""Small networks that a question trains itself, on the images that it was given."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm.diagnose.rest import BATCH, logits_of, resting
+from advnorm.draws import permutation
+from advnorm.norms import Norm
+
+Make = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a small network is trained: plain SGD at a constant rate."""
+
+    epochs: int
+    rate: float
+    batch_size: int
+    decay: float = 0.0
+    """Weight decay, of all parameters."""
+    seed: int = 0
+
+
+class Parts(NamedTuple):
+    """Images to train on and images to test on, every other one."""
+
+    images: Tensor
+    labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+
+class Score(NamedTuple):
+    """Accuracy and mean loss on some images."""
+
+    accuracy: float
+    loss: float
+
+
+def parted(images: Tensor, labels: Tensor) -> Parts:
+    """Deal the images to training and test in turn."""
+    if len(images) < 4:
+        raise ValueError(f"training a network needs at least 4 images, not {len(images)}")
+    return Parts(images[0::2], labels[0::2], images[1::2], labels[1::2])
+
+
+def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Module:
+    """Make a network and train it; the caller's random state is left alone.
+
+    A last batch of one sample, which has no statistics, is left out.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(how.seed)
+        model = make().to(images).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=how.rate, weight_decay=how.decay)
+    with torch.enable_grad():
+        for epoch in range(how.epochs):
+            order = permutation(len(images), how.seed, "epoch", epoch).to(images.device)
+            for rows in torch.split(order, how.batch_size):
+                if len(rows) > 1:
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(images[rows]), labels[rows])
+                    torch.autograd.backward(loss)
+                    optimizer.step()
+    return model.eval()
+
+
+def attacked(
+    attack: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
+) -> Tensor:
+    """Attack the images a part at a time."""
+    parts = zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True)
+    return torch.cat([attack(x, y) for x, y in parts])
+
+
+def score(model: nn.Module, images: Tensor, labels: Tensor) -> Score:
+    """Return accuracy and mean cross-entropy with the running statistics."""
+    with resting(model):
+        logits = logits_of(model, images)
+    right = (logits.argmax(1) == labels).double().mean()
+    return Score(float(right), float(F.cross_entropy(logits, labels)))
+
+
+def connected(
+    features: int, widths: list[int], classes: int, norms: list[Norm | None]
+) -> nn.Module:
+    """Return a fully connected ReLU network with hidden layers of these widths and norms.
+
+    PyTorch's default initialization; a linear layer before a norm keeps its bias.
+    """
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, width, norm in zip([features, *widths], widths, norms, strict=False):
+        layers.append(nn.Linear(inputs, width))
+        if norm is not None:
+            layers.append(norm(width))
+        layers.append(nn.ReLU())
+    return nn.Sequential(*layers, nn.Linear([features, *widths][-1], classes))

@@ -1,0 +1,153 @@
+"""Depth: two mini-batches by PCA, and the theory's limit against random networks."""
+
+from math import log, pi
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from advnorm import diagnose, norms
+from advnorm.diagnose.depth_pca import neighbours
+from advnorm.diagnose.plane import principal
+from advnorm.diagnose.small import Training, connected, parted, score, trained
+from advnorm.diagnose.trainable_depth import Grid, deepest, growth, measure
+from advnorm.norms import NORMS
+
+
+def test_neighbours_by_hand():
+    points = torch.tensor([[0.0, 0], [1, 0], [5, 0], [5.5, 0]])
+    assert neighbours(points, torch.tensor([0, 0, 1, 1])) == 1
+    assert neighbours(points, torch.tensor([0, 1, 1, 1])) == 0.5
+
+
+@pytest.mark.parametrize("statistics", ["batch", "running"])
+def test_each_mini_batch_passes_by_itself(statistics):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4), nn.BatchNorm1d(4)
+    )
+    images = torch.rand(12, 3)
+    labels = torch.tensor([0, 1, 2] * 4)
+    found = diagnose.depth_pca(model, images, labels, layers=2, statistics=statistics)
+    kept = [i for i in range(12) if labels[i] < 2]
+    rows = []
+    for half in (kept[0::2], kept[1::2]):
+        with norms.mode(model, statistics), torch.no_grad():
+            rows.append(model[:4](images[half]))
+    expected = principal(torch.cat(rows)).points
+    entered, first, last = found.panels
+    assert (entered.title, first.title, last.title) == ("Input", "At 1", "At 4")
+    drawn = {s.name: list(zip(s.x, s.y, strict=True)) for s in last.series}
+    tags = labels[kept[0::2] + kept[1::2]].tolist()
+    batches = [1] * len(kept[0::2]) + [2] * len(kept[1::2])
+    again = {name: [] for name in drawn}
+    for tag, batch, point in zip(tags, batches, expected.tolist(), strict=True):
+        again[f"batch {batch}, class {tag}"].append(tuple(point))
+    for name, points in drawn.items():
+        torch.testing.assert_close(torch.tensor(points), torch.tensor(again[name]))
+    assert found.settings["n"] == 8
+
+
+def test_classes_that_are_not_there_are_one_sentence():
+    with pytest.raises(ValueError, match="at least 4 images of the classes"):
+        diagnose.depth_pca(
+            nn.Linear(2, 2), torch.rand(4, 2), torch.arange(4), classes=(0, 1)
+        )
+
+
+@pytest.mark.parametrize("batch_size", [5, 8, 32])
+def test_the_gradient_of_random_networks_grows_as_the_theory_says(batch_size):
+    torch.manual_seed(0)
+    width, layers, rates = 300, 24, []
+    for _ in range(3):
+        h, seen = torch.randn(batch_size, width).double().requires_grad_(), []
+        for _ in range(layers):
+            h = h @ (torch.randn(width, width).double() / width**0.5)
+            h.retain_grad()
+            seen.append(h)
+            h = F.relu((h - h.mean(0)) / h.var(0, correction=0).sqrt())
+        h.backward(torch.randn_like(h))
+        sizes = [float(h.grad.square().sum()) for h in seen]
+        rates.append(log(sizes[3] / sizes[-6]) / (layers - 9))
+    assert sum(rates) / 3 == pytest.approx(log(growth(batch_size)), rel=0.06)
+
+
+def test_the_limit_falls_to_that_of_large_batches():
+    assert growth(10**7) == pytest.approx(pi / (pi - 1), rel=1e-6)
+    depths = [deepest(b) for b in (4, 8, 16, 64, 256, 10**6)]
+    assert depths == sorted(depths)
+    assert depths[-1] == pytest.approx(16 / log(pi / (pi - 1)), rel=1e-5)
+    with pytest.raises(ValueError, match="4 or more"):
+        growth(3)
+
+
+def test_training_is_plain_sgd():
+    images, labels = torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])
+    made = []
+
+    def make():
+        made.append(nn.Linear(3, 2))
+        return made[-1]
+
+    start = trained(make, images, labels, Training(0, 0.1, 6, seed=5))
+    w, b = (p.detach().clone() for p in start.parameters())
+    found = trained(make, images, labels, Training(2, 0.1, 6, decay=0.5, seed=5))
+    for _ in range(2):
+        logits = images @ w.T + b
+        pull = (logits.softmax(1) - F.one_hot(labels)) / 6
+        w, b = w - 0.1 * (pull.T @ images + 0.5 * w), b - 0.1 * (pull.sum(0) + 0.5 * b)
+    torch.testing.assert_close(found.weight.detach(), w)
+    torch.testing.assert_close(found.bias.detach(), b)
+    assert score(found, images, labels).loss == pytest.approx(
+        float(F.cross_entropy(images @ w.T + b, labels)), rel=1e-5
+    )
+
+
+def test_every_sample_is_seen_once_an_epoch():
+    seen = []
+
+    class Spy(nn.Linear):
+        def forward(self, x):
+            if self.training:
+                seen.append(x[:, 0].tolist())
+            return super().forward(x)
+
+    images = torch.arange(7.0)[:, None]
+    trained(lambda: Spy(1, 2), images, torch.zeros(7).long(), Training(1, 0.1, 3))
+    assert [len(part) for part in seen] == [3, 3]  # the last one alone is left out
+    assert len({x for part in seen for x in part}) == 6
+
+
+def test_networks_have_the_layers_asked_for():
+    net = connected(5, [4, 4], 3, [NORMS["batch"](), None])
+    kinds = [type(layer).__name__ for layer in net]
+    assert kinds == ["Flatten", "Linear", "BatchNorm", "ReLU", "Linear", "ReLU", "Linear"]
+    assert [type(layer).__name__ for layer in connected(5, [], 3, [])] == [
+        "Flatten",
+        "Linear",
+    ]
+
+
+def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(80) // 2 % 2
+    images = 0.2 * torch.rand(80, 6, generator=generator) + 0.6 * labels[:, None]
+    parts = parted(images, labels)
+    grid = Grid((1, 2), (4, 8), width=8, epochs=5)
+    found = measure(parts, grid, norm=True)
+    assert found["clean"].shape == (2, 2)
+    assert (found["clean"] > 0.9).all()
+    assert (found["bim"] <= found["clean"]).all()
+    question = diagnose.trainable_depth(
+        None, images, labels, depths=(1,), batch_sizes=(4, 8), width=8, epochs=5
+    )
+    clean = found["clean"][0].tolist()
+    for accuracy, size in zip(clean, (4, 8), strict=True):
+        numbers = question.numbers
+        assert numbers[f"batch norm, 1 layers, batches of {size}"] == pytest.approx(
+            accuracy
+        )
+        assert numbers[f"deepest for batches of {size}"] == deepest(size)
+    limit = question.panels[-1].series[0]
+    assert dict(zip(limit.x, limit.y, strict=True))[256.0] == deepest(256)
