@@ -1,5 +1,6 @@
 """Why a choice works or fails: one question a file, each answered by a record."""
 
+from advnorm.diagnose.attacked import attacked_loss
 from advnorm.diagnose.branches import branches
 from advnorm.diagnose.dead import dead
 from advnorm.diagnose.depth_pca import depth_pca
@@ -21,6 +22,7 @@ from advnorm.diagnose.weights import weights
 __all__ = [
     "QUESTIONS",
     "Spectrum",
+    "attacked_loss",
     "branches",
     "dead",
     "depth_pca",

@@ -1,1 +1,229 @@
 """Vulnerability against the input dimension (section 5, appendix F)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, below, more
+from advnorm.recipe import Recipe, override
+from advnorm.records import Scale
+
+_DECAY = {28: 0.0, 56: 0.01, 84: 0.0225, 112: 0.05}
+"""Weight decay by image width, tuned on the linear model (Table 13)."""
+_WIDTHS: dict[Scale, dict[int, int]] = {
+    "full": {width: width for width in _DECAY},
+    "reduced": {width: width for width in _DECAY},
+    "smoke": {28: 8, 56: 16, 84: 24, 112: 32},
+}
+"""How wide the images are that stand for the paper's."""
+
+
+def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
+    """SGD for 50 epochs, rate 0.01, mini-batches of 128 (appendix F).
+
+    The paper's noise is added before resizing; here it is added to the resized image, so
+    that it is finer at larger widths.
+    """
+    small = ["data.train=120", "data.test=60", "epochs=2"] if scale == "smoke" else []
+    reduced = ["data.train=10000", "data.test=2000", "epochs=20"]
+    return override(
+        Recipe(name="galloway2019.dimension"),
+        [
+            "data.name=digits" if scale == "smoke" else "data.name=mnist",
+            f"data.size={_WIDTHS[scale][width]}",
+            "norm.name=none",
+            "objective.name=standard",
+            "optimizer={name: sgd, rate: 0.01, momentum: 0}",
+            f"optimizer.weight_decay={decay}",
+            "batch_size=128",
+            "epochs=50",
+            "threat.eps=0.1",
+            "validation={every: 1000, samples: 10, steps: 1}",
+            "evaluation={eps: [0.1], weights: last}",
+            *small,
+            *(reduced if scale == "reduced" else []),
+            *changes,
+        ],
+    )
+
+
+def _linear(scale: Scale, width: int, decay: float) -> Recipe:
+    return _recipe(
+        scale,
+        width,
+        decay,
+        "model={name: linear, standardize: data}",
+        "evaluation.attacks=[clean, fgsm]",
+    )
+
+
+def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe:
+    """Two hidden layers of half the input dimension, a batch norm in one of them."""
+    hidden = _WIDTHS[scale][width] ** 2 // 2
+    return _recipe(
+        scale,
+        width,
+        decay,
+        f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
+        *(["norm={name: batch, where: [1]}"] if norm else []),
+        "evaluation.attacks=[clean, noise-1, 'bim-100+step=0.001']",
+    )
+
+
+_TABLE = {"Clean": "clean", "Noise": "noise-1", "eps 0.1": "bim-100+step=0.001_linf_0.1"}
+_LOSSES = {"loss": "attacked_loss/clean", "loss eps 0.1": "attacked_loss/attacked"}
+_BIM = ("steps=100", "step_size=0.001")
+
+
+def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, Recipe]:
+    return {
+        f"{width}{', batch norm' if norm else ''}": _perceptron(
+            scale, width, _DECAY[width] if decay else 0.0, norm=norm
+        )
+        for width in widths
+        for norm in (False, True)
+    }
+
+
+@artefact(
+    "galloway2019/table6",
+    "A perceptron on larger and larger images, with and without batch norm",
+    columns=tuple(_TABLE),
+    published={
+        "28": ((97.95, 0.08), (93.0, 0.4), (66.7, 0.9)),
+        "28, batch norm": ((97.88, 0.09), (76.6, 0.7), (22.9, 0.7)),
+        "56": ((98.19, 0.04), (93.8, 0.1), (53.2, 0.7)),
+        "56, batch norm": ((98.22, 0.02), (79.3, 0.6), (8.6, 0.8)),
+        "84": ((98.27, 0.04), (94.3, 0.1), (47.6, 0.8)),
+        "84, batch norm": ((98.28, 0.05), (80.5, 0.6), (6.1, 0.5)),
+    },
+    claims=(
+        Claim(
+            "batch norm costs about 40 points under BIM at each width",
+            tuple(
+                more((width, "eps 0.1"), (f"{width}, batch norm", "eps 0.1"), by=20)
+                for width in ("28", "56", "84")
+            ),
+        ),
+        Claim(
+            "batch norm costs 13 to 16 points under noise at each width",
+            tuple(
+                more((width, "Noise"), (f"{width}, batch norm", "Noise"), by=5)
+                for width in ("28", "56", "84")
+            ),
+        ),
+        Claim(
+            "vulnerability grows with the width of the image",
+            (
+                more(("28", "eps 0.1"), ("84", "eps 0.1")),
+                more(("28, batch norm", "eps 0.1"), ("84, batch norm", "eps 0.1")),
+            ),
+        ),
+    ),
+)
+def table6(scale: Scale) -> Sequence[Job]:
+    """Use widths 28, 56 and 84, no weight decay, and BIM of 100 steps of 1e-3."""
+    rows = _pairs(scale, (28, 56, 84), decay=False)
+    return [Job(row, recipe, _TABLE) for row, recipe in rows.items()]
+
+
+@artefact(
+    "galloway2019/table7",
+    "The same perceptron with weight decay",
+    columns=tuple(_TABLE),
+    published={
+        "56": ((97.62, 0.06), (95.93, 0.06), (87.9, 0.2)),
+        "56, batch norm": ((96.23, 0.03), (90.22, 0.18), (66.2, 0.8)),
+        "84": ((96.99, 0.05), (95.69, 0.09), (87.9, 0.1)),
+        "84, batch norm": ((93.30, 0.09), (87.72, 0.11), (65.1, 0.5)),
+    },
+    claims=(
+        Claim(
+            "with weight decay too, batch norm lowers every accuracy",
+            tuple(
+                more((width, column), (f"{width}, batch norm", column))
+                for width in ("56", "84")
+                for column in _TABLE
+            ),
+        ),
+    ),
+)
+def table7(scale: Scale) -> Sequence[Job]:
+    """Weight decay as tuned on the linear model: 0.01 at width 56, 0.0225 at 84."""
+    rows = _pairs(scale, (56, 84), decay=True)
+    return [Job(row, recipe, _TABLE) for row, recipe in rows.items()]
+
+
+@artefact(
+    "galloway2019/table13",
+    "A linear model on larger and larger images, with and without weight decay",
+    columns=("Clean", "eps 0.1", "loss", "loss eps 0.1"),
+    published={
+        "28": ((92.4, 0.1), (53.9, 0.3), (0.268, 0.001), (1.410, 0.004)),
+        "56": ((1.001, 0.001), (0.33, 0.03), (1.011, 0.007), (2.449, 0.009)),
+        "56, decay": ((0.999, 0.002), (0.98, 0.01), (1.010, 0.007), (1.01, 0.01)),
+        "84": ((0.998, 0.002), (0.10, 0.09), (1.06, 0.01), (4.15, 0.02)),
+        "84, decay": ((0.996, 0.003), (0.96, 0.04), (1.05, 0.02), (1.06, 0.03)),
+        "112": ((0.992, 0.004), (0.1, 0.2), (1.18, 0.03), (5.96, 0.02)),
+        "112, decay": ((0.987, 0.004), (1.00, 0.03), (1.14, 0.04), (1.04, 0.03)),
+    },
+    relative_to="28",
+    claims=(
+        Claim(
+            "without weight decay the attacked loss grows at least as the width does",
+            (
+                more(("84", "loss eps 0.1"), ("56", "loss eps 0.1")),
+                more(("112", "loss eps 0.1"), ("84", "loss eps 0.1")),
+            ),
+        ),
+        Claim(
+            "weight decay makes the attacked loss independent of the width",
+            tuple(
+                below(f"{width}, decay", "loss eps 0.1", 1.25) for width in (56, 84, 112)
+            ),
+        ),
+    ),
+)
+def table13(scale: Scale) -> Sequence[Job]:
+    """Ratios to width 28 of accuracy and loss, clean and under FGSM at 0.1."""
+    numbers = {"Clean": "clean", "eps 0.1": "fgsm_linf_0.1", **_LOSSES}
+    rows = {"28": _linear(scale, 28, 0.0)}
+    for width in (56, 84, 112):
+        rows[f"{width}"] = _linear(scale, width, 0.0)
+        rows[f"{width}, decay"] = _linear(scale, width, _DECAY[width])
+    return [
+        Job(row, recipe, numbers, {"attacked_loss": ()}, samples=10_000)
+        for row, recipe in rows.items()
+    ]
+
+
+@artefact(
+    "galloway2019/table14",
+    "The perceptron's accuracy and loss, relative to width 28 without batch norm",
+    columns=("Clean", "eps 0.1", "loss", "loss eps 0.1"),
+    published={
+        "28": ((97.95, 0.08), (66.7, 0.9), (0.0669, 0.0008), (1.06, 0.02)),
+        "28, batch norm": ((0.9992, 0.0012), (0.34, 0.03), (1.06, 0.04), (3.18, 0.03)),
+        "56": ((1.0025, 0.0009), (0.80, 0.02), (0.87, 0.02), (1.68, 0.03)),
+        "56, batch norm": ((1.0027, 0.0008), (0.13, 0.09), (0.91, 0.03), (5.83, 0.03)),
+        "84": ((1.0033, 0.0009), (0.71, 0.02), (0.86, 0.02), (2.15, 0.03)),
+        "84, batch norm": ((1.0033, 0.0010), (0.09, 0.08), (0.88, 0.02), (7.34, 0.02)),
+    },
+    relative_to="28",
+    claims=(
+        Claim(
+            "batch norm raises the attacked loss at each width",
+            tuple(
+                more((f"{width}, batch norm", "loss eps 0.1"), (width, "loss eps 0.1"))
+                for width in ("56", "84")
+            ),
+        ),
+    ),
+)
+def table14(scale: Scale) -> Sequence[Job]:
+    """Show the runs of Table 6 as ratios, with the losses."""
+    numbers = {key: _TABLE[key] for key in ("Clean", "eps 0.1")}
+    rows = _pairs(scale, (28, 56, 84), decay=False)
+    return [
+        Job(row, recipe, {**numbers, **_LOSSES}, {"attacked_loss": _BIM}, samples=10_000)
+        for row, recipe in rows.items()
+    ]
