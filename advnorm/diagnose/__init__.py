@@ -5,9 +5,11 @@ from advnorm.diagnose.branches import branches
 from advnorm.diagnose.dead import dead
 from advnorm.diagnose.depth_pca import depth_pca
 from advnorm.diagnose.fooling_images import fooling_images
+from advnorm.diagnose.gradient_norm import gradient_norm
 from advnorm.diagnose.hessian import Spectrum, hessian, spectrum
 from advnorm.diagnose.input_dimension import input_dimension
 from advnorm.diagnose.minimal_examples import minimal_examples
+from advnorm.diagnose.moments import moments
 from advnorm.diagnose.pca import pca
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.smoothness import smoothness
@@ -16,7 +18,12 @@ from advnorm.diagnose.surface import surface
 from advnorm.diagnose.tilt import tilt
 from advnorm.diagnose.toy import toy
 from advnorm.diagnose.trainable_depth import trainable_depth
-from advnorm.diagnose.wasserstein import distances, from_running, squared_distance
+from advnorm.diagnose.wasserstein import (
+    distances,
+    from_running,
+    squared_distance,
+    wasserstein,
+)
 from advnorm.diagnose.weights import weights
 
 __all__ = [
@@ -29,9 +36,11 @@ __all__ = [
     "distances",
     "fooling_images",
     "from_running",
+    "gradient_norm",
     "hessian",
     "input_dimension",
     "minimal_examples",
+    "moments",
     "pca",
     "smoothness",
     "source_target",
@@ -41,5 +50,6 @@ __all__ = [
     "tilt",
     "toy",
     "trainable_depth",
+    "wasserstein",
     "weights",
 ]

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from advnorm.attacks import pgd
 from advnorm.diagnose.domains import three
 from advnorm.diagnose.features import moments
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import needed, resting
-from advnorm.norms import batch_norms
+from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
 from advnorm.norms.moments import Moments
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -69,36 +70,82 @@ def distances(
         "and a stronger attack finds its way between them.",
         numbers={name: sum(values.values()) for name, values in found.items()},
         settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
-        panels=(
-            Panel(
-                kind="lines",
-                title="Squared Wasserstein distance by depth",
-                x="place, from the input",
-                y="squared distance",
-                log=True,
-                series=tuple(
-                    Series(name=n, x=tuple(range(1, len(v) + 1)), y=tuple(v.values()))
-                    for n, v in found.items()
-                ),
-            ),
-        ),
+        panels=(_by_depth("Squared Wasserstein distance by depth", found),),
     )
 
 
-def from_running(model: nn.Module, images: Tensor) -> float:
+def running_of(layer: nn.Module, domain: Domain) -> Moments | None:
+    """Return the running statistics that a layer keeps for a domain, if it keeps any."""
+    if isinstance(layer, MixtureNorm | DualNorm):
+        return running_of(layer.clean if domain == "clean" else layer.adversarial, domain)
+    mean, var = getattr(layer, "running_mean", None), getattr(layer, "running_var", None)
+    return None if mean is None or var is None else Moments(mean, var, 0)
+
+
+def from_running(
+    model: nn.Module, images: Tensor, *, domain: Domain = "adversarial"
+) -> dict[str, float]:
     """Return the squared distance of a batch's moments from the running statistics.
 
-    Summed over the batch norms that track statistics, as they see the batch in the model's
-    present mode (Fig. 4).
+    One number a norm that tracks statistics, as it sees the batch in the model's present
+    mode (Fig. 4); of a norm with branches, from the domain's own.
     """
-    tracked = {n for n, layer in model.named_modules() if layer in set(batch_norms(model))}
-    layers = dict(model.named_modules())
-    total = 0.0
-    for name, seen in moments(model, images).items():
-        if name in tracked:
-            layer = layers[name]
-            assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
-            assert layer.running_mean is not None and layer.running_var is not None
-            running = Moments(layer.running_mean, layer.running_var, 0)
-            total += float(squared_distance(seen, running))
-    return total
+    layers, found = dict(model.named_modules()), {}
+    with route(model, domain=domain):
+        for name, seen in moments(model, images).items():
+            running = running_of(layers[name], domain)
+            if running is not None:
+                found[name] = float(squared_distance(seen, running))
+    return found
+
+
+@QUESTIONS.register("wasserstein")
+def wasserstein(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    steps: int = 10,
+    statistics: Mode = "batch",
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Distance of a clean and an adversarial batch from the running statistics, by depth.
+
+    The batch passes with its own statistics, as in training (Fig. 4); the attack searches
+    with the running ones.
+    """
+    threat = needed(threat, "wasserstein")
+    size = 2.5 * threat.eps / steps
+    with resting(model):
+        attacked = pgd(model, images, labels, threat, steps=steps, step_size=size)
+    with resting(model, statistics):
+        found = {
+            "clean": from_running(model, images, domain="clean"),
+            "adversarial": from_running(model, attacked, domain="adversarial"),
+        }
+    if not found["clean"]:
+        raise ValueError("no norm of the model keeps running statistics")
+    return Diagnosis(
+        question="wasserstein",
+        source="sitawarin2021 Fig. 4",
+        reading="What is far from the running statistics is normalized otherwise in tests "
+        "than in training.",
+        numbers={name: sum(values.values()) for name, values in found.items()},
+        settings={"steps": steps, "statistics": statistics, "n": len(images)},
+        panels=(_by_depth("Squared distance from the running statistics", found),),
+    )
+
+
+def _by_depth(title: str, found: Mapping[str, Mapping[str, float]]) -> Panel:
+    return Panel(
+        kind="lines",
+        title=title,
+        x="place, from the input",
+        y="squared distance",
+        log=True,
+        series=tuple(
+            Series(name=n, x=tuple(range(1, len(v) + 1)), y=tuple(v.values()))
+            for n, v in found.items()
+        ),
+    )

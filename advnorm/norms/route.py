@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,14 @@ class Routed(nn.Module):
     """Whether it may use a function whose derivative was written by hand, once."""
 
 
+_PRESENT: WeakKeyDictionary[nn.Module, Route] = WeakKeyDictionary()
+
+
+def present(model: nn.Module) -> Route:
+    """Return the route of a model now; also of one whose layers do not read it."""
+    return _PRESENT.get(model, Route())
+
+
 def routed(model: nn.Module) -> list[Routed]:
     """Return the layers of a model that read the route."""
     return [layer for layer in model.modules() if isinstance(layer, Routed)]
@@ -83,11 +92,17 @@ def route(
     with exclusive(model):
         layers = routed(model)
         before = [vars(layer).get("route") for layer in layers]
+        outer = _PRESENT.get(model)
         try:
+            _PRESENT[model] = new
             for layer in layers:
                 layer.route = new
             yield
         finally:
+            if outer is None:
+                del _PRESENT[model]
+            else:
+                _PRESENT[model] = outer
             for layer, old in zip(layers, before, strict=True):
                 if old is None:
                     del layer.route

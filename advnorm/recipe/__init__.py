@@ -1,6 +1,6 @@
 """What a run is made of: frozen, typed, validated; YAML in and out; ``8/255`` accepted."""
 
-from advnorm.recipe.judging import Evaluation, Perturbation, Validation
+from advnorm.recipe.judging import Evaluation, Perturbation, Validation, Watch
 from advnorm.recipe.schedule import Constant, Cosine, Cyclic, Piecewise, Ramp, ScheduleSpec
 from advnorm.recipe.subject import Data, Model, Norm
 from advnorm.recipe.text import (
@@ -57,6 +57,7 @@ __all__ = [
     "Spec",
     "ThreatSpec",
     "Validation",
+    "Watch",
     "assignment",
     "differences",
     "from_yaml",

@@ -23,6 +23,23 @@ class Validation(Spec):
     """Which held-out accuracy the best checkpoint maximizes."""
 
 
+class Watch(Spec):
+    """What is looked at while it trains; nothing of it changes the training.
+
+    sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/diagnose.md.
+    """
+
+    questions: tuple[
+        Literal["gradient_norm", "moments", "wasserstein", "hessian"], ...
+    ] = ()
+    every: Count = 10
+    """Look at every so many-th batch."""
+    hessian_steps: Count = 20
+    """Most Hessian-vector products for one eigenvalue."""
+    hessian_samples: Count | None = None
+    """The first so many samples of the batch; by default all."""
+
+
 class Evaluation(Spec):
     """What ``advnorm evaluate`` runs."""
 

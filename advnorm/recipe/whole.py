@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from advnorm.recipe.judging import Evaluation, Perturbation, Validation
+from advnorm.recipe.judging import Evaluation, Perturbation, Validation, Watch
 from advnorm.recipe.subject import Data, Model, Norm
 from advnorm.recipe.training import Attack, Gradient, Objective, Optimizer, ThreatSpec
 from advnorm.recipe.values import Count, Positive, Spec
@@ -32,6 +32,7 @@ class Recipe(Spec):
     """A run folder whose best weights training begins from."""
     checkpoint_seconds: Positive = 60.0
     """Longest time between two checkpoints; there is one after every epoch too."""
+    watch: Watch = Watch()
     validation: Validation = Validation()
     evaluation: Evaluation = Evaluation()
     perturbation: Perturbation = Perturbation()

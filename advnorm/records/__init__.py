@@ -3,9 +3,9 @@
 A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
 epoch), ``checkpoints/``, ``results/*.json`` (one attack each), ``verdicts/*.json`` (one
 verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same
-names), ``diagnoses/*.json`` (one question each), ``audits/*.json`` (is the robustness
-real?) and ``report.html``. Nothing here imports torch, so that a report can be made
-anywhere.
+names), ``diagnoses/*.json`` (one question each), ``watch.jsonl`` (what was seen of a step),
+``audits/*.json`` (is the robustness real?) and ``report.html``. Nothing here imports torch,
+so that a report can be made anywhere.
 """
 
 from advnorm.records.artefacts import (
@@ -23,6 +23,7 @@ from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
 from advnorm.records.run import Run
+from advnorm.records.watched import Watched, over_training
 
 __all__ = [
     "SCALES",
@@ -48,6 +49,8 @@ __all__ = [
     "TransferMatrix",
     "Verdict",
     "Verdicts",
+    "Watched",
+    "over_training",
     "result_key",
     "with_flags",
 ]

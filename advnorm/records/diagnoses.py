@@ -13,6 +13,8 @@ class Series(Record):
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+    faint: bool = False
+    """Whether it is drawn behind the others, as the points behind their average."""
 
     @model_validator(mode="after")
     def _paired(self) -> Self:

@@ -15,6 +15,7 @@ from advnorm.records.base import R, Record
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
 from advnorm.records.results import Epoch, Result, Verdicts
+from advnorm.records.watched import Watched
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")
 _PARTS = (*_FOLDERS, "environment.json", ".lock")  # all that a beginning may leave behind
@@ -97,6 +98,23 @@ class Run:
             file.flush()
             os.fsync(file.fileno())
 
+    def append_watched(self, seen: Watched) -> None:
+        """Add a line to ``watch.jsonl``."""
+        with (self.path / "watch.jsonl").open("a") as file:
+            file.write(seen.model_dump_json() + "\n")
+
+    def truncate_watched(self, step: int) -> None:
+        """Keep the lines up to ``step``: what came after the checkpoint is seen again."""
+        path = self.path / "watch.jsonl"
+        if path.exists():
+            kept = [line for line in self.watched() if line.step <= step]
+            text = "".join(line.model_dump_json() + "\n" for line in kept)
+            write_atomically(path, text.encode())
+
+    def watched(self) -> list[Watched]:
+        """Read ``watch.jsonl``; a last line cut short by a kill is left out."""
+        return _read_lines(self.path / "watch.jsonl", Watched)
+
     def truncate_epochs(self, count: int) -> None:
         """Keep the first ``count`` lines: what came after the checkpoint is done again."""
         path = self.path / "metrics.jsonl"
@@ -106,12 +124,7 @@ class Run:
 
     def epochs(self) -> list[Epoch]:
         """Read ``metrics.jsonl``; a last line cut short by a kill is left out."""
-        path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_text().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        return [_parse(path, line, Epoch) for line in whole]
+        return _read_lines(self.path / "metrics.jsonl", Epoch)
 
     def write_result(self, result: Result) -> None:
         """Write ``results/<key>.json``."""
@@ -178,6 +191,13 @@ def _read(path: Path, kind: type[R]) -> R:
         return _parse(path, path.read_text(), kind)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is damaged ({error}): remove it and run again") from None
+
+
+def _read_lines(path: Path, kind: type[R]) -> list[R]:
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [_parse(path, line, kind) for line in lines if line.endswith("\n")]
 
 
 def _parse(path: Path, text: str, kind: type[R]) -> R:

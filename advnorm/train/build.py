@@ -21,6 +21,7 @@ from advnorm.scoped import evaluating
 from advnorm.threat import THREATS, Threat
 from advnorm.train import parts
 from advnorm.train.second_pass import fits
+from advnorm.train.watchable import watchable
 
 DTYPES = {
     "float32": torch.float32,
@@ -128,6 +129,7 @@ def check(recipe: Recipe) -> None:
         lambda: _norm_places(recipe),
         lambda: _certified(recipe),
         lambda: _ranks(recipe),
+        lambda: watchable(recipe),
     ]
     problems = []
     for look_up in lookups:

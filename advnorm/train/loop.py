@@ -14,6 +14,7 @@ from advnorm.train.state import State, Totals
 from advnorm.train.step import Stepper
 from advnorm.train.stop import Stop
 from advnorm.train.validate import Validated, validate
+from advnorm.train.watch import Watch
 
 
 def fit(
@@ -24,7 +25,9 @@ def fit(
     ``stop.check()`` raises only where weights, optimizer and state belong together, so that
     whoever catches it may save them.
     """
-    recipe, train, step = job.recipe, job.data.train, Stepper(job)
+    recipe, train = job.recipe, job.data.train
+    watch = Watch(job, run, progress) if recipe.watch.questions else None
+    step = Stepper(job, watch)
     total = recipe.epochs * job.steps_per_epoch
     while state.epoch < recipe.epochs:
         start = perf_counter()

@@ -137,6 +137,7 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
     restore(found.tensors, job.model, job.optimizer)
     ranks.lead(partial(run.truncate_epochs, found.facts["epochs"]))
     state = State.of(found.facts["state"])
+    ranks.lead(partial(run.truncate_watched, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state
 

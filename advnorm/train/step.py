@@ -13,11 +13,13 @@ from advnorm.data import AUGMENTATIONS, Batch, mixup
 from advnorm.draws import Draws
 from advnorm.gradients import Problem
 from advnorm.norms import freeze_statistics, unsynced
-from advnorm.objectives import Adversary, Loss
+from advnorm.objectives import Adversary, Loss, Objective
 from advnorm.train.build import DTYPES, Job
+from advnorm.train.glimpse import Glimpse
 from advnorm.train.guards import NotFiniteError, gradient_norm
 from advnorm.train.parts import objective_of, rule_of, weight_schedules
 from advnorm.train.state import State
+from advnorm.train.watch import Watch
 
 HALF_SCALE = 2.0**10
 GROWTH_STEPS = 2000
@@ -34,9 +36,9 @@ class Numbers(NamedTuple):
 class Stepper:
     """Holds what does not change between steps."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, watch: Watch | None = None) -> None:
         recipe = job.recipe
-        self.job = job
+        self.job, self.watch = job, watch
         self.objective = objective_of(recipe)
         self.rule = rule_of(recipe)
         self.weights = weight_schedules(recipe)
@@ -61,15 +63,20 @@ class Stepper:
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
         share = len(batch.labels) / job.batch_size
+        glimpse = self.watch.glimpse(state) if self.watch else None
         job.model.train()
         job.optimizer.zero_grad(set_to_none=True)
         try:
             with self._autocast(), self._statistics(state.epoch):
-                loss = self._gradient(images, labels, draws, now, state.scale)
+                loss = self._gradient(images, labels, draws, now, state.scale, glimpse)
         except NonFiniteGradientError as error:
             raise NotFiniteError(str(error)) from error
         norm, numbers = self._over_ranks(loss, share)
+        if glimpse:
+            glimpse.gradients(state.scale)
         if self._fit_to_step(numbers.loss, norm, state):
+            if self.watch and glimpse:
+                self.watch.keep(glimpse, state)
             job.optimizer.step()
         ranks.follow(self.own_buffers)  # else the ranks' next attacks see other models
         return numbers
@@ -88,19 +95,31 @@ class Stepper:
         return norm, Numbers(total, rest[-2], dict(zip(parts, rest, strict=False)))
 
     def _gradient(
-        self, images: Tensor, labels: Tensor, draws: Draws, now: float, scale: float
+        self,
+        images: Tensor,
+        labels: Tensor,
+        draws: Draws,
+        now: float,
+        scale: float,
+        glimpse: Glimpse | None = None,
     ) -> Loss:
         """Fill ``.grad`` by the recipe's rule, one part of the batch after the other."""
         weights = {name: value(now) for name, value in self.weights.items()}
-        pieces, losses = self.job.recipe.optimizer.accumulate, []
+        pieces, losses = self.job.recipe.optimizer.accumulate, list[Loss]()
         for rows in torch.arange(len(images)).chunk(pieces):
             part = slice(int(rows[0]), int(rows[-1]) + 1)
+            objective: Objective = partial(self.objective, **weights)
+            adversary = self._adversary(now, draws[part])
+            if glimpse and not losses:  # the first part of the batch stands for all
+                objective, adversary = glimpse.watching(
+                    objective, adversary, images[part], labels[part]
+                )
             problem = Problem(
                 self.job.model,
                 images[part],
                 labels[part],
-                partial(self.objective, **weights),
-                self._adversary(now, draws[part]),
+                objective,
+                adversary,
                 scale=scale / pieces,
                 logits=self.logits,
                 whole=self.job.batch_size // pieces,

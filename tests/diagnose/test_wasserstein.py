@@ -58,7 +58,7 @@ def test_distance_of_a_batch_from_running_statistics_by_hand():
     x = torch.tensor([[0.0, 1.0], [2.0, 1.0]])  # means 1, 1; deviations 1, 0
     model[0].running_mean[:] = torch.tensor([1.0, 3.0])
     model[0].running_var[:] = torch.tensor([4.0, 1.0])
-    assert from_running(model, x) == pytest.approx((0 + 4) + (1 + 1))
+    assert from_running(model, x) == {"0": pytest.approx((0 + 4) + (1 + 1))}
 
 
 def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():

@@ -1,0 +1,173 @@
+r"""What was seen of single steps while a model trained, and the curves drawn of it."""
+
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+from advnorm.records.base import Record
+from advnorm.records.diagnoses import Diagnosis, Panel, Series
+
+ALPHA = 0.005
+"""Weight of the newest value in the exponential average (sridhar2021, Fig. 1)."""
+_DOMAINS = ("clean", "adversarial")
+
+
+class Watched(Record):
+    """One line of ``watch.jsonl``: a step, from 1, and what it showed."""
+
+    step: int
+    epoch: float
+    """Epochs done when the step began."""
+    numbers: dict[str, float]
+    """Such as ``gradient_norm``, ``variance/clean``, ``wasserstein/adversarial``."""
+
+
+def exponential_average(values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    r"""Return :math:`a_t = (1 - \alpha) a_{t-1} + \alpha x_t`, from :math:`a_1 = x_1`.
+
+    >>> exponential_average([1.0, 2.0, 2.0], 0.5)
+    [1.0, 1.5, 1.75]
+    """
+    averages = list(values[:1])
+    for value in values[1:]:
+        averages.append((1 - alpha) * averages[-1] + alpha * value)
+    return averages
+
+
+def z_scores(values: Sequence[float]) -> list[float]:
+    r"""Return :math:`(x - \mu) / \sigma` with the curve's own moments (sridhar2021, A.4).
+
+    >>> z_scores([1.0, 3.0])
+    [-1.0, 1.0]
+    """
+    mean, deviation = fmean(values), pstdev(values)
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+
+
+def over_training(lines: Sequence[Watched]) -> list[Diagnosis]:
+    """Return the diagnoses that the lines of a run amount to, one a question watched."""
+    found = [_sizes(lines, *about) for about in _SIZES]
+    return [d for d in (*found, _drift(lines), _distance(lines)) if d is not None]
+
+
+_SIZES = (
+    (
+        "gradient_norm",
+        "sridhar2021 Fig. 1a",
+        "Gradient norm",
+        "The lower and the steadier the norm, the smoother the loss that is trained on.",
+    ),
+    (
+        "hessian",
+        "sridhar2021 Fig. 1b",
+        "Largest Hessian eigenvalue",
+        "The larger the eigenvalue, the sharper the loss around the weights of that step.",
+    ),
+)
+
+
+def _sizes(
+    lines: Sequence[Watched], name: str, source: str, title: str, reading: str
+) -> Diagnosis | None:
+    """Return values that are compared by their size, with their exponential average."""
+    steps, values = _curve(lines, name)
+    if not steps:
+        return None
+    average = exponential_average(values)
+    return Diagnosis(
+        question=f"{name}_over_training",
+        source=source,
+        reading=f"{reading} Faint: every look; strong: the exponential average.",
+        numbers={"mean": fmean(values), "last average": average[-1], "most": max(values)},
+        settings={"alpha": ALPHA, "looks": len(values)},
+        panels=(
+            Panel(
+                kind="lines",
+                title=f"{title} over training",
+                x="step",
+                y=title.lower(),
+                log=min(values) > 0,
+                series=(
+                    Series(name="each", x=steps, y=values, faint=True),
+                    Series(name="average", x=steps, y=tuple(average)),
+                ),
+            ),
+        ),
+    )
+
+
+def _drift(lines: Sequence[Watched]) -> Diagnosis | None:
+    """Return the moments of the deepest feature map, each curve by its own z-scores."""
+    panels = tuple(filter(None, (_scores(lines, what) for what in ("mean", "variance"))))
+    if not panels:
+        return None
+    return Diagnosis(
+        question="moments_over_training",
+        source="sridhar2021 Fig. 1c, d",
+        reading="Each curve is centred and scaled by its own moments: jumps between "
+        "neighbouring looks are a shift that the last layers have to follow.",
+        numbers={
+            f"relative spread of the {what}, {domain}": _spread(values)
+            for what in ("mean", "variance")
+            for domain in _DOMAINS
+            if (values := _curve(lines, f"{what}/{domain}")[1])
+        },
+        settings={"looks": len(lines)},
+        panels=panels,
+    )
+
+
+def _scores(lines: Sequence[Watched], what: str) -> Panel | None:
+    curves = {domain: _curve(lines, f"{what}/{domain}") for domain in _DOMAINS}
+    series = tuple(
+        Series(name=domain, x=steps, y=tuple(z_scores(values)))
+        for domain, (steps, values) in curves.items()
+        if steps
+    )
+    title = f"{what.capitalize()} of the deepest feature map"
+    panel = Panel(kind="lines", title=title, x="step", y="z-score", series=series)
+    return panel if series else None
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return the deviation over the size of the mean."""
+    level = abs(fmean(values))
+    return pstdev(values) / level if level else float("nan")
+
+
+def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
+    """Return the distance of each domain's batches from the running statistics."""
+    series: list[Series] = []
+    numbers: dict[str, float] = {}
+    for domain in _DOMAINS:
+        steps, values = _curve(lines, f"wasserstein/{domain}")
+        if steps:
+            series.append(Series(name=domain, x=steps, y=values))
+            late = values[-max(1, len(values) // 10) :]
+            numbers |= {f"{domain}, mean": fmean(values), f"{domain}, end": fmean(late)}
+    if not series:
+        return None
+    return Diagnosis(
+        question="wasserstein_over_training",
+        source="sitawarin2021 Fig. 4, Eqn. 7",
+        reading="Near zero, training and tests normalize alike; a distance that stays "
+        "large or jumps is a mismatch between them.",
+        numbers=numbers,
+        settings={"looks": len(lines)},
+        panels=(
+            Panel(
+                kind="lines",
+                title="Batch to running statistics",
+                x="step",
+                y="squared distance",
+                log=True,
+                series=tuple(series),
+            ),
+        ),
+    )
+
+
+def _curve(
+    lines: Sequence[Watched], name: str
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    found = [(line.step, line.numbers[name]) for line in lines if name in line.numbers]
+    return tuple(step for step, _ in found), tuple(value for _, value in found)

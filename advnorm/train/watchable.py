@@ -1,0 +1,24 @@
+"""Whether a recipe can be watched as it asks to be."""
+
+from advnorm import ranks
+from advnorm.recipe import Recipe
+
+
+def watchable(recipe: Recipe) -> None:
+    """Refuse what cannot be watched."""
+    asked = set(recipe.watch.questions)
+    if recipe.compile and asked & {"moments", "wasserstein"}:
+        raise ValueError(
+            "watch.questions: moments and wasserstein look at the features of a step, "
+            "which torch.compile hides; leave them out, or set compile=false"
+        )
+    if "hessian" in asked and ranks.size() > 1 and recipe.norm.options.get("sync"):
+        raise ValueError(
+            "watch.questions: hessian is found by the first rank alone, and norms with "
+            "sync need all of them; leave one of both out"
+        )
+    if asked & {"moments", "wasserstein"} and recipe.batch_size < 2 * ranks.size():
+        raise ValueError(
+            f"watch.questions: moments need at least 2 samples on each rank, and "
+            f"batch_size is {recipe.batch_size}"
+        )

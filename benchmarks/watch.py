@@ -1,0 +1,94 @@
+"""What watching training costs: PGD-10 steps with and without it, in turns.
+
+Every 10th batch is looked at (gradient norm, moments, Wasserstein distance). A round is one
+watched step and one that is not, of the same job; the added share of an epoch is
+
+    (watched - plain) / (10 plain),
+
+and the median over the rounds is printed, as is the time of one look at the Hessian.
+
+    python benchmarks/watch.py [--rounds 15] [--threads 2]
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+from pgd_step import CASES, endless, job
+
+from advnorm.progress import Quiet
+from advnorm.recipe import override
+from advnorm.records import Watched
+from advnorm.train.build import Job, build
+from advnorm.train.state import State
+from advnorm.train.step import Stepper
+from advnorm.train.watch import Watch
+
+LIMIT = 0.05
+EVERY = 10
+CHEAP = "[gradient_norm, moments, wasserstein]"
+
+
+class Kept:
+    """A run folder that keeps lines in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[Watched] = []
+
+    def append_watched(self, line: Watched) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+
+
+def watched(made: Job, questions: str) -> Stepper:
+    """Return a stepper that looks at the steps whose number divides by EVERY."""
+    changes = [f"watch={{every: {EVERY}, questions: {questions}}}"]
+    again = build(override(made.recipe, changes), root=None, device="cpu")
+    return Stepper(again, Watch(again, Kept(), Quiet()))  # type: ignore[arg-type]
+
+
+def measure(case: str, folder: Path, rounds: int) -> float:
+    """Print one case; return the share of an epoch that watching adds."""
+    made = job(case, folder)
+    batches = endless(made)
+    cheap, sharp = watched(made, CHEAP), watched(made, "[hessian]")
+    looks, plains = [], []
+    for index in range(rounds + 2):
+        batch = next(batches)
+        times = []
+        for step in (EVERY * index, EVERY * index + 1):  # the first one is looked at
+            start = perf_counter()
+            cheap(batch, State(step=step))
+            times.append(perf_counter() - start)
+        if index >= 2:  # the first two warm up
+            looks.append(times[0])
+            plains.append(times[1])
+    start = perf_counter()
+    sharp(next(batches), State())
+    hessian = perf_counter() - start - median(plains)
+    added = median((a - b) / (EVERY * b) for a, b in zip(looks, plains, strict=True))
+    print(
+        f"{case}: step {median(plains) * 1e3:.1f} ms, watched {median(looks) * 1e3:.1f}; "
+        f"every {EVERY}th adds {added:.2%} (limit {LIMIT:.0%}); one look at the Hessian "
+        f"{hessian:.2f} s, every {EVERY}th adds {hessian / EVERY / median(plains):.0%}"
+    )
+    return added
+
+
+def main() -> None:
+    """Measure every case; exit with 1 if one is over the limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        added = [measure(case, Path(folder), arguments.rounds) for case in CASES]
+    raise SystemExit(any(share > LIMIT for share in added))
+
+
+if __name__ == "__main__":
+    main()

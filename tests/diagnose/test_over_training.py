@@ -1,0 +1,143 @@
+"""The questions that watch training, asked once; and the curves that looks amount to."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from advnorm import diagnose, norms
+from advnorm.diagnose.features import moments
+from advnorm.diagnose.gradient_norm import gradient_norms
+from advnorm.diagnose.moments import deepest, last_layers
+from advnorm.diagnose.wasserstein import running_of
+from advnorm.models import build
+from advnorm.records.watched import Watched, exponential_average, over_training, z_scores
+from advnorm.threat import Linf
+
+
+def small(norm="batch"):
+    torch.manual_seed(0)
+    model = build("cnn_small", shape=(1, 12, 12), classes=4, norm=norms.NORMS[norm]())
+    return model, torch.rand(8, 1, 12, 12), torch.arange(8) % 4
+
+
+def test_gradient_norms_by_hand():
+    found = gradient_norms([torch.tensor([3.0, 4.0]), torch.tensor([[12.0]])])
+    assert float(found.whole) == 13.0 and float(found.mean) == 8.5
+
+
+def test_the_gradient_norm_is_that_of_a_backward_pass():
+    model, images, labels = small()
+    found = diagnose.gradient_norm(model, images, labels)
+    with norms.mode(model, "batch"):
+        nn.functional.cross_entropy(model(images), labels).backward()
+    whole = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).norm()
+    assert found.numbers["norm"] == pytest.approx(float(whole), 1e-5)
+    each = [float(p.grad.norm()) for p in model.parameters()]
+    assert found.panels[0].series[0].y == pytest.approx(each, rel=1e-4)
+
+
+def test_the_deepest_map_is_what_the_last_convolution_takes():
+    model, images, _ = small("none")
+    model.eval()
+    layers = last_layers(model)
+    assert all(isinstance(layer, nn.Conv2d) for layer in layers)
+    with deepest(model) as seen:
+        model(images)
+    inner = list(model.modules())
+    stack = next(m for m in inner if isinstance(m, nn.Sequential) and layers[-1] in list(m))
+    x, children = images, list(stack)
+    before = children[: children.index(layers[-1])]
+    for layer in before:
+        x = layer(x)
+    assert len(seen) == 1 and seen[0].shape[1:] == x.shape[1:]
+
+
+def test_moments_average_over_channels():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
+    images = torch.tensor([[[[1.0, 10.0]]], [[[3.0, 10.0]]]])
+    found = diagnose.moments(model, images, torch.zeros(2, dtype=torch.long))
+    assert found.numbers == {"mean": 6.0, "variance": 0.5}  # means 2, 10; variances 1, 0
+
+
+@pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "borrowed"])
+def test_each_domain_is_compared_with_its_own_statistics(norm):
+    layer = norms.NORMS[norm]()(2)
+    branches = [layer.clean, layer.adversarial] if norm in ("mixture", "dual") else [layer]
+    for number, branch in enumerate(branches, start=1):
+        branch.running_mean.fill_(number)
+    wanted = [1.0, 2.0] if len(branches) == 2 else [1.0, 1.0]
+    found = [running_of(layer, domain).mean[0] for domain in ("clean", "adversarial")]
+    assert [float(value) for value in found] == wanted
+    assert running_of(nn.GroupNorm(1, 2), "clean") is None
+
+
+def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
+    model, images, labels = small()
+    with norms.mode(model, "train"):
+        for layer in norms.batch_norms(model):
+            layer.momentum = 1.0
+        model(images)
+    found = diagnose.wasserstein(model, images, labels, threat=Linf(0.1), steps=2)
+    with norms.mode(model, "batch"):
+        seen = moments(model, images).values()
+    gaps = [m.var.sum() * ((m.n / (m.n - 1)) ** 0.5 - 1) ** 2 for m in seen]
+    assert found.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
+    assert found.numbers["adversarial"] > found.numbers["clean"]
+    model, *_ = small("group")
+    with pytest.raises(ValueError, match="keeps running statistics"):
+        diagnose.wasserstein(model, images, labels, threat=Linf(0.1), steps=1)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30), st.floats(0.01, 1))
+def test_the_average_is_its_closed_form(values, alpha):
+    """a_t = (1 - alpha)^(t - 1) x_1 + alpha sum (1 - alpha)^(t - s) x_s."""
+    t = len(values)
+    weights = [(1 - alpha) ** (t - 1)] + [
+        alpha * (1 - alpha) ** (t - s) for s in range(2, t + 1)
+    ]
+    closed = float(np.dot(weights, values))
+    assert exponential_average(values, alpha)[-1] == pytest.approx(closed, abs=1e-6)
+    scores = np.array(z_scores(values))
+    if np.std(values) > 1e-6:
+        assert abs(scores.mean()) < 1e-6 and scores.std() == pytest.approx(1, 1e-6)
+
+
+def test_looks_become_one_diagnosis_a_question():
+    lines = [
+        Watched(
+            step=10 * i + 1,
+            epoch=i / 5,
+            numbers={
+                "gradient_norm": 1.0 + i,
+                "hessian": -2.0,
+                "mean/adversarial": float(i),
+                "variance/adversarial": 1.0,
+                "wasserstein/clean": 2.0,
+                "wasserstein/adversarial": 4.0,
+            },
+        )
+        for i in range(5)
+    ]
+    found = {d.question: d for d in over_training(lines)}
+    assert list(found) == [
+        "gradient_norm_over_training",
+        "hessian_over_training",
+        "moments_over_training",
+        "wasserstein_over_training",
+    ]
+    gradient = found["gradient_norm_over_training"]
+    assert gradient.panels[0].series[0].y == (1, 2, 3, 4, 5) and gradient.panels[0].log
+    assert gradient.panels[0].series[0].x == (1, 11, 21, 31, 41)
+    assert gradient.numbers["mean"] == 3 and gradient.numbers["most"] == 5
+    assert not found["hessian_over_training"].panels[0].log  # it may be negative
+    spread = found["moments_over_training"].numbers
+    assert spread["relative spread of the mean, adversarial"] == pytest.approx(2**0.5 / 2)
+    assert spread["relative spread of the variance, adversarial"] == 0
+    distance = found["wasserstein_over_training"]
+    assert (
+        distance.numbers["clean, end"] == 2 and distance.numbers["adversarial, mean"] == 4
+    )
+    assert over_training([]) == []
