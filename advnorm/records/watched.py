@@ -22,14 +22,22 @@ class Watched(Record):
 
 
 def exponential_average(values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    r"""Return :math:`a_t = (1 - \alpha) a_{t-1} + \alpha x_t`, from :math:`a_1 = x_1`.
+    r"""Return the average of all values so far, the older the less.
 
-    >>> exponential_average([1.0, 2.0, 2.0], 0.5)
-    [1.0, 1.5, 1.75]
+    .. math::
+        a_t = \frac{\sum_{s \le t} (1 - \alpha)^{t - s} x_s}
+        {\sum_{s \le t} (1 - \alpha)^{t - s}}
+
+    The weights add up to 1 from the first value on, so that it does not linger.
+
+    >>> exponential_average([1.0, 2.0, 2.0], 0.5)[:2]
+    [1.0, 1.6666666666666667]
     """
-    averages = list(values[:1])
-    for value in values[1:]:
-        averages.append((1 - alpha) * averages[-1] + alpha * value)
+    averages, total, weight = [], 0.0, 0.0
+    for value in values:
+        total = (1 - alpha) * total + value
+        weight = (1 - alpha) * weight + 1.0
+        averages.append(total / weight)
     return averages
 
 

@@ -45,7 +45,11 @@ class Watch:
         if not self._told:
             self._told = True
             self._tell(perf_counter() - start, state)
-        return {"hessian": found.dominant, "hessian/error": found.error}
+        return {
+            "hessian": found.largest,
+            "hessian/dominant": found.dominant,
+            "hessian/error": found.error,
+        }
 
     def _tell(self, seconds: float, state: State) -> None:
         """Say what the Hessian will cost, from its first time."""

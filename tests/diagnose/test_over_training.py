@@ -93,12 +93,9 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30), st.floats(0.01, 1))
 def test_the_average_is_its_closed_form(values, alpha):
-    """a_t = (1 - alpha)^(t - 1) x_1 + alpha sum (1 - alpha)^(t - s) x_s."""
-    t = len(values)
-    weights = [(1 - alpha) ** (t - 1)] + [
-        alpha * (1 - alpha) ** (t - s) for s in range(2, t + 1)
-    ]
-    closed = float(np.dot(weights, values))
+    """Weights (1 - alpha)^(t - s) over their sum."""
+    weights = (1 - alpha) ** np.arange(len(values))[::-1]
+    closed = float(np.dot(weights, values) / weights.sum())
     assert exponential_average(values, alpha)[-1] == pytest.approx(closed, abs=1e-6)
     scores = np.array(z_scores(values))
     if np.std(values) > 1e-6:
