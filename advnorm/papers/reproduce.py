@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job
 from advnorm.papers.grid import Workers, spread
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
-from advnorm.records import SCALES, Environment, Measured, Reproduction, Scale
+from advnorm.records import SCALES, Environment, Measured, Panel, Reproduction, Scale
 from advnorm.registry import unknown
 
 
@@ -24,6 +25,17 @@ class Place:
     data: Path | None = None
     device: str = "auto"
     on: Workers = 1
+
+
+class Found(NamedTuple):
+    """What a job of a row gave under a seed."""
+
+    row: str
+    seed: int
+    run: str
+    numbers: dict[str, float]
+    panels: tuple[Panel, ...]
+    seconds: float
 
 
 class _Task(NamedTuple):
@@ -52,7 +64,7 @@ def reproduce(
     artefact, progress = ARTEFACTS[name], progress or Quiet()
     jobs = [seeded(job, seed) for seed in range(seeds) for job in artefact.jobs(scale)]
     tasks = _tasks(jobs, artefact, place, progress)
-    done: dict[tuple[str, int], Done] = {}
+    done: list[Found] = []
     failed: dict[str, str] = {}
     record = gather(artefact, scale, seeds, done, failed)
     for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
@@ -61,7 +73,7 @@ def reproduce(
             failed |= {f"{j.row}, seed {j.recipe.seed}": outcome.failure for j in task.jobs}
         else:
             found = zip(task.jobs, outcome.result, strict=True)
-            done |= {(job.row, job.recipe.seed): one for job, one in found}
+            done += [Found(job.row, job.recipe.seed, *one) for job, one in found]
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
         record = gather(artefact, scale, seeds, done, failed)
         path = where(place.out, name, scale)
@@ -113,13 +125,14 @@ def gather(
     artefact: Artefact,
     scale: Scale,
     seeds: int,
-    done: Mapping[tuple[str, int], Done],
+    done: Sequence[Found],
     failed: Mapping[str, str],
 ) -> Reproduction:
     """Put the numbers of all runs into one record and judge the claims."""
     values, runs = _values(artefact, done), defaultdict[str, list[str]](list)
-    for (row, _), one in sorted(done.items(), key=lambda item: item[0][1]):
-        runs[row].append(one.run)
+    for one in sorted(done, key=lambda one: one.seed):
+        if one.run not in runs[one.row]:
+            runs[one.row].append(one.run)
     order = dict.fromkeys(job.row for job in artefact.jobs(scale))
     rows = {
         row: {
@@ -141,11 +154,16 @@ def gather(
         claims=tuple(claim.judge(rows, scale) for claim in artefact.claims),
         x=artefact.x,
         y=artefact.y,
-        panels=tuple(p for (_, seed), one in done.items() if not seed for p in one.panels),
+        panels=tuple(
+            panel.model_copy(update={"title": f"{one.row}: {panel.title}"})
+            for one in done
+            if one.seed == 0
+            for panel in one.panels
+        ),
         runs={row: tuple(names) for row, names in runs.items()},
         failed=dict(failed),
         machine=_machine(),
-        seconds=sum({one.run: one.seconds for one in done.values()}.values()),
+        seconds=sum({one.run: one.seconds for one in done}.values()),
     )
 
 
@@ -154,17 +172,16 @@ def _machine() -> str:
     return f"{here.cores} cores of {here.processor}, torch {here.torch}"
 
 
-def _values(
-    artefact: Artefact, done: Mapping[tuple[str, int], Done]
-) -> dict[str, dict[str, list[float]]]:
+def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, dict[str, list[float]]]:
     """Return each row's numbers, a value a seed; ratios to a baseline where so shown."""
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (row, seed), one in sorted(done.items(), key=lambda item: item[0][1]):
-        base = done.get((artefact.relative_to, seed)) if artefact.relative_to else None
+    base = artefact.relative_to
+    bases = {one.seed: one.numbers for one in done if one.row == base}
+    for one in sorted(done, key=lambda one: one.seed):
         for column, number in one.numbers.items():
-            if artefact.relative_to and row != artefact.relative_to:
-                number = number / base.numbers[column] if base else float("nan")
-            values[row][column].append(number)
+            if base and one.row != base:
+                number /= bases.get(one.seed, {}).get(column, nan)
+            values[one.row][column].append(number)
     return values
 
 

@@ -16,7 +16,7 @@ from advnorm.files import write_atomically
 from advnorm.papers.artefact import Job
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, from_yaml, override, to_yaml
-from advnorm.records import Diagnosis, Panel, Result, Run
+from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
 
 _JUDGING = ("name", "evaluation", "perturbation")
@@ -86,7 +86,8 @@ def read(
 def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
     kind, slash, rest = name.partition("/")
     if slash and kind == "epoch":
-        return float(getattr(run.epochs()[-1], rest))
+        value = getattr(run.epochs()[-1], rest)
+        return 100 * value.rate if isinstance(value, Accuracy) else float(value)
     if slash and kind in answers:
         if rest not in answers[kind].numbers:
             there = ", ".join(answers[kind].numbers)

@@ -115,6 +115,22 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
     assert found.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
 
 
+def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
+    rates = {"0.1": TINY, "0.2": override(TINY, ["optimizer.rate=0.2"])}
+    jobs = [Job("one", recipe, {rate: "epoch/loss"}) for rate, recipe in rates.items()]
+    monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
+    record = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    assert record.columns == ("0.1", "0.2")
+    assert [len(cell.values) for cell in record.rows["one"].values()] == [2, 2]
+    assert len(set(record.runs["one"])) == 4
+
+
+def test_the_training_accuracy_is_read_in_percent(tmp_path):
+    found = carry_out(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
+    last = Run.open(tmp_path / found.run).epochs()[-1]
+    assert found.numbers["training"] == 100 * last.train.rate
+
+
 def test_a_paper_stands_for_all_of_its_own():
     whole = named(["galloway2019"])
     assert set(whole) == {name for name in ARTEFACTS if name.startswith("galloway2019/")}

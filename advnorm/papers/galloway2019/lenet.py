@@ -1,0 +1,92 @@
+"""Unbounded examples of a LeNet-5 on MNIST (appendix J.1)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, more
+from advnorm.recipe import Recipe, override
+from advnorm.records import Scale
+
+
+def _models(scale: Scale) -> dict[str, Recipe]:
+    """90 epochs of SGD at rate 0.01 with mini-batches of 50."""
+    sizes = {
+        "full": ["data.name=mnist", "epochs=90"],
+        "reduced": ["data={name: mnist, train: 10000, test: 2000}", "epochs=10"],
+        "smoke": ["data={size: 28, train: 100, test: 50}", "epochs=1"],
+    }
+    base = override(
+        Recipe(name="galloway2019.lenet"),
+        [
+            "model={name: lenet5, standardize: none}",
+            "norm.name=none",
+            "objective.name=standard",
+            "optimizer={name: sgd, rate: 0.01, momentum: 0}",
+            "batch_size=50",
+            "threat={norm: l2, eps: 1}",
+            "validation={every: 1000, samples: 10, steps: 1}",
+            "evaluation={attacks: [clean], weights: last}",
+            *sizes[scale],
+        ],
+    )
+    decay = override(base, ["optimizer.weight_decay=0.01"])
+    return {
+        "L2": decay,
+        "BN": override(base, ["norm.name=batch"]),
+        "Per-img": override(decay, ["model.standardize=per_image"]),
+    }
+
+
+@artefact(
+    "galloway2019/figure12",
+    "Fooling images of three variants of LeNet-5",
+    columns=("clean",),
+    published={"L2": (98.0,), "BN": (99.2,), "Per-img": (98.4,)},
+    claims=(
+        Claim(
+            "the batch-normalized model is fooled in fewer steps than the others",
+            (
+                more(("L2", "steps"), ("BN", "steps")),
+                more(("Per-img", "steps"), ("BN", "steps")),
+            ),
+        ),
+    ),
+    shown=("fooling_images",),
+)
+def figure12(scale: Scale) -> Sequence[Job]:
+    """From noise, up to 100 steps of length 0.2 towards each class.
+
+    The paper compares by eye; beside the images, the margin reached and the steps taken.
+    """
+    numbers = {
+        "clean": "clean",
+        "margin": "fooling_images/mean margin",
+        "steps": "fooling_images/mean steps",
+    }
+    asked = {"fooling_images": ("steps=10",) if scale == "smoke" else ()}
+    return [Job(row, recipe, numbers, asked) for row, recipe in _models(scale).items()]
+
+
+@artefact(
+    "galloway2019/figure13",
+    "Nearest adversarial examples (CW) of LeNet-5 with and without batch norm",
+    columns=("L2 distance",),
+    published={"L2": (2.89,), "BN": (0.95,)},
+    claims=(
+        Claim(
+            "the model without batch norm needs larger changes, about three times",
+            (more(("L2", "L2 distance"), ("BN", "L2 distance"), by=0.5),),
+        ),
+    ),
+    shown=("minimal_examples",),
+)
+def figure13(scale: Scale) -> Sequence[Job]:
+    """Carlini-Wagner with confidence 4, untargeted, on originally right images.
+
+    The paper allows 10,000 steps, here 1,000 for each constant.
+    """
+    numbers = {"clean": "clean", "L2 distance": "minimal_examples/mean L2 distance"}
+    few = ("count=4", "steps=20")
+    asked = {"minimal_examples": few if scale == "smoke" else ("count=50",)}
+    models = _models(scale)
+    return [Job(row, models[row], numbers, asked) for row in ("L2", "BN")]

@@ -1,0 +1,105 @@
+"""Problems in the plane: two Gaussians (Figure 1) and two circles (appendix H)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, above, below, more
+from advnorm.recipe import Recipe, override
+from advnorm.records import Scale
+
+
+@artefact(
+    "galloway2019/figure1",
+    "Two Gaussians: batch norm tilts the boundary",
+    columns=("angle",),
+    published={"GD": (0.0,), "BNGD": (66.7,)},
+    claims=(
+        Claim("the boundary of GD is not tilted", (below("GD", "angle", 10),)),
+        Claim(
+            "batch norm tilts it by about 66.7 degrees",
+            (above("BNGD", "angle", 56.7), below("BNGD", "angle", 76.7)),
+        ),
+    ),
+    shown=("tilt",),
+)
+def figure1(scale: Scale) -> Sequence[Job]:
+    """Full-batch descent at rate 0.1 for 1,000 epochs on 1,000 points.
+
+    The paper gives no number of points; docs/results/galloway-toy.md shows what it moves.
+    """
+    epochs = 20 if scale == "smoke" else 1000
+    recipe = override(
+        Recipe(name="galloway2019.gaussians"),
+        [
+            "data.name=gaussians",
+            "model={name: linear, standardize: none}",
+            "norm.name=none",
+            "objective.name=standard",
+            "optimizer={name: sgd, rate: 0.1, momentum: 0}",
+            "batch_size=1000",
+            f"epochs={epochs}",
+            "threat={eps: 1, bounds: [-16, 16]}",
+            "validation={every: 10000, samples: 10, steps: 1}",
+            "evaluation={attacks: [clean], weights: last}",
+        ],
+    )
+    normed = override(recipe, ["norm={name: batch, options: {affine: false}}"])
+    asked = {"tilt": ("constants=[1e-5]",)}
+    return [
+        Job("GD", recipe, {"angle": "tilt/this model"}, asked, samples=1000),
+        Job("BNGD", normed, {"angle": "tilt/this model, tracked"}, asked, samples=1000),
+    ]
+
+
+@artefact(
+    "galloway2019/figure9",
+    "Two circles: batch norm makes training less stable",
+    columns=("training", "noise"),
+    published={
+        "rate 0.001": (100.0, 96.06),
+        "rate 0.001, batch norm": (100.0, 94.83),
+        "rate 0.01": (100.0, None),
+        "rate 0.01, batch norm": (None, None),
+    },
+    claims=(
+        Claim(
+            "at rate 0.01 the network trains without batch norm and not with it",
+            (
+                above("rate 0.01", "training", 95),
+                below("rate 0.01, batch norm", "training", 95),
+            ),
+        ),
+        Claim(
+            "at rate 0.001 the network without batch norm is more robust to noise",
+            (more(("rate 0.001", "noise"), ("rate 0.001, batch norm", "noise")),),
+        ),
+    ),
+)
+def figure9(scale: Scale) -> Sequence[Job]:
+    """Two hidden layers of 1,000, SGD, mini-batches of 50 of 500 points, five seeds.
+
+    The paper's text gives no number of epochs: 200 here. Noise has variance 0.005.
+    """
+    epochs = {"smoke": 2, "reduced": 200, "full": 200}[scale]
+    width = 20 if scale == "smoke" else 1000
+    rows = {}
+    for rate in ("0.001", "0.01"):
+        for norm in ("none", "batch"):
+            rows[f"rate {rate}{', batch norm' if norm == 'batch' else ''}"] = override(
+                Recipe(name="galloway2019.spheres"),
+                [
+                    "data.name=spheres",
+                    f"model={{name: mlp, options: {{width: {width}, depth: 2}}}}",
+                    "model.standardize=none",
+                    f"norm.name={norm}",
+                    "objective.name=standard",
+                    f"optimizer={{name: sgd, rate: {rate}, momentum: 0}}",
+                    "batch_size=50",
+                    f"epochs={epochs}",
+                    "threat={eps: 0.1, bounds: [-2, 2]}",
+                    "validation={every: 10000, samples: 10, steps: 1}",
+                    "evaluation={attacks: [clean, noise-0.0707], weights: last}",
+                ],
+            )
+    numbers = {"training": "epoch/train", "noise": "noise-0.0707"}
+    return [Job(row, recipe, numbers) for row, recipe in rows.items()]
