@@ -53,6 +53,7 @@ def dead(
         numbers={
             "dead units": silent / units if units else 0.0,
             "dead layers": float(sum(share == 1 for share in layers)),
+            "rectified units": float(units),
             "rectified layers": float(len(layers)),
             "most predicted class": float(shares.max()),
             "classes predicted": float((shares > 0).sum()),

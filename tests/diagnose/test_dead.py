@@ -43,7 +43,7 @@ def test_half_of_the_units_cannot_fire(calls):
 def test_a_unit_that_fires_once_in_any_part_is_alive():
     model = network(nn.ReLU())
     images = torch.full((600, 2), 0.5)
-    images[599] = torch.tensor([-3.0, 0.5])  # fires the last two, in the last part
+    images[0] = torch.tensor([-3.0, 0.5])  # fires the last two, in the first part alone
     numbers = diagnose.dead(model, images, torch.zeros(600, dtype=torch.int64)).numbers
     assert numbers["dead units"] == 0
 
@@ -61,7 +61,7 @@ def test_a_dead_layer_of_maps_is_seen_by_channel():
         model[2].bias[:] = -1000.0
     found = diagnose.dead(model, torch.rand(4, 1, 5, 5), torch.zeros(4, dtype=torch.int64))
     assert found.numbers["dead units"] == pytest.approx(4 / 5)
-    assert found.numbers["dead layers"] == 1
+    assert found.numbers["dead layers"] == 1 and found.numbers["rectified units"] == 5
     assert found.panels[0].series[0].y == (pytest.approx(2 / 3), 1.0)
 
 

@@ -6,6 +6,7 @@ from torch import nn
 
 from advnorm import norms
 from advnorm.diagnose import QUESTIONS
+from advnorm.diagnose.rest import resting
 from advnorm.models import build
 from advnorm.records import Diagnosis
 from advnorm.threat import Linf
@@ -90,6 +91,17 @@ def test_it_leaves_everything_as_it_was(question, norm):
     assert same(list(kept), [images, labels])
     assert found.question == question and found.panels and found.reading
     assert Diagnosis.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_model_at_rest_is_evaluated_and_frozen():
+    model = subject("mixture").append(nn.Dropout(0.5))
+    before = snapshot(model)
+    with resting(model):
+        assert not any(layer.training for layer in model.modules())
+        assert not any(p.requires_grad for p in model.parameters())
+    assert same(before, snapshot(model))
+    with pytest.raises(ValueError, match="batch or running"), resting(model, "train"):
+        pass
 
 
 def test_a_change_would_be_seen():
