@@ -180,7 +180,8 @@ def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, dict[str, li
     for one in sorted(done, key=lambda one: one.seed):
         for column, number in one.numbers.items():
             if base and one.row != base:
-                number /= bases.get(one.seed, {}).get(column, nan)
+                below = bases.get(one.seed, {}).get(column, nan)
+                number = number / below if below else nan
             values[one.row][column].append(number)
     return values
 

@@ -34,7 +34,8 @@ class Measured(Record):
     def error(self) -> float | None:
         """The standard error of the mean; of a single seed, nothing is known."""
         count = len(self.values)
-        return stdev(self.values) / sqrt(count) if count > 1 else None
+        told = count > 1 and all(map(isfinite, self.values))
+        return stdev(self.values) / sqrt(count) if told else None
 
     @property
     def apart(self) -> bool:

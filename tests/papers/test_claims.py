@@ -83,3 +83,12 @@ def test_a_number_differs_from_the_papers_by_two_standard_errors(theirs, apart):
     assert ours.apart is apart
     wide = Measured(values=(9.0, 10.0, 11.0), published=Published(value=theirs, error=5.0))
     assert not wide.apart
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_what_is_not_finite_tells_nothing_and_survives_its_record(bad):
+    cell = Measured(values=(1.0, bad), published=Published(value=1.0))
+    assert cell.error is None and not cell.apart
+    again = Measured.model_validate_json(cell.model_dump_json())
+    assert str(again.values) == str(cell.values)
+    assert above("a", "x", 0)({"a": {"x": cell}}).verdict == "cannot be told"

@@ -8,6 +8,7 @@ import pytest
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
 from advnorm.papers import work as works
 from advnorm.papers.claims import Claim, above
+from advnorm.papers.reproduce import Found, gather
 from advnorm.papers.work import carry_out, identity
 from advnorm.recipe import Recipe, override
 from advnorm.records import Published, Reproduction, Run
@@ -113,6 +114,13 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
         plain.rows["two"]["loss"].values, plain.rows["one"]["loss"].values, strict=True
     )
     assert found.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
+
+
+def test_a_ratio_to_nothing_is_not_a_number(tiny):
+    ratio = replace(tiny, relative_to="one")
+    zero = Found("one", 0, "r", {"fgsm": 0.0}, (), 1.0)
+    found = gather(ratio, "full", 1, [zero, zero._replace(row="two")], {})
+    assert str(found.rows["two"]["fgsm"].values) == "(nan,)"
 
 
 def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
