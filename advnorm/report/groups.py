@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from advnorm.records import Environment, Epoch, Result, Run
+from advnorm.records import Diagnosis, Environment, Epoch, Result, Run, over_training
 
 OF_ONE_RUN = ("name", "seed", "out")
 """Recipe keys in which the runs of one group may differ."""
@@ -27,6 +27,8 @@ class Loaded:
     epochs: tuple[Epoch, ...]
     results: dict[str, Result]
     environment: Environment | None
+    diagnoses: dict[str, Diagnosis]
+    """By question, with those that were watched in training."""
 
     @property
     def seed(self) -> str:
@@ -85,8 +87,12 @@ def gather(runs: Sequence[Run]) -> list[Group]:
 
 
 def shared(recipe: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of a flat recipe that all runs of a group have in common."""
-    return {key: value for key, value in recipe.items() if key not in OF_ONE_RUN}
+    """Return the part of a flat recipe that all runs of a group have in common.
+
+    What is watched in training changes nothing of it.
+    """
+    own = (key for key in recipe if key not in OF_ONE_RUN)
+    return {key: recipe[key] for key in own if not key.startswith("watch.")}
 
 
 def differences(recipes: Sequence[Mapping[str, str]]) -> list[str]:
@@ -130,6 +136,10 @@ def _load(run: Run, name: str) -> Loaded:
         epochs=tuple(run.epochs()),
         results={result.key: result for result in run.results()},
         environment=run.environment() if (run.path / "environment.json").exists() else None,
+        diagnoses={
+            found.question: found
+            for found in (*over_training(run.watched()), *run.diagnoses())
+        },
     )
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from advnorm.records import Environment as Machine
 from advnorm.records import Run
-from advnorm.report import figures, images, steps
+from advnorm.report import diagnoses, figures, images, steps
 from advnorm.report.comparison import compare
 from advnorm.report.groups import Group, Loaded, differences, gather
 from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
@@ -56,6 +56,7 @@ def render(runs: Sequence[Run]) -> str:
         radii=figures.radii(attacks, lines, looks, "radius"),
         walks=steps.titles(groups),
         steps=steps.steps(groups, looks, "steps"),
+        topics=diagnoses.topics(groups, looks, "why"),
         strips=images.strips(groups, key),
         limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
         drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),

@@ -1,0 +1,185 @@
+"""Why a choice works or fails: each question with the runs that have its answer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advnorm.records import Diagnosis, Panel, Picture
+from advnorm.report import drawings, figures
+from advnorm.report.drawings import Shown
+from advnorm.report.groups import Group, Loaded
+from advnorm.report.images import png
+from advnorm.report.looks import OTHER, Look
+
+MOST_NUMBERS = 12
+"""Columns of a table."""
+MOST_PICTURES = 24
+"""Pictures of one run in one panel."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A group, and what its runs answered: one diagnosis a seed."""
+
+    label: str
+    look: Look
+    runs: tuple[Loaded, ...]
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def family(self) -> str:
+        """What the group is beside its norm: runs of one family share axes."""
+        return self.label.partition(" · ")[2]
+
+    def cells(self, names: Sequence[str]) -> list[str]:
+        """Return each number, over seeds its mean ± standard error."""
+        return [
+            _cell([d.numbers[n] for d in self.diagnoses if n in d.numbers]) for n in names
+        ]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures of several groups under one title."""
+
+    title: str
+    strips: tuple[tuple[str, Look, tuple[tuple[str, str], ...]], ...]
+    """Label, look, and the pictures: address and caption each."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One question: how to read it, its numbers, its drawings."""
+
+    question: str
+    source: str
+    reading: str
+    settings: str
+    numbers: tuple[str, ...]
+    answers: tuple[Answers, ...]
+    panels: tuple[figures.Panel, ...]
+    galleries: tuple[Gallery, ...]
+
+    @property
+    def title(self) -> str:
+        """The question in words."""
+        text = self.question.replace("_", " ").capitalize()
+        return text.replace("Pca", "PCA").replace("pca", "PCA")
+
+
+def topics(groups: Sequence[Group], looks: figures.Looks, prefix: str) -> list[Topic]:
+    """Return every question that a run has the answer of; those over training first."""
+    shown = [group for group in groups if looks[group.label] is not OTHER]
+    found = dict.fromkeys(q for g in shown for run in g.seeded for q in run.diagnoses)
+    names = sorted(found, key=lambda name: (not name.endswith("over_training"), name))
+    return [
+        _topic(name, list(_answers(name, shown, looks)), f"{prefix}{number}")
+        for number, name in enumerate(names)
+    ]
+
+
+def _answers(name: str, groups: Sequence[Group], looks: figures.Looks) -> Iterator[Answers]:
+    for group in groups:
+        runs = tuple(run for run in group.seeded if name in run.diagnoses)
+        if runs:
+            found = tuple(run.diagnoses[name] for run in runs)
+            yield Answers(group.label, looks[group.label], runs, found)
+
+
+def _topic(name: str, answers: Sequence[Answers], prefix: str) -> Topic:
+    every = [diagnosis for answer in answers for diagnosis in answer.diagnoses]
+    numbers = tuple(dict.fromkeys(n for d in every for n in d.numbers))[:MOST_NUMBERS]
+    kinds = {panel.title: panel.kind for d in every for panel in d.panels}
+    panels, galleries = list[figures.Panel](), list[Gallery]()
+    for title, kind in kinds.items():
+        if kind == "pictures":
+            galleries.append(_gallery(title, answers))
+        else:
+            panels += _drawn(title, answers, f"{prefix}-{len(panels)}")
+    return Topic(
+        question=name,
+        source=every[0].source,
+        reading=" ".join(dict.fromkeys(d.reading for d in every)),
+        settings=_settings(every),
+        numbers=numbers,
+        answers=tuple(answers),
+        panels=tuple(panels),
+        galleries=tuple(galleries),
+    )
+
+
+def _settings(diagnoses: Sequence[Diagnosis]) -> str:
+    told = {", ".join(f"{k} {v}" for k, v in d.settings.items()) for d in diagnoses}
+    if len(told) > 1:
+        return "asked with different settings: compare with care"
+    return next(iter(told))
+
+
+def _drawn(title: str, answers: Sequence[Answers], prefix: str) -> Iterator[figures.Panel]:
+    """Draw one panel: the norms of a family in the same axes, or each by itself."""
+    found = [(answer, list(_panels(title, answer))) for answer in answers]
+    found = [(answer, panels) for answer, panels in found if panels]
+    if not drawings.together([panel for _, panels in found for panel in panels]):
+        for number, (answer, panels) in enumerate(found):
+            named = f"{title}: {answer.label}" if len(found) > 1 else title
+            one = Shown(answer.label, answer.look, panels[0])
+            yield drawings.alone(named, one, f"{prefix}-{number}")
+        return
+    families: dict[str, list[Shown]] = {}
+    for answer, panels in found:
+        several = [Shown(answer.label, answer.look, panel) for panel in panels]
+        families.setdefault(answer.family, []).extend(several[: figures.MOST_RUNS])
+    for number, (family, shown) in enumerate(families.items()):
+        named = f"{title}: {family}" if len(families) > 1 else title
+        yield drawings.overlay(named, shown, f"{prefix}-{number}")
+
+
+def _panels(title: str, answer: Answers) -> Iterator[Panel]:
+    for diagnosis in answer.diagnoses:
+        yield from (panel for panel in diagnosis.panels if panel.title == title)
+
+
+def _gallery(title: str, answers: Sequence[Answers]) -> Gallery:
+    strips = []
+    for answer in answers:
+        panel = next(_panels(title, answer), None)
+        if panel is not None:
+            pictures = panel.pictures[:MOST_PICTURES]
+            shown = tuple((_address(picture), picture.label) for picture in pictures)
+            strips.append((answer.label, answer.look, shown))
+    return Gallery(title, tuple(strips))
+
+
+def _address(picture: Picture) -> str:
+    """Return a picture as PNG: signed ones blue below zero and red above."""
+    values = np.array(picture.channels, dtype=np.float64)
+    if not picture.signed:
+        low, high = float(values.min(initial=0.0)), float(values.max(initial=1.0))
+        return png((values - low) / (high - low))
+    return png(diverging(values.mean(0)))
+
+
+def diverging(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return colours (3, height, width): white at zero, red above, blue below.
+
+    >>> diverging(np.array([[0.0, 2.0, -2.0]]))[:, 0].T.tolist()
+    [[1.0, 1.0, 1.0], [0.7, 0.1, 0.1], [0.1, 0.2, 0.7]]
+    """
+    size = np.abs(values).max(initial=0.0) or 1.0
+    share = (values / size)[None]
+    red = 1 - np.maximum(share, 0) * np.array([0.3, 0.9, 0.9])[:, None, None]
+    blue = -np.minimum(share, 0) * np.array([0.9, 0.8, 0.3])[:, None, None]
+    colours: NDArray[np.float64] = np.round(red - blue, 12)
+    return colours
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    if len(values) == 1:
+        return f"{values[0]:.4g}"
+    return f"{fmean(values):.4g} ± {stdev(values) / sqrt(len(values)):.2g}"

@@ -1,0 +1,191 @@
+"""One drawing of a diagnosis: curves, points or bars of one run or of many."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from advnorm.records import Panel, Series
+from advnorm.report import figures
+from advnorm.report.looks import Look
+
+MOST_SERIES = 4
+"""Kinds of lines that are told apart in one colour; more need colours of their own."""
+MOST_POINTS = 300
+"""Points of a line; of more, every so many-th is drawn."""
+_STYLES: Any = ("-", "--", ":", "-.")
+_COLOURS = (
+    "#0072b2",
+    "#e69f00",
+    "#c2528b",
+    "#009e73",
+    "#d55e00",
+    "#56b4e9",
+    "#8a8a8a",
+    "#7a5195",
+    "#a08c00",
+    "#4d6b5f",
+)
+_MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<", ">")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A panel of one run, and how its group is drawn."""
+
+    label: str
+    look: Look
+    panel: Panel
+
+
+def together(panels: Sequence[Panel]) -> bool:
+    """Tell whether the panels of several runs can share axes, a colour each."""
+    names = {s.name for panel in panels for s in panel.series if not s.faint}
+    kinds = {panel.kind for panel in panels}
+    if kinds == {"bars"}:
+        return len(names) == 1
+    return kinds == {"lines"} and len(names) <= MOST_SERIES
+
+
+def overlay(title: str, shown: Sequence[Shown], prefix: str) -> figures.Panel:
+    """Draw the panels of several runs in the same axes: colours are groups."""
+    names = _names(s.panel for s in shown)
+    with rc_context(figures.STYLE):
+        axes = _axes(shown[0].panel)
+        for place, one in enumerate(shown):
+            for series in one.panel.series:
+                if one.panel.kind == "bars":
+                    _bars(axes, series, one.look.colour, place, len(shown))
+                else:
+                    style = _STYLES[names.index(series.name)] if not series.faint else "-"
+                    _line(axes, series, one.look.colour, style, one.look.marker)
+        _finish(axes, [s.panel for s in shown])
+        if len(names) > 1:
+            _legend(axes, names, ["#8a8a8a"] * len(names), _STYLES, None)
+        svg = figures.svg_of(axes, prefix)
+    told = (f"{s.label}: {_ends(s.panel)}" for s in shown)
+    return figures.Panel(title, figures.listed(told), svg)
+
+
+def alone(title: str, shown: Shown, prefix: str) -> figures.Panel:
+    """Draw the panel of one run by itself: colours are its series."""
+    panel, names = shown.panel, _names([shown.panel])
+    with rc_context(figures.STYLE):
+        axes = _axes(panel)
+        for series in panel.series:
+            index = names.index(series.name) if series.name in names else 0
+            colour = _COLOURS[index % len(_COLOURS)]
+            marker = _MARKERS[index % len(_MARKERS)]
+            if panel.kind == "points":
+                axes.plot(*_thin(series, 4), marker, color=colour, markersize=3, alpha=0.6)
+            elif panel.kind == "bars":
+                _bars(axes, series, colour, index, len(names))
+            else:
+                _line(axes, series, colour, "-", marker)
+        _finish(axes, [panel])
+        if len(names) > 1:
+            styles = ["none" if panel.kind == "points" else "-"] * len(names)
+            _legend(axes, names, _COLOURS, styles, _MARKERS)
+        svg = figures.svg_of(axes, prefix)
+    return figures.Panel(title, _ends(panel), svg)
+
+
+def _names(panels: Iterable[Panel]) -> list[str]:
+    found = [s.name for panel in panels for s in panel.series if not s.faint]
+    return list(dict.fromkeys(found))
+
+
+def _axes(panel: Panel) -> Axes:
+    return figures.plot(_plain(panel.x), _plain(panel.y))
+
+
+def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> None:
+    few = len(series.x) <= 12 and not series.faint
+    axes.plot(
+        *_thin(series),
+        color=colour,
+        linestyle=style,
+        marker=marker if few else "none",
+        markersize=4,
+        alpha=0.25 if series.faint else 0.9,
+        linewidth=0.8 if series.faint else 1.5,
+        zorder=1 if series.faint else 2,
+    )
+
+
+def _bars(axes: Axes, series: Series, colour: str, place: int, count: int) -> None:
+    width = 0.8 / count
+    where = [x + (place - (count - 1) / 2) * width for x in series.x]
+    axes.bar(where, list(series.y), width=width, color=colour)
+
+
+def _thin(series: Series, more: int = 1) -> tuple[list[float], list[float]]:
+    stride = max(1, -(-len(series.x) // (more * MOST_POINTS)))
+    y = [value if isfinite(value) else nan for value in series.y[::stride]]
+    return list(series.x[::stride]), y
+
+
+def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
+    """Choose the axes: logarithmic over two decades or more, whole numbers for counts."""
+    values = [y for panel in panels for s in panel.series for y in s.y if isfinite(y)]
+    positive = [value for value in values if value > 0]
+    bars = panels[0].kind == "bars"
+    if any(p.log for p in panels) and positive and max(positive) > 100 * min(positive):
+        axes.set_yscale("log")
+        if bars:  # what is a rounding error away from zero needs no room
+            axes.set_ylim(bottom=max(min(positive), 1e-4 * max(positive)) / 2)
+    elif bars and not positive:
+        axes.set_ylim(min(values, default=0.0) or 0.0, 1.0)
+    if all(x == int(x) for panel in panels for s in panel.series for x in s.x):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if not values:
+        axes.text(0.5, 0.5, "nothing to draw", transform=axes.transAxes, ha="center")
+
+
+def _legend(
+    axes: Axes,
+    names: Sequence[str],
+    colours: Sequence[str],
+    styles: Sequence[Any],
+    markers: Sequence[str] | None,
+) -> None:
+    """Name the series above the axes, where no data is."""
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=colours[i % len(colours)],
+            linestyle=styles[i % len(styles)],
+            marker=markers[i % len(markers)] if markers else "none",
+            markersize=4,
+            label=_plain(name),
+        )
+        for i, name in enumerate(names)
+    ]
+    axes.legend(
+        handles=handles,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=min(len(names), 2 if max(map(len, names)) > 14 else 3),
+        frameon=False,
+        fontsize=8,
+        borderaxespad=0.2,
+        handlelength=1.6,
+        columnspacing=1.2,
+    )
+
+
+def _ends(panel: Panel) -> str:
+    """Say where each line ends, for who cannot see it."""
+    told = [f"{s.name} {s.y[-1]:.3g}" for s in panel.series if s.y and not s.faint]
+    return figures.listed(told, 6)
+
+
+def _plain(text: str) -> str:
+    """Keep matplotlib from reading formulas into names."""
+    return text.replace("$", r"\$")
