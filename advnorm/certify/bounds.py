@@ -16,6 +16,7 @@ weights' norms and is useless.
 """
 
 from collections.abc import Callable
+from math import ceil
 from typing import NamedTuple
 
 import torch
@@ -25,13 +26,17 @@ from advnorm.certify.box import Box, InputSet, around
 from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, trace
 from advnorm.certify.interval import Bounded, bounded, boxes
+from advnorm.certify.memory import keep_freed_memory
+from advnorm.certify.thin import hull, thin
 from advnorm.registry import Registry
 
 Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
 SLACK = 512
 """Units of roundoff that a verdict subtracts, times the magnitude of the logits."""
-_TOGETHER = {"ibp": 100, "crown-ibp": 50, "crown": 50}
+_TOGETHER = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
+_ENTRIES = {"ibp": 2**21, "crown-ibp": 2**22, "crown": 2**22}
+"""Most images of a walk, and most entries of its largest value, rows of all images."""
 
 
 @METHODS.register("ibp")
@@ -84,9 +89,28 @@ def bounds(
         labels: One class number an image.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """
-    bound, graph, size = METHODS[method], trace(model), _TOGETHER[method]
+    bound = METHODS[method]
+    graph, size = _plan(model, clean, threat, method)
     parts = zip(torch.split(clean, size), torch.split(labels, size), strict=True)
     return torch.cat([bound(graph, around(x, threat), y).margins for x, y in parts])
+
+
+def _plan(
+    model: nn.Module, clean: Tensor, threat: InputSet, method: str
+) -> tuple[Graph, int]:
+    """Return the graph to walk, and how many images to take together.
+
+    The graph is a smaller one where no gradient is asked for.
+    """
+    graph, most = trace(model), _TOGETHER[method]
+    if torch.is_grad_enabled() or not len(clean):
+        return graph, min(most, 50)
+    if clean.device.type == "cpu":
+        keep_freed_memory()
+    graph, widest, outputs = thin(graph, hull(clean, threat))
+    rows = 1 if method == "ibp" else outputs
+    most = max(1, min(most, _ENTRIES[method] // (widest * rows)))
+    return graph, ceil(len(clean) / ceil(len(clean) / most))
 
 
 def verify(
@@ -107,8 +131,9 @@ def verify(
 
 def _slack(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> Tensor:
     """Return what rounding may cost each margin; see the module's text."""
-    graph, found = trace(model), []
-    for x in torch.split(clean, _TOGETHER["ibp"]):
+    graph, together = _plan(model, clean, threat, "ibp")
+    found = []
+    for x in torch.split(clean, together):
         box = boxes(graph, around(x, threat), keep=False)[graph.output]
         found.append(box.centre.abs() + box.radius)
     size = torch.cat(found)

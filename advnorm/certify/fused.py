@@ -31,10 +31,15 @@ def relu(box: Box) -> Box:
 
 
 def _relu(centre: Tensor, radius: Tensor) -> Box:
-    """Do the same where nothing rides along and no gradient is asked for."""
-    lower, upper = (centre - radius).clamp_(min=0), (centre + radius).clamp_(min=0)
-    torch.lerp(lower, upper, 0.5, out=upper)
-    return Box(upper, torch.sub(upper, lower, out=lower))
+    r"""Do the same where nothing rides along and no gradient is asked for.
+
+    .. math:: r' = \max\bigl(\tfrac12 (\min(m, r) + r), 0\bigr), \qquad m' = \max(m, r')
+
+    always on (:math:`m \ge r`) that is m and r, always off zero, else both half of m + r.
+    """
+    reach = torch.minimum(centre, radius)
+    torch.lerp(reach, radius, 0.5, out=reach).clamp_(min=0)
+    return Box(torch.maximum(centre, reach), reach)
 
 
 def normalize(box: Box, weight: Tensor, bias: Tensor, eps: float) -> Normalized:

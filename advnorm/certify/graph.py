@@ -63,6 +63,11 @@ class Node:
     inputs: tuple[int, ...] = ()
 
     @property
+    def refs(self) -> "list[Ref]":
+        """The references among the arguments, in order."""
+        return _refs((self.args, self.kwargs))
+
+    @property
     def layer(self) -> nn.Module:
         """The layer of a ``layer`` node."""
         assert isinstance(self.target, nn.Module)
@@ -131,7 +136,7 @@ def walk(graph: Graph, images: V, rule: Rule[V], *, keep: bool = False) -> list[
     for index, node in enumerate(graph.nodes):
         values.append(_value(graph, node, values, images, rule))
         if not keep:
-            for ref in _refs((node.args, node.kwargs)):
+            for ref in node.refs:
                 if graph.last_use[ref.index] == index:
                     values[ref.index] = None
     return values
@@ -142,10 +147,18 @@ def _value(graph: Graph, node: Node, values: list[Any], images: V, rule: Rule[V]
         return images
     if node.kind == "constant" and isinstance(node.target, str):
         return operator.attrgetter(node.target)(graph.model)
+    if node.kind == "size":
+        values = [_shape_alone(value) for value in values]
     args, kwargs = _filled((node.args, node.kwargs or {}), values)
     if node.kind in ("constant", "size"):
         return node.target(*args, **kwargs)
     return rule(node, args, kwargs)
+
+
+def _shape_alone(value: Any) -> Any:
+    """Return a tensor without values in the place of whatever has a shape."""
+    shape = getattr(value, "shape", None)
+    return value if shape is None else torch.empty(shape, device="meta")
 
 
 def _filled(value: Any, values: list[Any]) -> Any:
@@ -172,7 +185,7 @@ def _refs(value: Any) -> list[Ref]:
 
 
 def _last_use(nodes: tuple[Node, ...]) -> dict[int, int]:
-    used = {ref.index: i for i, n in enumerate(nodes) for ref in _refs((n.args, n.kwargs))}
+    used = {ref.index: i for i, n in enumerate(nodes) for ref in n.refs}
     return {**dict.fromkeys(range(len(nodes)), len(nodes)), **used}
 
 

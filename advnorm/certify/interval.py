@@ -10,10 +10,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from advnorm.certify.box import Box
 from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, walk
+
+FEW = 16
+"""Classes whose pairs are all looked at, though each image asks for those of its label."""
 
 LayerRule = Callable[[Any, Box], Box]
 FunctionRule = Callable[..., Box]
@@ -113,16 +117,25 @@ def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
     _check(labels)
     logits = layer(box.lead)
     clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
-    spread = layer.weight[labels][:, None] - layer.weight  # (batch, classes, features)
-    radius = torch.matmul(spread.abs(), box.radius[..., None])[..., 0]
-    margins = _difference(centre, labels) - radius
+    margins = _difference(centre, labels) - _reach(layer.weight, box.radius, labels)
     if box.ball is not None:
-        ball = box.ball
+        ball, spread = box.ball, layer.weight[labels][:, None] - layer.weight
         square = (spread * ball.scale[:, None]).square().sum(2)
         reach = ball.eps * square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
         reach = reach * (spread != 0).any(2)  # the label's own column is 0
         margins = torch.maximum(margins, _difference(layer(ball.centre), labels) - reach)
     return Bounded(margins, clean)
+
+
+def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
+    """Return ``|W_y - W_j| r``: of all pairs by one product, where there are few."""
+    if len(weight) > FEW:
+        spread = weight[labels][:, None] - weight  # (batch, classes, features)
+        return torch.matmul(spread.abs(), radius[..., None])[..., 0]
+    pairs = (weight[:, None] - weight).abs().flatten(0, 1)
+    reach = F.linear(radius, pairs).view(len(radius), len(weight), len(weight))
+    own = labels.view(-1, 1, 1).expand(-1, 1, len(weight))
+    return reach.gather(1, own).squeeze(1)
 
 
 def _unfolded(box: Box, labels: Tensor) -> Bounded:

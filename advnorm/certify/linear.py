@@ -64,7 +64,7 @@ def convolution(layer: nn.Module, a: Tensor, shape: torch.Size) -> Rows:
     transposed = F.conv_transpose1d if isinstance(layer, nn.Conv1d) else F.conv_transpose2d
     found = transposed(
         a.flatten(0, 1),
-        layer.weight,
+        layer.weight.contiguous(),
         None,
         layer.stride,
         layer.padding,
@@ -96,7 +96,7 @@ def between(a: Tensor, lines: Lines) -> Rows:
     """
     negative = a.clamp(max=0)
     apart = lines.upper_slope - lines.lower_slope
-    found = torch.addcmul(a * lines.lower_slope, negative, apart)
+    found = (a * lines.lower_slope).addcmul_(negative, apart)
     if not lines.lower_bias.ndim:  # zero, by Lines' convention
         return Rows(found, inner(negative, lines.upper_bias))
     bias = inner(negative, lines.upper_bias - lines.lower_bias)
@@ -172,8 +172,7 @@ def constant(a: Tensor, bias: Tensor | None, dim: int) -> Tensor:
 
 def inner(a: Tensor, value: Tensor) -> Tensor:
     """Return the inner products of rows with one value a sample: ``(rows, batch)``."""
-    value = value.expand(a.shape[1:]).flatten(1)
-    return torch.einsum("sbn,bn->sb", a.flatten(2), value)
+    return (a * value).flatten(2).sum(2)
 
 
 def diagonal(a: Tensor, factor: Tensor, shift: Tensor) -> Rows:

@@ -1,8 +1,9 @@
-"""Graphs that are remembered from one training step to the next."""
+"""Graphs that are remembered from one training step to the next, and freed memory."""
 
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
 from advnorm.certify.graph import Graph, trace
@@ -35,6 +36,16 @@ def remembered(model: nn.Module) -> Graph:
         lasting = Graph(nn.Identity(), graph.nodes, graph.last_use)
         _KNOWN[model] = _Known(lasting, modules, training)
     return graph
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what is freed for the next feature map.
+
+    glibc hands large blocks back to the system, and each map then costs its page faults
+    again; "large" is what exceeds the largest block freed so far. A block of just under
+    32 MB, its upper limit, is asked for and freed without being touched.
+    """
+    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 def _same(one: list[nn.Module], other: list[nn.Module]) -> bool:

@@ -76,7 +76,8 @@ def prepare(layer: nn.Module, given: Box) -> Any:
     """Return what a layer's rule needs of the bounds of its input, or of its moments."""
     kind = type(layer)
     if kind in RELAXATIONS:
-        return RELAXATIONS[kind](layer, given.lower, given.upper)
+        # rows are laid out plainly: lines of another layout would slow each pass down
+        return RELAXATIONS[kind](layer, given.lower.contiguous(), given.upper.contiguous())
     if kind in POOLS:
         return linear.pool_bounds(layer, given.lower, given.upper)
     if kind in NORMS:

@@ -71,4 +71,7 @@ def _keeps(node: Node) -> bool:
 
 
 def _mixes(node: Node) -> bool:
-    return node.kind == "layer" and type(node.layer) in _MIXES
+    """Tell whether each entry is an affine function, no entry before it read twice."""
+    if node.kind != "layer" or type(node.layer) not in _MIXES:
+        return False
+    return getattr(node.layer, "padding_mode", "zeros") == "zeros"
