@@ -43,7 +43,7 @@ from advnorm.threat import Linf
 
 PEER = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN"}
 LEAST = {"ibp": 10, "crown-ibp": 5, "crown": 2}
-BATCHES = {"ibp": (50, 100, 250), "crown-ibp": (50, 100, 250), "crown": (10,)}
+BATCHES = {"ibp": (50, 100, 250), "crown-ibp": (50, 100, 250), "crown": (50,)}
 
 
 class Residual(nn.Module):
