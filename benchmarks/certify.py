@@ -10,7 +10,8 @@ be importable (it is no dependency); without it only our own numbers are printed
     python benchmarks/certify.py [--run RUN] [--eps 0.05] [--threads 2] [--images 1000]
 
 Each side bounds all images in one call, tracing or wrapping included; a measurement is the
-least of ``--rounds`` calls after one that warms up, and both sides take turns. auto_LiRPA
+least of ``--rounds`` calls after one that warms up, and both sides take turns in one
+process. auto_LiRPA
 takes as many images at a time as suit it best (the best of ``BATCHES``, measured; crown
 takes fewer), and what wrapping the model costs it is printed. ``bare`` is the time of the
 convolutions and products of an ibp walk alone, on the whole network: two passes each. Then
@@ -27,7 +28,6 @@ import warnings
 from math import nan
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 import torch
 from certified_first import first, steps
@@ -219,20 +219,20 @@ def agreement() -> float:
 
 
 def one(arguments: argparse.Namespace) -> None:
-    """Time one method of one side, and print seconds and peak megabytes."""
-    who, method, *batch = arguments.one.split(":")
+    """Time one method, sides in turn; print peak megabytes and each one's least time."""
+    sides, method, batch = arguments.one.split(":")
     torch.set_num_threads(arguments.threads)
     model, images, labels = subject(arguments.run, arguments.images)
-    compute = {"peer": peer, "ours": ours, "wrap": wrap, "bare": bare}[who]
-    settings = {"batch": int(batch[0])} if batch else {}
-    spent = []
+    spent: dict[str, list[float]] = {side: [] for side in sides.split("+")}
     with torch.no_grad():
         for _ in range(arguments.rounds + 1):
-            begin = perf_counter()
-            compute(model, images, labels, arguments.eps, method, **settings)
-            spent.append(perf_counter() - begin)
+            for side, found in spent.items():
+                begin = perf_counter()
+                given = {"batch": int(batch)} if side in ("peer", "wrap") else {}
+                SIDES[side](model, images, labels, arguments.eps, method, **given)
+                found.append(perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(min(spent[1:] or spent), peak)
+    print(peak, *(min(found[1:] or found) for found in spent.values()))
 
 
 def wrap(
@@ -261,55 +261,51 @@ def ours(
     return bounds(model, images, Linf(eps), labels, method=method)
 
 
-class Measured(NamedTuple):
-    """Seconds and peak megabytes; not numbers where it failed."""
-
-    seconds: float
-    peak: float
+SIDES = {"peer": peer, "ours": ours, "wrap": wrap, "bare": bare}
 
 
-def timed(arguments: argparse.Namespace, what: str) -> Measured:
-    """Run one measurement in a process of its own."""
-    is_crown = what.split(":")[1] == "crown"
-    command = [sys.executable, "-W", "ignore", __file__, "--one", what]
-    command += ["--images", str(count_of(arguments, what.split(":")[1]))]
+def timed(
+    arguments: argparse.Namespace, sides: str, method: str, batch: int
+) -> list[float]:
+    """Measure in a process of its own: the peak, and the seconds of each side."""
+    is_crown = method == "crown"
+    command = [sys.executable, "-W", "ignore", __file__]
+    command += ["--one", f"{sides}:{method}:{batch}"]
+    command += ["--images", str(arguments.crown_images if is_crown else arguments.images)]
     command += ["--rounds", str(0 if is_crown else arguments.rounds)]
     command += ["--eps", str(arguments.eps), "--threads", str(arguments.threads)]
     command += ["--run", str(arguments.run)] if arguments.run else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        print(f"{what} failed: {done.stderr.splitlines()[-1:]}")
-        return Measured(nan, nan)
-    return Measured(*map(float, done.stdout.split()[-2:]))
-
-
-def count_of(arguments: argparse.Namespace, method: str) -> int:
-    """Return on how many images a method is timed."""
-    found: int = arguments.crown_images if method == "crown" else arguments.images
-    return found
+        print(f"{sides} failed on {method}: {done.stderr.splitlines()[-1:]}")
+        return [nan] * (2 + sides.count("+"))
+    return [float(word) for word in done.stdout.split()[-2 - sides.count("+") :]]
 
 
 def speed(arguments: argparse.Namespace, has_peer: bool) -> None:
-    """Print times, ratios and peaks of memory; ours before and after the peer."""
+    """Print times, ratios and peaks of memory."""
     for method in arguments.methods.split(","):
-        first = timed(arguments, f"ours:{method}")
-        theirs = [
-            (timed(arguments, f"peer:{method}:{batch}"), batch)
-            for batch in (BATCHES[method] if has_peer else ())
-        ]
-        again = timed(arguments, f"ours:{method}") if has_peer else first
-        seconds, peak = (min(pair) for pair in zip(first, again, strict=True))
-        text = f"{method}, {count_of(arguments, method)} images: ours {seconds:.3f} s"
+        count = arguments.crown_images if method == "crown" else arguments.images
+        peak, seconds = timed(arguments, "ours", method, 0)
         if has_peer:
-            found, batch = min(theirs)
-            wrapping = timed(arguments, f"wrap:{method}:{batch}").seconds
-            text += (
-                f"; auto_LiRPA {found.seconds:.3f} s, {batch} at a time, of it wrapping "
-            )
-            text += f"{wrapping:.3f} s; ratio {found.seconds / seconds:.1f} (asked for: "
-            text += f"{LEAST[method]}); peak {peak:.0f} / {found.peak:.0f} MB"
-        print(text, flush=True)
-    print(f"bare layers of ibp {timed(arguments, 'bare:ibp').seconds:.3f} s", flush=True)
+            against(arguments, method, count, peak)
+        else:
+            print(f"{method}, {count} images: ours {seconds:.3f} s, peak {peak:.0f} MB")
+    print(f"bare layers of ibp {timed(arguments, 'bare', 'ibp', 0)[1]:.3f} s", flush=True)
+
+
+def against(arguments: argparse.Namespace, method: str, count: int, peak: float) -> None:
+    """Print both sides' times, in turn in one process, at the peer's best batch."""
+    tried = [
+        (*timed(arguments, "ours+peer+wrap", method, batch)[1:], batch)
+        for batch in BATCHES[method]
+    ]
+    seconds, theirs, wrapping, batch = min(tried, key=lambda found: found[1])
+    more = timed(arguments, "peer", method, batch)[0] if method != "crown" else nan
+    print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
+          f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
+          f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
+          f"{more:.0f} MB", flush=True)  # fmt: skip
 
 
 def arguments_of() -> argparse.Namespace:
