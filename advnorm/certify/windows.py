@@ -109,10 +109,11 @@ def through(
 
 def _transposed(conv: nn.Conv2d, a: Tensor, field: Field) -> Tensor:
     """Convolve windows with the transposed weights, by one matrix where that is small."""
+    weight = conv.weight.contiguous()
 
     def transposed(x: Tensor) -> Tensor:
         return F.conv_transpose2d(
-            x, conv.weight, None, conv.stride, 0, 0, conv.groups, conv.dilation
+            x, weight, None, conv.stride, 0, 0, conv.groups, conv.dilation
         )
 
     entries, (height, width) = a[0].numel(), field.size
