@@ -109,7 +109,10 @@ class _Shifted(torch.autograd.Function):
 
 def _measured(x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and biased variance, by the reduction of batch norm itself."""
-    mean, var = torch.ops.aten.batch_norm_update_stats(x, None, None, 0.0)
+    if x.is_meta:  # which has no such kernel
+        var, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
+    else:
+        mean, var = torch.ops.aten.batch_norm_update_stats(x, None, None, 0.0)
     return mean.to(like.dtype), var.to(like.dtype)
 
 

@@ -6,17 +6,15 @@ addition or a multiplication of a convolution or a matrix product; the rest is n
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch import nn
 
 from advnorm.data import Batch, DataSet, Tensors
 from advnorm.recipe import Recipe, override
 from advnorm.train import parts
 from advnorm.train.build import Job, check
+from advnorm.train.counter import Counter
 from advnorm.train.devices import Device
 from advnorm.train.live import Live
 from advnorm.train.state import State
@@ -80,9 +78,9 @@ def plan(recipe: Recipe) -> Plan:
     """Count what ``recipe`` costs; a set of one's own is read for its shape and size."""
     check(recipe)
     data = _outline(recipe)
-    simple = override(recipe, _SIMPLE)
-    once = _step(override(simple, ["attack.steps=1"]), data)
-    twice = _step(override(simple, ["attack.steps=2"]), data)
+    simple, counter = override(recipe, _SIMPLE), Counter()
+    once = _step(override(simple, ["attack.steps=1"]), data, counter)
+    twice = _step(override(simple, ["attack.steps=2"]), data, counter)
     more = recipe.attack.steps - 1  # every further step costs the same
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
@@ -109,7 +107,7 @@ class _Step:
     steps_per_epoch: int
 
 
-def _step(recipe: Recipe, data: DataSet) -> _Step:
+def _step(recipe: Recipe, data: DataSet, counter: Counter) -> _Step:
     with torch.device("meta"):
         model = parts.network(recipe, data)
     job = Job(
@@ -122,13 +120,13 @@ def _step(recipe: Recipe, data: DataSet) -> _Step:
     )
     rows = torch.empty((job.batch_size,), dtype=torch.int64, device="meta")
     images = torch.empty((job.batch_size, *data.shape), device="meta")
-    live, stepper = Live(model), Stepper(job)
-    with torch.random.fork_rng(), _Counter() as counter, live:
+    live, stepper, before = Live(model), Stepper(job), counter.flops
+    with torch.random.fork_rng(), counter, live:
         stepper(Batch(images, rows, rows), State())
     return _Step(
         parameters=sum(p.numel() for p in model.parameters()),
         forward=_forward(model, data),
-        flops=counter.flops,
+        flops=counter.flops - before,
         live=live.most,
         steps_per_epoch=job.steps_per_epoch,
     )
@@ -136,7 +134,7 @@ def _step(recipe: Recipe, data: DataSet) -> _Step:
 
 def _forward(model: nn.Module, data: DataSet) -> int:
     model.eval()
-    with torch.no_grad(), _Counter() as counter:
+    with torch.no_grad(), Counter() as counter:
         model(torch.empty((1, *data.shape), device="meta"))
     flops: int = counter.flops
     return flops
@@ -176,36 +174,6 @@ def _outline(recipe: Recipe) -> DataSet:
 def _nothing(count: int, shape: tuple[int, ...]) -> Tensors:
     labels = torch.empty((count,), dtype=torch.int64, device="meta")
     return Tensors(torch.empty((count, *shape), device="meta"), labels, labels)
-
-
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up operations by PyTorch's own formulas.
-
-    Where a value is asked of a tensor that has none, a single one is 1, several are 0.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.flops: int = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
-            return 1
-        if func is torch.ops.aten._to_copy.default and _leaves_meta(args[0], kwargs):
-            return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
-        out = func(*args, **kwargs)
-        formula = flop_registry.get(func._overloadpacket)
-        if formula is not None:
-            self.flops += formula(*args, **kwargs, out_val=out)
-        return out
-
-
-def _leaves_meta(tensor: Tensor, kwargs: dict[str, Any]) -> bool:
-    device = kwargs.get("device")
-    return tensor.is_meta and device is not None and torch.device(device).type != "meta"
 
 
 def table(recipe: Recipe, devices: dict[str, Device]) -> str:

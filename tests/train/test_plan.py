@@ -4,13 +4,14 @@ import sys
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from advnorm import cli
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe, override
 from advnorm.recipes import RECIPES, find
-from advnorm.train import network
+from advnorm.train import counter, network
 from advnorm.train.devices import DEVICES, Device
 from advnorm.train.plan import SETS, plan, table
 
@@ -45,6 +46,20 @@ def test_a_step_by_hand(objective, expected):
     assert found.step == 8 * expected
 
 
+@pytest.mark.parametrize(
+    ("rule", "second"),
+    [
+        ("{name: sam}", 1),
+        ("{name: apart, groups: 2}", 1),
+        ("{name: apart_sam, samples: 4}", 0.5),
+    ],
+)
+def test_a_second_pass_by_hand(rule, second):
+    """SAM and APART: one more pass over all or some samples, no second attack."""
+    found = made("norm.name=batch", f"gradient={rule}")
+    assert found.step == 8 * (ATTACK + TRAIN + second * TRAIN)
+
+
 def test_parameters_epochs_and_state_by_hand():
     found = made("norm.name=none", "data.train=100", "optimizer.name=adam")
     assert found.parameters == 64 * 10 + 10 + 10 * 10 + 10
@@ -76,6 +91,37 @@ def test_a_convolution_by_hand_and_by_a_real_model():
 def test_every_objective_is_counted(objective):
     found = made(f"objective.name={objective}", "norm.name=none")
     assert found.step >= 8 * TRAIN and found.activations > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["objective.name=pgd", "gradient={name: apart, groups: 2}"],
+        ["objective.name=mixed_kl", "norm.name=dual"],
+        ["objective.name=crown_ibp", "norm.name=none"],
+    ],
+)
+def test_what_is_remembered_of_a_shape_changes_no_count(changes, monkeypatch):
+    deep = ["model={name: mlp, options: {depth: 4, width: 10}}", "data.size=9", *changes]
+    remembered = made(*deep)
+    monkeypatch.setattr(counter, "_key", lambda func, args, kwargs: None)
+    assert made(*deep) == remembered
+
+
+def test_a_remembered_result_is_as_new():
+    """Shape, strides, kind and memory of its own; views and scalars are told apart."""
+    x = torch.empty(2, 3, 4, 4, device="meta").contiguous(memory_format=torch.channels_last)
+    with counter.Counter() as found:
+        one, two = x + 1, x + 1
+        whole, real = (x.int().contiguous() + y for y in (1, 1.0))
+        pooled = [F.max_pool2d(x, 2, return_indices=True) for _ in range(2)]
+        shared = [torch.ops.aten._unsafe_view(whole, (6, 16)) for _ in range(2)]
+    assert two.stride() == x.stride() == one.stride() and found.flops == 0
+    assert two.untyped_storage()._cdata != one.untyped_storage()._cdata
+    assert (whole.dtype, real.dtype) == (torch.int32, torch.float32)
+    assert [t.dtype for t in pooled[1]] == [torch.float32, torch.int64]
+    assert [t.shape for t in pooled[1]] == [t.shape for t in pooled[0]]
+    assert {t.untyped_storage()._cdata for t in shared} == {whole.untyped_storage()._cdata}
 
 
 def test_more_steps_cost_the_same_each():
