@@ -136,8 +136,8 @@ def transfer(
     recipes = [override(from_yaml(run.recipe_text()), changes) for run in found]
     with shown() as progress:
         made = transfer_runs(found, recipes, root=data, device=device, progress=progress)
-    typer.echo("\n\n".join(map(str, made)))
-    if out is not None:
+    _say("\n\n".join(map(str, made)))
+    if out is not None and _leads():
         records = [matrix.model_dump(mode="json") for matrix in made]
         write_atomically(out, json.dumps(records, indent=1).encode())
 
@@ -164,7 +164,7 @@ def perturb(
             recipe = override(from_yaml(run.recipe_text()), changes)
             progress.line(f"{run.path}:")
             run_perturbation(run, recipe, root=data, device=device, progress=progress)
-    typer.echo(terminal(found))
+    _say(terminal(found))
 
 
 @app.command()
@@ -334,8 +334,12 @@ def get(
 
 def _say(text: str) -> None:
     """Print a result, once: of the processes that torchrun starts, the first one does."""
-    if os.environ.get("RANK", "0") == "0":
+    if _leads():
         typer.echo(text)
+
+
+def _leads() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
 from itertools import count, groupby
+from pathlib import Path
 from socket import gethostname
 from typing import TypeVar
 
@@ -195,10 +196,24 @@ def lead(action: Callable[[], T]) -> T | None:
     return done
 
 
+def alone(reason: str) -> None:
+    """Refuse to work with others; the first rank says so for all."""
+    if size() > 1:
+        kind = ValueError if first() else FollowedError
+        raise kind(f"{reason}: run it in one process, without torchrun")
+
+
 def agree(text: str, problem: str) -> None:
     """Raise ``problem`` on every rank if their texts differ."""
     if most(int(say(text) != text)):
         raise ValueError(problem)
+
+
+def see_the_same(found: str, folder: Path) -> None:
+    """Refuse a folder in which the ranks have found different files."""
+    agree(
+        found, f"the ranks see different files in {folder}: choose a folder that all share"
+    )
 
 
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:

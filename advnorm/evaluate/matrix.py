@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
+from advnorm.evaluate.dealt import dealt
 from advnorm.evaluate.engine import check, logits_of, search_dtype
 from advnorm.evaluate.judges import Attacker, predict, worst_case
 from advnorm.progress import Progress, Quiet
@@ -105,6 +108,7 @@ def judge_transfer(
 
     As in Table 12 of galloway2019 all samples count, also those that the target gets wrong
     when they are clean, and all are attacked, also those that the source gets wrong.
+    Several ranks share each batch, and all return the whole matrix.
     """
     _refuse_namesakes(sources, targets)
     attackers = attackers_of(strike.name, strike.threat, step_ratio=strike.step_ratio)
@@ -121,10 +125,15 @@ def judge_transfer(
                 stands = predict(logits_of(model), _seen(batch.images, model))
                 clean[name] += int((stands == batch.labels).sum())
             for name, model in sources.items():
-                for target, count in _struck(
-                    name, model, targets, batch, attackers, strike, seed
-                ):
-                    right[name, target] += count
+                found = dealt(
+                    partial(_struck, name, targets, attackers, strike),
+                    logits_of(model),
+                    _seen(batch.images, model),
+                    batch.labels,
+                    Draws.of(seed, batch.samples),
+                )
+                for target, stands in zip(targets, found, strict=True):
+                    right[name, target] += int(stands.sum())
             progress.update(n, total, f"transfer of {strike.name}")
     threat = strike.threat
     return TransferMatrix(
@@ -145,17 +154,16 @@ def judge_transfer(
 
 
 def _struck(
-    name: str,
-    model: nn.Module,
+    source: str,
     targets: Mapping[str, nn.Module],
-    batch: Batch,
     attackers: Sequence[Attacker],
     strike: Strike,
-    seed: int,
-) -> Iterator[tuple[str, int]]:
-    """Yield each target's right answers on one source's adversarial examples."""
-    logits_fn, draws = logits_of(model), Draws.of(seed, batch.samples)
-    clean, labels = _seen(batch.images, model), batch.labels
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    draws: Draws,
+) -> tuple[Tensor, ...]:
+    """Tell which of a source's adversarial examples each target gets right."""
     found = worst_case(attackers, strike.threat)(logits_fn, clean, labels, draws)
     rows = (predict(logits_fn, clean) != labels).nonzero().squeeze(1)
     images = found.images.clone()
@@ -165,13 +173,12 @@ def _struck(
         images[rows] = first.attack(logits_fn, clean[rows], labels[rows], stream)
     inside = strike.threat.contains(images, clean)
     images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
-    for target, other in targets.items():
-        stands = (
-            found.robust
-            if target == name
-            else predict(logits_of(other), _seen(images, other)) == labels
-        )
-        yield target, int(stands.sum())
+    return tuple(
+        found.robust
+        if target == source
+        else predict(logits_of(other), _seen(images, other)) == labels
+        for target, other in targets.items()
+    )
 
 
 def _seen(images: Tensor, model: nn.Module) -> Tensor:

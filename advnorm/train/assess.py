@@ -224,10 +224,8 @@ def _judged(
     key = result_key(cell.name, cell.threat_record, branch, other)
     fingerprint = _fingerprint(subject, cell, branch, len(order))
     known, done = run.result(key), run.verdicts(key)
-    ranks.agree(
-        f"{known.fingerprint if known else None} {done.fingerprint} {len(done.samples)}",
-        f"the ranks see different files in {run.path}: choose a folder that all share",
-    )
+    seen = f"{known.fingerprint if known else None} {done.fingerprint} {len(done.samples)}"
+    ranks.see_the_same(seen, run.path)
     if known and known.fingerprint == fingerprint:
         return known
     if done.fingerprint != fingerprint:

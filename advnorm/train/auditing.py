@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch.nn import Module
 
+from advnorm import ranks
 from advnorm.evaluate.audit.examine import Examiner
 from advnorm.evaluate.audit.subject import STRONG
 from advnorm.norms import Domain, MixtureNorm, route
@@ -32,12 +33,14 @@ def audit_run(
     """Audit the run's weights at the recipe's radius, and flag the results it concerns.
 
     ``recipe`` is the run's own, with its ``evaluation`` changed at will: ``samples``,
-    ``batch_size``, ``weights`` and ``branch`` count here too.
+    ``batch_size``, ``weights`` and ``branch`` count here too. Under torchrun it is refused.
     """
     progress = progress or Quiet()
-    spec = recipe.evaluation
+    spec, where = recipe.evaluation, choose_device(device)
+    with ranks.joined(where):
+        ranks.alone("an audit looks at all of its samples together")
     with run.lock():
-        subject = subject_of(run, recipe, root, choose_device(device), progress)
+        subject = subject_of(run, recipe, root, where, progress)
         batch = first(subject.data, spec.samples or SAMPLES, subject.device)
         examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
         found = []

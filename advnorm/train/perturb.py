@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from time import perf_counter
 
 import torch
 
+from advnorm import ranks
 from advnorm.data import Batch
 from advnorm.evaluate.statistics import Perturbation, directions, judge_perturbed
 from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
@@ -31,9 +33,11 @@ def perturb(
     """Judge the run's model at each direction, part and radius of ``perturbation``.
 
     ``recipe`` is the run's own, with ``perturbation`` and ``evaluation`` changed at will.
+    Under torchrun the ranks share the samples, except where batch statistics are perturbed:
+    these are of whole batches, and of one process.
     """
     check(recipe)
-    spec, progress = recipe.perturbation, progress or Quiet()
+    spec = recipe.perturbation
     wanted = [
         Perturbation(direction, part, batch=spec.statistics == "batch", groups=spec.groups)
         for direction, part in product(spec.directions, spec.parts)
@@ -43,8 +47,13 @@ def perturb(
             f"perturbation.groups={spec.groups} does not divide evaluation.batch_size="
             f"{recipe.evaluation.batch_size}: change one of them"
         )
-    with run.lock():
-        subject = subject_of(run, recipe, root, choose_device(device), progress)
+    where = choose_device(device)
+    with ranks.joined(where), ExitStack() as held:
+        if spec.statistics == "batch":
+            ranks.alone("perturbation.statistics=batch is of whole batches")
+        progress = progress if progress and ranks.first() else Quiet()
+        ranks.lead(lambda: held.enter_context(run.lock()))
+        subject = subject_of(run, recipe, root, where, progress)
         check_perturbable(subject.model)
         return [
             result for what in wanted for result in _curve(run, subject, what, progress)
@@ -58,22 +67,24 @@ def _curve(
     with _routed(subject):
         attacked = _attacked(subject) if what.direction == "adversarial" else None
         found = directions(subject.model, what, seed=subject.recipe.seed, attacked=attacked)
+        ranks.follow(side for shift in found.values() for side in shift)
         for radius in subject.recipe.perturbation.radii:
             start, shifts = perf_counter(), what.shifts(found, radius)
             result = _result(subject, what, radius)
             known = run.result(result.key)
+            seen = f"{known.fingerprint if known else None} {result.fingerprint}"
+            ranks.see_the_same(seen, run.path)
             if known and known.fingerprint == result.fingerprint:
                 yield known
                 continue
             total, batches = _samples(subject)
             verdicts = judge_perturbed(subject.model, batches, what, shifts, total=total)
-            run.write_verdicts(
-                result.key, verdicts.model_copy(update={"fingerprint": result.fingerprint})
-            )
+            named = verdicts.model_copy(update={"fingerprint": result.fingerprint})
+            ranks.lead(partial(run.write_verdicts, result.key, named))
             result = result.model_copy(
                 update={"accuracy": verdicts.accuracy(), "seconds": perf_counter() - start}
             )
-            run.write_result(result)
+            ranks.lead(partial(run.write_result, result))
             progress.line(f"{result.key}: {result.accuracy}")
             yield result
 
@@ -111,7 +122,7 @@ def _samples(subject: Subject) -> tuple[int, Iterator[Batch]]:
     count = min(len(split), recipe.evaluation.samples or len(split))
     return count, split.batches(
         torch.arange(count),
-        batch_size=recipe.evaluation.batch_size,
+        batch_size=recipe.evaluation.batch_size * ranks.size(),
         device=subject.device,
     )
 

@@ -121,10 +121,7 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
-    ranks.agree(
-        found.digest if found else "",
-        f"the ranks see different files in {run.path}: choose a folder that all share",
-    )
+    ranks.see_the_same(found.digest if found else "", run.path)
     if found is None:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from advnorm import ranks
 from advnorm.data import DataSet
 from advnorm.evaluate.engine import check as check_model
 from advnorm.evaluate.matrix import Strike, judge_transfer
@@ -30,10 +31,24 @@ def transfer_runs(
     """Return a matrix for each attack and radius of the first recipe's evaluation.
 
     ``recipes`` are the runs' own, with their ``evaluation`` changed at will. The first one
-    also decides threat, seed and samples. Runs on other test data are refused.
+    also decides threat, seed and samples. Runs on other test data are refused. Under
+    torchrun the ranks share the samples, and each returns the whole matrices.
     """
-    names, progress = _names(runs), progress or Quiet()
-    first, where = recipes[0], choose_device(device)
+    where = choose_device(device)
+    with ranks.joined(where):
+        progress = progress if progress and ranks.first() else Quiet()
+        return _transferred(runs, recipes, root, where, progress)
+
+
+def _transferred(
+    runs: Sequence[Run],
+    recipes: Sequence[Recipe],
+    root: Path | None,
+    where: torch.device,
+    progress: Progress,
+) -> list[TransferMatrix]:
+    """Load every run's model, and attack and judge them."""
+    names = _names(runs)
     models: dict[str, nn.Module] = {}
     weights: dict[str, str] = {}
     shared: DataSet | None = None
@@ -49,7 +64,11 @@ def transfer_runs(
         for warning in told:
             progress.line(warning)
     assert shared is not None
-    return _matrices(models, weights, first, shared, where, progress)
+    ranks.agree(
+        f"{shared.test.digest()} {weights}",
+        "the ranks see different runs or data: give all of them the same",
+    )
+    return _matrices(models, weights, recipes[0], shared, where, progress)
 
 
 def _matrices(
@@ -75,7 +94,9 @@ def _matrices(
                     models,
                     models,
                     lambda: data.test.batches(
-                        order, batch_size=spec.batch_size, device=device
+                        order,
+                        batch_size=spec.batch_size * ranks.size(),
+                        device=device,
                     ),
                     Strike(name, threat.with_eps(eps), spec.step_ratio),
                     total=len(order),

@@ -1,5 +1,7 @@
 """What each of two ranks trains; a module of its own, so that a new process finds it."""
 
+import json
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 
@@ -7,10 +9,11 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
+from advnorm import objectives
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe, RecipeError, from_yaml, override
 from advnorm.records import Run
-from advnorm.train import assess, check, train
+from advnorm.train import NotFiniteError, assess, check, perturb, train, transfer_runs
 
 TINY = override(
     Recipe(),
@@ -102,6 +105,11 @@ JUDGED = ["evaluation={attacks: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 2
 SUITES = [
     "evaluation={attacks: [standard, quick], batch_size: 20, eps: [0.1], branch: worst}"
 ]
+SHIFTED = [
+    "perturbation={directions: [uniform, adversarial], parts: [mean], radii: [0.3]}",
+    "evaluation={batch_size: 20}",
+]
+STRIKES = ["evaluation={attacks: [pgd-3, fgsm], eps: [], batch_size: 20}"]
 
 
 def trained(changes, out: Path):
@@ -118,13 +126,72 @@ def judged(run: Run, changes=JUDGED):
     assess(run, override(from_yaml(run.recipe_text()), changes), device="cpu")
 
 
+def shifted(run: Run):
+    perturb(run, override(from_yaml(run.recipe_text()), SHIFTED), device="cpu")
+
+
+def struck(runs: list[Run]):
+    """Return the matrices of a transfer, without the time that they took."""
+    recipes = [override(from_yaml(run.recipe_text()), STRIKES) for run in runs]
+    found = transfer_runs(runs, recipes, device="cpu")
+    return [matrix.model_dump(mode="json", exclude={"seconds"}) for matrix in found]
+
+
+class Spoilt:
+    """The PGD objective; on the second rank, its third step is not a number somewhere."""
+
+    def __init__(self, what):
+        self.what, self.calls = what, 0
+
+    def __call__(self, model, clean, labels, adversary):
+        self.calls += 1
+        now = self.calls == 3 and dist.get_rank() == 1
+        if now and self.what == "attack":
+            clean = clean * float("nan")
+        loss = objectives.pgd(model, clean, labels, adversary)
+        if now and self.what == "loss":
+            return loss._replace(total=loss.total * float("nan"))
+        if now and self.what == "gradient":  # a finite loss whose derivative is not
+            weight = next(p for p in model.parameters() if p.ndim > 1)
+            return loss._replace(total=loss.total + (weight.sum() * 0).sqrt())
+        return loss
+
+
+def spoilt(what, out: Path):
+    """Return what a rank says about another's NaN, and how often its weights moved."""
+    steps, original = [], torch.optim.SGD.step
+    OBJECTIVES._entries["pgd"] = Spoilt(what)
+    torch.optim.SGD.step = lambda *a, **k: (steps.append(1), original(*a, **k))[1]
+    try:
+        trained([], out)
+        return "nothing", len(steps)
+    except NotFiniteError as error:
+        return str(error), len(steps)
+    finally:
+        OBJECTIVES._entries["pgd"], torch.optim.SGD.step = objectives.pgd, original
+
+
+def others(index, folder: Path):
+    """Do what else ranks do together, and leave each rank's findings."""
+    found = {what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")}
+    shifted(Run.open(folder / "judged"))
+    found["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
+    (folder / f"rank-{index}.json").write_text(json.dumps(found))
+
+
 def rank(index, names, folder):
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=index, world_size=2
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=index,
+        world_size=2,
+        timeout=timedelta(minutes=10),
     )
     for name in names:
         trained(CASES[name], Path(folder) / name)
+    if (Path(folder) / "other").exists():
+        others(index, Path(folder))
     for path in Path(folder).glob("judged*"):
         judged(Run.open(path), SUITES if path.name == "judged-suites" else JUDGED)
     dist.destroy_process_group()

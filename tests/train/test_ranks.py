@@ -1,5 +1,6 @@
 """Two ranks train what one process trains."""
 
+import json
 import shutil
 from functools import cache
 
@@ -23,7 +24,16 @@ def whole(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory, whole):
+def other(tmp_path_factory):
+    """Return another run on the same samples."""
+    changes = ["norm.name=none", "data.test=41"]
+    return train(
+        override(rank_cases.TINY, changes), tmp_path_factory.mktemp("other") / "other"
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory, whole, other):
     """Return a function that starts two ranks on some cases, once each."""
 
     @cache
@@ -32,6 +42,8 @@ def pair(tmp_path_factory, whole):
         kind = {tuple(QUICK): "judged", (): "judged-suites"}.get(names)
         if kind:
             shutil.copytree(whole.path, folder / kind)
+        if kind == "judged":
+            shutil.copytree(other.path, folder / "other")
         mp.spawn(rank_cases.rank, args=(names, str(folder)), nprocs=2)
         return folder
 
@@ -97,3 +109,47 @@ def judges_alike(run, whole, changes):
         ours, others = run.examples(mine.key), whole.examples(mine.key)
         assert ours.exists() == others.exists()
         assert not ours.exists() or ours.read_bytes() == others.read_bytes()
+
+
+def findings(pair):
+    """Return what both ranks found besides, and left behind."""
+    folder = pair(tuple(QUICK))
+    return [json.loads((folder / f"rank-{index}.json").read_text()) for index in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("loss", "the loss is nan"),
+        ("gradient", "a gradient is nan"),
+        ("attack", "met a gradient that is not finite"),
+    ],
+)
+def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
+    for text, steps in (found[what] for found in findings(pair)):
+        assert words in text and "epoch 1, step 3" in text
+        assert steps == 2, "the optimizer moved after the fault"
+
+
+def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
+    run = Run.open(pair(tuple(QUICK)) / "judged")
+    rank_cases.shifted(whole)
+    found = [result for result in whole.results() if result.statistics == "running"]
+    found = [result for result in found if result.attack.startswith("statistics-")]
+    assert len(found) == 2
+    for theirs in found:
+        mine = run.result(theirs.key)
+        assert mine.model_dump(exclude={"seconds"}) == theirs.model_dump(
+            exclude={"seconds"}
+        )
+        assert run.verdicts(mine.key) == whole.verdicts(mine.key)
+        assert mine.accuracy.n == 41
+
+
+def test_two_ranks_transfer_as_one_process(pair, whole, other, tmp_path):
+    for name, run in (("judged", whole), ("other", other)):
+        shutil.copytree(run.path, tmp_path / name)
+    alone = rank_cases.struck([Run.open(tmp_path / name) for name in ("judged", "other")])
+    alone = json.loads(json.dumps(alone))
+    assert [found["transfer"] for found in findings(pair)] == [alone, alone]
+    assert alone[0]["clean"][0]["n"] == 41
