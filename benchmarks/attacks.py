@@ -1,10 +1,13 @@
 """Attacks beside the official AutoAttack, torchattacks and foolbox: verdicts, time, memory.
 
     python benchmarks/attacks.py RUN... --agree [--official CHECKOUT] [--keep FOLDER]
+                                        [--again SEED]
     python benchmarks/attacks.py RUN [--official CHECKOUT] [--samples 100] [--threads 2]
 
 With ``--agree`` the standard suite and the official standard version judge the same test
 samples of each run: robust accuracy may differ by 0.2 points, and 0.5% of the verdicts.
+``--again`` puts the official code with another seed beside the official code instead, which
+shows how much of a difference is chance; it has no limit.
 Else the first run's model is attacked by ours and each peer in turn, in one process, and
 ratios of times are printed; then how time and memory grow. ``--only`` names parts of that:
 suite, attacks, pgd, growth. A peer that cannot be imported is named and left out. Exits
@@ -204,6 +207,7 @@ def main() -> None:
     parser.add_argument("--agree", action="store_true")
     parser.add_argument("--official", type=Path, help="a checkout of the official code")
     parser.add_argument("--keep", type=Path, help="keeps the official verdicts (--agree)")
+    parser.add_argument("--again", type=int, metavar="SEED", help="the peer against itself")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--samples", type=int)
     parser.add_argument("--threads", type=int, default=2)
@@ -214,7 +218,7 @@ def main() -> None:
     samples = arguments.samples or (1000 if arguments.agree else 100)
     subjects = [subject(run, arguments.data, samples) for run in arguments.runs]
     if arguments.agree:
-        good = agree(subjects, arguments.keep)
+        good = agree(subjects, arguments.keep, again=arguments.again)
     else:
         good = compare(subjects[0], arguments.only)
     raise SystemExit(not good)

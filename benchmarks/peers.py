@@ -39,7 +39,7 @@ def find(name: str) -> ModuleType | None:
         return None
 
 
-def official(attack: str | None = None) -> Peer:
+def official(attack: str | None = None, seed: int = 0) -> Peer:
     """Return the official standard version, or one of its attacks, batches of 250."""
 
     def peer(model: nn.Module, images: Tensor, labels: Tensor, threat: Threat) -> Tensor:
@@ -48,7 +48,7 @@ def official(attack: str | None = None) -> Peer:
             model,
             norm=NORMS[threat.name],
             eps=threat.eps,
-            seed=0,
+            seed=seed,
             version="standard",
             device=images.device,
             verbose=False,

@@ -12,10 +12,18 @@ so that :math:`x'` is always a valid image in :math:`[l, h]`, with
 
 for any wrong class, or :math:`\max(\max_{i \ne t} Z_i - Z_t, -\kappa)` for the class
 :math:`t`. A binary search finds the smallest constant :math:`c` that succeeds.
+
+The first of these follows the wrong class whose logit leads, which need not be the nearest
+one, and with several classes it has a local minimum at each. So with more than two classes
+a second search has the nearest class, to first order, as its target :math:`t`:
+
+.. math:: d_t = \frac{Z_y(x) - Z_t(x) + \kappa}{\|\nabla (Z_y - Z_t)(x)\|_2}
+
+where its :math:`d_t` promises a nearer image than the first search found. For a linear
+model :math:`d_t` is the distance, and the targeted problem is convex.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from math import isfinite
 from typing import NamedTuple
 
@@ -23,52 +31,19 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import LogitsFn, hard_labels
-from advnorm.attacks.pgd import NonFiniteGradientError
+from advnorm.attacks.descent import Goal, Minimal, Search, column, descend
 from advnorm.attacks.registry import ATTACKS
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
 
-_CHECKS = 10  # times in a descent that samples without progress are dropped
-_PROGRESS = 0.9999  # share of the earlier loss that counts as progress
+__all__ = ["Minimal", "Search", "cw", "cw_distance"]
+
 _NARROW = 0.99  # a bracket of c this tight is converged
 _LARGEST = 1e10  # a sample that resists this c is given up
-_BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
-
-
-class Minimal(NamedTuple):
-    """The nearest adversarial examples that were found."""
-
-    adversarial: Tensor
-    """Valid images, shaped like the clean ones; the clean image where none was found."""
-    distance: Tensor
-    """Their L2 distances, shape ``(batch,)``; infinite where none was found."""
-    found: Tensor
-    """Where there is one, shape ``(batch,)``."""
-
-
-@dataclass(frozen=True)
-class Search:
-    r"""How hard to look; the published settings by default (galloway2019: 10,000 steps).
-
-    ``confidence`` is :math:`\kappa`, by how much a wrong logit must lead the right one;
-    ``constant`` the first :math:`c`, ``constants`` how many values of it are tried, and
-    ``steps`` how many steps of Adam each value may take.
-    """
-
-    steps: int = 1000
-    constants: int = 9
-    constant: float = 1e-3
-    learning_rate: float = 0.01
-    confidence: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "constants", "constant", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be > 0, not {getattr(self, name):g}")
-        if not self.confidence >= 0:
-            raise ValueError(f"confidence must be >= 0, not {self.confidence:g}")
-
-
+_NEARER = 0.995  # a rival this much nearer, to first order, is worth a search
+_STRIDE = 0.1  # length of a step, as a share of the distance found
+_HALVINGS = 12  # of the way from the clean image to the one found
+_RANKED = 9  # classes whose first-order distance is looked at, by their logits
 PUBLISHED = Search()
 
 
@@ -102,7 +77,7 @@ def cw(
     nearest = cw_distance(
         logits_fn, clean, labels, bounds=threat.bounds, search=search, targets=targets
     )
-    inside = _column(nearest.distance <= threat.eps, clean)
+    inside = column(nearest.distance <= threat.eps, clean)
     return torch.where(inside, nearest.adversarial, clean.detach())
 
 
@@ -130,166 +105,96 @@ def cw_distance(
             f"not {bounds}"
         )
     classes = hard_labels(labels) if targets is None else targets
-    goal = _Goal(logits_fn, bounds, search, sign=1 if targets is None else -1)
-    done = goal.reached(goal.gap(logits_fn(clean), classes))
-    best, distance = clean.detach().clone(), torch.where(done, 0.0, torch.inf)
-    distance = distance.to(clean.dtype)
-    lower, upper = torch.zeros_like(distance), torch.full_like(distance, torch.inf)
-    c = torch.full_like(distance, search.constant)
-    for _ in range(search.constants):
-        rows = (~done).nonzero().squeeze(1)
-        if not len(rows):
-            break
-        x, length, success = _descend(goal, clean[rows], classes[rows], c[rows])
-        nearer = length < distance[rows]
-        best[rows] = torch.where(_column(nearer, x), x, best[rows])
-        distance[rows] = torch.minimum(length, distance[rows])
-        lower[rows] = torch.where(success, lower[rows], c[rows])
-        upper[rows] = torch.where(success, c[rows], upper[rows])
-        c = torch.where(upper.isfinite(), (lower + upper) / 2, 10 * c)
-        done |= (lower >= _NARROW * upper) | (c > _LARGEST)
+    goal = Goal(logits_fn, bounds, search, sign=1 if targets is None else -1)
+    logits = logits_fn(clean)
+    done = goal.reached(goal.gap(logits, classes))
+    rows = (~done).nonzero().squeeze(1)
+    best = clean.detach().clone()
+    distance = torch.where(done, 0.0, torch.inf).to(clean.dtype)
+    best[rows], distance[rows], _ = _bisect(goal, best[rows], classes[rows])
+    if targets is None and logits.shape[1] > 2 and len(rows):
+        target, bound = _rival(goal, clean[rows], classes[rows], logits[rows])
+        again = (bound < _NEARER * distance[rows]).nonzero().squeeze(1)
+        rows = rows[again]
+        x, length, _ = _bisect(replace(goal, sign=-1), clean[rows], target[again])
+        _keep_nearer(best, distance, rows, x, length)
     return Minimal(best, distance, distance.isfinite())
 
 
-class _Gap(NamedTuple):
-    """How far each sample is from the goal (negative: beyond it), and its rounding."""
+class _Rival(NamedTuple):
+    """The nearest other class to first order, and how near it is; shapes ``(batch,)``."""
 
-    value: Tensor
-    rounding: Tensor
-
-
-@dataclass(frozen=True)
-class _Goal:
-    """What is asked of every sample of a batch."""
-
-    logits_fn: LogitsFn
-    bounds: Bounds
-    search: Search
-    sign: int
-    """1 to leave the class, -1 to reach it."""
-
-    def gap(self, logits: Tensor, classes: Tensor) -> _Gap:
-        """Return the lead of the class over the best other one, or its negative."""
-        own = logits.gather(1, classes[:, None]).squeeze(1)
-        others = logits.scatter(1, classes[:, None], -torch.inf).amax(1)
-        scale = logits.detach().abs().amax(1)
-        return _Gap(self.sign * (own - others), 8 * torch.finfo(logits.dtype).eps * scale)
-
-    def reached(self, gap: _Gap) -> Tensor:
-        """Tell which samples succeed, by more than another batch size's rounding."""
-        return gap.value < -self.search.confidence - gap.rounding
+    target: Tensor
+    bound: Tensor
 
 
-class _Descent(NamedTuple):
-    """The samples that still descend: every field has one row a sample."""
-
-    rows: Tensor
-    clean: Tensor
-    classes: Tensor
-    c: Tensor
-    w: Tensor
-    mean: Tensor
-    square: Tensor
-    best: Tensor
-    distance: Tensor
-    loss: Tensor
-    held: Tensor
-    """Where there was a success since the last check."""
-    finite: Tensor
-
-    def keep(self, kept: Tensor) -> "_Descent":
-        return _Descent(*(field[kept] for field in self))
-
-
-def _descend(goal: _Goal, clean: Tensor, classes: Tensor, c: Tensor) -> Minimal:
-    """Minimize for one constant a sample, and tell which constants hold their sample there.
-
-    The first steps of Adam may overshoot into a success that a small constant cannot hold:
-    a search that went on below it would never come near the boundary again. So a constant
-    is found large enough only if a success fell between the last two checks.
-    """
-    now = _start(goal, clean, classes, c)
-    best, distance, held = now.best.clone(), now.distance.clone(), now.held.clone()
-    finite = torch.ones((), dtype=torch.bool, device=clean.device)
-    for steps in _stretches(goal.search.steps):
-        before, now = now.loss, now._replace(held=torch.zeros_like(now.held))
-        for step in steps:
-            now = _adam(goal, now, step)
-        best[now.rows], distance[now.rows] = now.best, now.distance
-        held[now.rows] = now.held
-        finite &= now.finite.all()
-        now = now.keep((now.loss <= _PROGRESS * before).nonzero().squeeze(1))
-        if not len(now.rows):
-            break
-    if not finite:
-        raise NonFiniteGradientError(
-            "the attack met a gradient that is not finite: the model's logits overflow, or "
-            "its weights or statistics are not numbers"
-        )
-    return Minimal(best, distance, held)
-
-
-def _start(goal: _Goal, clean: Tensor, classes: Tensor, c: Tensor) -> _Descent:
-    """Start at the clean images, pulled off the bounds, where tanh is never."""
-    low, high = goal.bounds
-    inner = 1 - 1e-6
-    w = ((2 * clean - (high + low)) / (high - low)).clamp(-inner, inner).atanh()
-    infinite = torch.full_like(c, torch.inf)
-    return _Descent(
-        rows=torch.arange(len(c), device=c.device),
-        clean=clean,
-        classes=classes,
-        c=c,
-        w=w,
-        mean=torch.zeros_like(w),
-        square=torch.zeros_like(w),
-        best=clean,
-        distance=infinite,
-        loss=infinite,
-        held=torch.zeros_like(c, dtype=torch.bool),
-        finite=torch.ones_like(c, dtype=torch.bool),
-    )
-
-
-def _adam(goal: _Goal, now: _Descent, step: int) -> _Descent:
-    """Judge the present images, then take one step of Adam (Kingma and Ba, 2015) on w."""
-    low, high = goal.bounds
-    tanh = now.w.tanh()
-    x = ((high + low) / 2 + (high - low) / 2 * tanh).clamp_(low, high).requires_grad_()
+def _rival(goal: Goal, clean: Tensor, classes: Tensor, logits: Tensor) -> _Rival:
+    others = logits.scatter(1, classes[:, None], -torch.inf)
+    ranked = others.topk(min(_RANKED, logits.shape[1] - 1), dim=1).indices
+    x = clean.detach().clone().requires_grad_()
     with torch.enable_grad():
-        gap = goal.gap(goal.logits_fn(x), now.classes)
-        f = gap.value.clamp(min=-goal.search.confidence)
-        (slope,) = torch.autograd.grad(f.sum(), x)
-    x = x.detach()
-    delta = x - now.clean
-    length = delta.flatten(1).norm(dim=1)
-    reached = goal.reached(gap)
-    nearer = reached & (length < now.distance)
-    grad = 2 * delta + _column(now.c, x) * slope
-    grad = grad.mul_((high - low) / 2).mul_(1 - tanh**2)
-    mean = now.mean.lerp(grad, 1 - _BETAS[0])
-    square = now.square.lerp(grad**2, 1 - _BETAS[1])
-    scale = (square / (1 - _BETAS[1] ** step)).sqrt_().add_(_ADAM_EPS)
-    rate = goal.search.learning_rate / (1 - _BETAS[0] ** step)
-    return now._replace(
-        w=now.w - rate * mean / scale,
-        mean=mean,
-        square=square,
-        best=torch.where(_column(nearer, x), x, now.best),
-        distance=torch.where(nearer, length, now.distance),
-        loss=length**2 + now.c * (f.detach() + goal.search.confidence),  # never negative
-        held=now.held | reached,
-        finite=now.finite & slope.flatten(1).sum(1).isfinite(),
-    )
+        logits = goal.logits_fn(x)
+        gaps = logits.gather(1, classes[:, None]) - logits.gather(1, ranked)
+        totals = gaps.sum(0).unbind()
+    slopes = [torch.autograd.grad(total, x, retain_graph=True)[0] for total in totals]
+    steepness = torch.stack([slope.flatten(1).norm(dim=1) for slope in slopes], 1)
+    bound, place = ((gaps.detach() + goal.search.confidence) / steepness).min(1)
+    return _Rival(ranked.gather(1, place[:, None]).squeeze(1), bound)
 
 
-def _stretches(steps: int) -> Iterator[range]:
-    """Split the steps 1, 2, ... into the stretches between two checks."""
-    length = max(steps // _CHECKS, 1)
-    for first in range(1, steps + 1, length):
-        yield range(first, min(first + length, steps + 1))
+def _bisect(goal: Goal, clean: Tensor, classes: Tensor) -> Minimal:
+    """Find the smallest constant that succeeds, for each sample alone.
+
+    A success with steps that turn out to be long beside the distance may be their noise:
+    the same constant is tried again with shorter ones.
+    """
+    best, distance = clean.clone(), clean.new_full(clean.shape[:1], torch.inf)
+    lower, upper, unit = torch.zeros_like(distance), distance.clone(), goal.reach(clean)
+    c = torch.full_like(distance, goal.search.constant)
+    done = torch.zeros_like(distance, dtype=torch.bool)
+    for _ in range(goal.search.constants):
+        rows = (~done).nonzero().squeeze(1)
+        if not len(rows):
+            break
+        rate = _STRIDE * distance[rows] / unit[rows]
+        rate = rate.clamp_(max=goal.search.learning_rate)
+        x, length, held = descend(goal, clean[rows], classes[rows], c[rows], rate)
+        _keep_nearer(best, distance, rows, x, length)
+        coarse = held & (rate * unit[rows] > 2 * _STRIDE * distance[rows])
+        lower[rows] = torch.where(held, lower[rows], c[rows])
+        upper[rows] = torch.where(held & ~coarse, c[rows], upper[rows])
+        following = torch.where(upper.isfinite(), (lower + upper) / 2, 10 * c)
+        c[rows] = torch.where(coarse, c[rows], following[rows])
+        done |= (lower >= _NARROW * upper) | (c > _LARGEST)
+    _pull(goal, clean, classes, best, distance)
+    return Minimal(best, distance, distance.isfinite())
 
 
-def _column(per_sample: Tensor, like: Tensor) -> Tensor:
-    """Shape one number a sample to broadcast against a batch."""
-    return per_sample.view(-1, *(1,) * (like.ndim - 1))
+def _pull(
+    goal: Goal, clean: Tensor, classes: Tensor, best: Tensor, distance: Tensor
+) -> None:
+    """Pull each image found towards the clean one, as far as it stays adversarial.
+
+    Adam's steps are as long near the boundary as far from it, and end beyond it.
+    """
+    rows = distance.isfinite().nonzero().squeeze(1)
+    if not len(rows):
+        return
+    start, classes, way = clean[rows], classes[rows], best[rows] - clean[rows]
+    short, long = torch.zeros_like(distance[rows]), torch.ones_like(distance[rows])
+    for _ in range(_HALVINGS):
+        share = (short + long) / 2
+        x = (start + column(share, way) * way).clamp_(*goal.bounds)
+        reached = goal.reached(goal.gap(goal.logits_fn(x), classes))
+        length = torch.where(reached, (x - start).flatten(1).norm(dim=1), torch.inf)
+        _keep_nearer(best, distance, rows, x, length)
+        short, long = torch.where(reached, short, share), torch.where(reached, share, long)
+
+
+def _keep_nearer(
+    best: Tensor, distance: Tensor, rows: Tensor, x: Tensor, length: Tensor
+) -> None:
+    """Put into the rows the images found for them, where they are nearer."""
+    nearer = length < distance[rows]
+    best[rows] = torch.where(column(nearer, x), x, best[rows])
+    distance[rows] = torch.minimum(length, distance[rows])

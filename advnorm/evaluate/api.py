@@ -214,6 +214,7 @@ def _timed(
         attack=cell.name,
         settings=cell.settings,
         threat=cell.threat_record,
+        certificate=cell.proves,
         accuracy=verdicts.accuracy(),
         curve=verdicts.accuracies(cell.counts),
         data="given",

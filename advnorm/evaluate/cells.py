@@ -22,6 +22,9 @@ from advnorm.threat import Bounds, Threat
 
 _CURVE_STEP = 1 / 16
 """Of eps: xie2020, section 3, steps by 1 in a ball of 16."""
+_QUERIES = 5000
+"""AutoAttack's for Square, on a schedule for 10,000; a shorter search goes through all of
+the schedule, or its squares would hardly shrink."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ class Cell:
     def searches(self) -> bool:
         """Whether an adversary looks for something: not when clean, nor at radius 0."""
         return bool(self.attackers) and self.threat is not None and self.threat.eps > 0
+
+    @property
+    def proves(self) -> bool:
+        """Whether a certificate alone decides."""
+        return self.certificate is not None and not self.attackers
 
     def notes(self, classes: int) -> tuple[str, ...]:
         """Say which of its attacks fall back to something else with so many classes."""
@@ -166,6 +174,8 @@ def _attacker(name: Name, threat: Threat, *, step_ratio: float) -> Attacker:
     settings: dict[str, Setting] = {}
     if "steps" in known:
         settings["steps"] = name.steps
+    if "horizon" in known and name.steps < _QUERIES:
+        settings["horizon"] = name.steps
     if "step_size" in known:
         settings["step_size"] = _step_size(name, threat, step_ratio=step_ratio)
     if "clean" in name.options:

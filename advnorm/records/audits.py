@@ -73,10 +73,17 @@ class Audit(Record):
         return tuple(check.flag for check in self.checks if check.status == "flagged")
 
     def concerns(self, result: Result) -> bool:
-        """Tell whether it speaks of this result: same weights and branch, an adversary."""
+        """Tell whether it speaks of this result: same weights, branch, norm, an attack.
+
+        A radius of its own is no matter: an attack that fails at one fails at others. A
+        certificate is a bound, which holds however an attack fares.
+        """
         branches = (self.branch, "worst") if self.branch else (None,)
         return (
             result.threat is not None
+            and result.threat.norm == self.threat.norm
+            and result.threat.eps > 0
+            and not result.certificate
             and result.weights == self.weights
             and result.branch in branches
         )

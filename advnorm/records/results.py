@@ -32,6 +32,8 @@ class Result(Record):
     settings: dict[str, Setting] = {}
     threat: ThreatRecord | None = None
     """``None`` for what has no adversary: clean images and noise."""
+    certificate: bool = False
+    """Whether a certificate alone decided it: a lower bound that no attack can refute."""
     accuracy: Accuracy
     curve: dict[int, Accuracy] = {}
     """Of a curve: the accuracy after so many steps; the last is ``accuracy``."""

@@ -47,6 +47,7 @@ MOST_RUNS = 40
 """Training curves beyond these are left out."""
 MOST_PANELS = 9
 """Panels of attack and norm beyond these are left out."""
+FLAGGED = " (flagged)"
 LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 _INK, _GRID = "#010203", "#040506"
@@ -103,9 +104,12 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
                 elinewidth=0.8,
                 zorder=1 if look is OTHER else 2,
             )
+            if point.flagged:
+                _doubt(axes, 100 * point.clean.rate, 100 * point.robust.rate)
         svg = svg_of(axes, prefix)
     told = [
         f"{branched(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
+        f"{FLAGGED if p.flagged else ''}"
         for p in points
     ]
     return Panel("Clean against robust accuracy", listed(told), svg)
@@ -118,6 +122,7 @@ class Point(NamedTuple):
     branch: str | None
     clean: Accuracy
     robust: Accuracy
+    flagged: bool = False
 
 
 def _points(run: Loaded, key: str) -> list[Point]:
@@ -127,7 +132,13 @@ def _points(run: Loaded, key: str) -> list[Point]:
         data = result.data if result.other else None
         clean = run.results.get(result_key("clean", None, result.branch, data))
         if without_branch(name) == key and clean:
-            point = Point(run.name, result.branch, clean.accuracy, result.accuracy)
+            point = Point(
+                run.name,
+                result.branch,
+                clean.accuracy,
+                result.accuracy,
+                bool(result.flags),
+            )
             found += [point] if point.clean.n and point.robust.n else []
     return found
 
@@ -211,7 +222,7 @@ def _radius(
             known = _by_radius(row, {0.0: clean, **keys})
             if looks[row.label] is not OTHER and known:
                 draw(axes, known, looks[row.label], LINES[branch])
-                shown = (f"{100 * c.rate:.1f}% at {eps_label(e)}" for e, c in known.items())
+                shown = (f"{told_of(c)} at {eps_label(e)}" for e, c in known.items())
                 told.append(f"{branched(row.label, branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
     ticks = [0.0, *sorted({eps for keys in family.values() for eps in keys})]
@@ -228,13 +239,26 @@ def _by_radius(row: Row, keys: Mapping[float, str]) -> dict[float, Cell]:
 
 
 def draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
-    """Draw one line of accuracies with its 95% band."""
+    """Draw one line of accuracies with its 95% band; a flagged one has a "!" beside it."""
     rates = [100 * cell.rate for cell in known.values()]
     low = [100 * cell.interval[0] for cell in known.values()]
     high = [100 * cell.interval[1] for cell in known.values()]
     eps = list(known)
     axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
     axes.plot(eps, rates, color=look.colour, marker=look.marker, linestyle=style)
+    for place, cell in known.items():
+        if cell.flags:
+            _doubt(axes, place, 100 * cell.rate)
+
+
+def _doubt(axes: Axes, x: float, y: float) -> None:
+    """Write a "!" beside a point that is flagged."""
+    axes.annotate("!", (x, y), (5, 3), textcoords="offset points", weight="bold", size=12)
+
+
+def told_of(cell: Cell) -> str:
+    """Write an accuracy for a description, with its doubt."""
+    return f"{cell.rate:.1%}{FLAGGED if cell.flags else ''}"
 
 
 def branched(name: str, branch: str | None) -> str:

@@ -46,6 +46,7 @@ def render(runs: Sequence[Run]) -> str:
         data=_data(loaded),
         attacks=attacks,
         branched=any(result.branch for run in loaded for result in run.results.values()),
+        flagged=any(result.flags for run in loaded for result in run.results.values()),
         comparison=compare(groups, lines, looks),
         looks=looks,
         legend={label: look for label, look in looks.items() if look is not OTHER},

@@ -56,7 +56,7 @@ def _panel(
     told = []
     for walk in walks:
         figures.draw(axes, walk.known, looks[walk.label], figures.LINES[walk.branch])
-        shown = (f"{cell.rate:.1%} after {count:g}" for count, cell in walk.known.items())
+        shown = (f"{figures.told_of(c)} after {n:g}" for n, c in walk.known.items())
         told.append(f"{figures.branched(walk.label, walk.branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
     counts = sorted({count for walk in walks for count in walk.known})
@@ -82,8 +82,9 @@ def _known(results: Sequence[Result]) -> dict[float, Cell]:
         return {}
     counts = [n for n in sorted(results[0].curve) if all(n in r.curve for r in results)]
     found = {n: [result.curve[n] for result in results] for n in counts}
+    flags = tuple(dict.fromkeys(flag for result in results for flag in result.flags))
     return {
-        float(n): Cell(tuple(a.rate for a in each), min(a.n for a in each))
+        float(n): Cell(tuple(a.rate for a in each), min(a.n for a in each), flags)
         for n, each in found.items()
         if all(a.n for a in each)
     }

@@ -253,6 +253,7 @@ def _judged(
         attack=cell.name,
         settings=cell.settings,
         threat=cell.threat_record,
+        certificate=cell.proves,
         accuracy=done.accuracy(),
         curve=done.accuracies(cell.counts),
         data=subject.data.name,

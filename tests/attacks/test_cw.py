@@ -66,6 +66,49 @@ def test_reaches_the_closed_form_distance_of_a_target():
     assert torch.equal((nearest.adversarial @ weight).argmax(1), targets)
 
 
+MODELS, FEATURES, MOST = 20, 10, 10
+
+
+def zoo():
+    """Return 20 linear models of 3 to 10 classes as one, and how near each sample's edge is.
+
+    The first number of an input says which model it meets; no gradient reaches it. Classes
+    that a model lacks are far below.
+    """
+    bank = torch.zeros(MODELS, FEATURES, MOST).double()
+    floor, inputs, classes, exact = torch.zeros(MODELS, MOST).double(), [], [], []
+    for seed in range(MODELS):
+        count = 3 + seed % 8
+        weight, clean = affine(seed, FEATURES, count)
+        labels = (clean @ weight).argmax(1)
+        ways = [
+            distance_to(weight, clean, labels, torch.full_like(labels, other))
+            for other in range(count)
+        ]
+        ways = torch.stack(ways, 1).scatter(1, labels[:, None], torch.inf)
+        bank[seed, :, :count], floor[seed, count:] = weight, -1e3
+        which = torch.full((len(clean), 1), seed / MODELS).double()
+        inputs.append(torch.cat([which, clean], 1))
+        classes.append(labels)
+        exact.append(ways.min(1).values)
+
+    def logits_fn(x):
+        which = (x[:, 0] * MODELS).detach().round().long()
+        return torch.einsum("nf,nfc->nc", x[:, 1:], bank[which]) + floor[which]
+
+    return logits_fn, torch.cat(inputs), torch.cat(classes), torch.cat(exact)
+
+
+def test_reaches_the_nearest_of_several_classes_within_1_percent():
+    """The leading wrong class need not be the nearest: a second search goes there."""
+    logits_fn, clean, labels, exact = zoo()
+    nearest = cw_distance(logits_fn, clean, labels, bounds=WIDE, search=QUICK)
+    ratio = nearest.distance / exact
+    assert nearest.found.all() and ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
+    torch.testing.assert_close(nearest.adversarial[:, 0], clean[:, 0])
+    assert (logits_fn(nearest.adversarial).argmax(1) != labels).all()
+
+
 @pytest.mark.parametrize(("high", "nearest"), [(1.0, (0.27, 0.48)), (0.46, (0.36, 0.46))])
 def test_the_bounds_cut_the_shortest_way(high, nearest):
     """From (0.2, 0.2) to x0 + 4 x1 > 2.2: straight, or along the edge of the bounds."""

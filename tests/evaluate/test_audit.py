@@ -223,6 +223,21 @@ def test_an_audit_flags_the_results_that_it_concerns_and_a_better_one_takes_it_b
     assert run.result(own.key).flags == ("doubtful by itself",)
 
 
+def test_an_audit_is_about_attacks_of_its_norm_and_not_about_certificates(tmp_path):
+    run = make_run(tmp_path / "run")
+    others = {
+        "smaller": LINF.model_copy(update={"eps": 0.01}),
+        "none": LINF.model_copy(update={"eps": 0.0}),
+        "l2": ThreatRecord(norm="l2", eps=LINF.eps),
+        "var": ThreatRecord(norm="var", eps=LINF.eps),
+    }
+    for name, threat in others.items():
+        run.write_result(result(attack=name, threat=threat))
+    run.write_result(result(attack="ibp", certificate=True))
+    run.write_audit(make_audit())
+    assert [r.attack for r in run.results() if r.flags] == ["smaller"]
+
+
 def test_flags_of_a_probe_stay_until_an_audit_speaks():
     probed = result(flags=("audit, randomized: two passes differ",))
     assert with_flags(probed, []) == probed

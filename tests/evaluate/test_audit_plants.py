@@ -197,9 +197,9 @@ def test_a_whole_audit_of_a_broken_defense_ends_and_has_its_flag(defect, plain, 
 
 
 def test_the_plant_that_only_pgd_cannot_break(plain, samples):
-    """Its accuracy under PGD-10 is false: stronger attacks break more than half of it."""
+    """Its accuracy under PGD-10 is false: stronger attacks break nearly all of it."""
     found = audit(Rippled(plain), *samples, eps=EPS, checks=["false_robustness"])
-    assert found.weak.rate > 0.8 and found.strong.rate < found.weak.rate / 2
+    assert found.weak.rate > 0.8 and found.strong.rate < 0.2
     assert found.clean.rate > 0.9
     names = ["black_box_stronger", "false_robustness"]
     assert audit(Rippled(plain), *samples, eps=EPS, checks=names).flagged == tuple(names)

@@ -186,3 +186,14 @@ def test_restarts_from_the_clean_image_may_draw_other_targets():
 def test_a_fraction_in_a_name_makes_no_folder():
     (cell,) = cells(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
     assert cell.key == "pgd-10+step=1of255_linf_0.1"
+
+
+@pytest.mark.parametrize(
+    ("name", "horizon"), [("square-500", 500), ("square-4999", 4999), ("square-5000", None)]
+)
+def test_a_short_square_search_goes_through_the_whole_schedule(name, horizon):
+    """AutoAttack's own 5,000 queries keep its schedule, which is for 10,000."""
+    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    assert cell.settings.get("horizon") == horizon
+    (suite,) = cells(["standard"], [Linf(0.1)], (0.0, 1.0))
+    assert not any("horizon" in key for key in suite.settings)
