@@ -12,6 +12,7 @@ import typer
 
 from advnorm import __version__, cli
 from advnorm.recipes import RECIPES, find
+from advnorm.records import Run
 from advnorm.train import check
 
 TINY = [
@@ -117,7 +118,8 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     assert code == 0 and "pgd-3" in said and "n=40" in shown
     code, said, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
     assert code == 0 and "crown-ibp" in said and "n=40" in shown
-    assert (out / "results" / "crown-ibp_linf_0.1.json").exists()
+    proved = {r.attack: r.certificate for r in Run.open(out).results()}
+    assert proved == {"clean": False, "pgd-3": False, "crown-ibp": True}
     settings = ["--set", "samples=10", "--suite", "apgd_ce-5"]
     code, said, _ = call(monkeypatch, capsys, "audit", out, *settings)
     assert code == 0 and "false_robustness" in said and "n=10" in said

@@ -1,6 +1,7 @@
 """Accuracy over attack steps, drawn from results that are curves (xie2020, Figure 2)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log
 from typing import NamedTuple
 
 from matplotlib import rc_context
@@ -10,6 +11,8 @@ from advnorm.report import figures
 from advnorm.report.groups import Group
 from advnorm.report.looks import OTHER
 from advnorm.report.rows import Cell, threat_label, without_branch
+
+_LETTER = 0.026  # width of a digit, as a share of the axis
 
 
 class Walk(NamedTuple):
@@ -60,9 +63,29 @@ def _panel(
         told.append(f"{figures.branched(walk.label, walk.branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
     counts = sorted({count for walk in walks for count in walk.known})
-    axes.set_xticks(counts, [f"{count:g}" for count in counts])
+    axes.set_xticks(counts, labels(counts))
     axes.minorticks_off()
     return figures.Panel(title, figures.listed(told), figures.svg_of(axes, prefix))
+
+
+def labels(counts: Sequence[float]) -> list[str]:
+    """Label step counts on a logarithmic axis: both ends, and what has room between them.
+
+    >>> labels([9, 10, 20, 50, 100])
+    ['9', '', '20', '50', '100']
+    """
+    texts = [f"{count:g}" for count in counts]
+    whole = log(counts[-1] / counts[0]) if counts else 0.0
+
+    def apart(one: int, other: int) -> bool:
+        room = log(counts[other] / counts[one]) / whole
+        return room >= _LETTER * (len(texts[one]) + len(texts[other]) + 1) / 2
+
+    last, shown = len(counts) - 1, {0}
+    for place in range(1, last):
+        if apart(max(shown), place) and apart(place, last):
+            shown.add(place)
+    return [t if place in {*shown, last} else "" for place, t in enumerate(texts)]
 
 
 def _walks(groups: Sequence[Group], key: str) -> Iterator[Walk]:

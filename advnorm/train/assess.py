@@ -79,6 +79,8 @@ def assess(
 
 def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
     spec = recipe.evaluation
+    if not spec.attacks:
+        raise ValueError("evaluation.attacks is empty: name at least one, such as pgd-40")
     columns = cells(
         spec.attacks,
         threats(recipe),

@@ -116,3 +116,11 @@ def test_what_a_certificate_does_not_speak_of_is_no_contradiction(other):
 def test_an_unknown_certificate_says_which_there_are(subject):
     with pytest.raises(ValueError, match="crown-ibp"):
         advnorm.evaluate(*subject, eps=0.1, certify="crwn")
+
+
+def test_results_say_where_a_certificate_alone_decided(subject):
+    model, images, labels = subject
+    names = ["clean", "ibp", "pgd-2"]
+    found = advnorm.evaluate(model, images, labels, eps=0.05, attacks=names, certify="ibp")
+    proved = {result.attack: result.certificate for result in found.results}
+    assert proved == {"clean": False, "ibp": True, "pgd-2": False}

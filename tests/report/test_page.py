@@ -11,7 +11,7 @@ from advnorm.records import Accuracy, Run
 from advnorm.report import write
 from advnorm.report.groups import gather
 from advnorm.report.looks import headline
-from advnorm.report.steps import _walks
+from advnorm.report.steps import _walks, labels
 
 EPS = 8 / 255
 
@@ -402,3 +402,23 @@ def test_a_page_without_flags_does_not_speak_of_marks(maker, tmp_path):
     told = page([run], tmp_path)
     assert "!" not in [word.strip() for word in told.words]
     assert "is beside a point" not in told.text
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([10, 20, 50, 100], "10 20 50 100"),
+        ([9, 10, 20, 50, 100], "9 20 50 100"),
+        (
+            [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
+            "1 2 5 10 20 50 100 200 500 2000",
+        ),
+        ([180, 200], "180 200"),
+        ([180, 199, 200], "180 200"),
+        ([7], "7"),
+        ([], ""),
+    ],
+)
+def test_labels_of_step_counts_do_not_meet(counts, shown):
+    assert " ".join(filter(None, labels(counts))) == shown
+    assert len(labels(counts)) == len(counts)

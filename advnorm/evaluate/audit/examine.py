@@ -14,6 +14,7 @@ from advnorm.data import Batch
 from advnorm.evaluate.audit import checklist, failures, gap, inputs, outputs  # noqa: F401
 from advnorm.evaluate.audit.doubt import count
 from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
+from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
 from advnorm.evaluate.engine import check, search_dtype
 from advnorm.norms import branch
@@ -144,6 +145,8 @@ class Examiner:
         start, progress = perf_counter(), progress or Quiet()
         for name in self.checks:
             CHECKS[name]  # an unknown name is refused before anything is run
+        for name in self.suite:
+            attackers_of(name, threat)
         with kept(model, self.seed), kept(self.surrogate or nn.Identity(), self.seed):
             subject = Subject(
                 model,
