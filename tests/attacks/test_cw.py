@@ -106,6 +106,8 @@ def test_reaches_the_nearest_of_several_classes_within_1_percent():
     ratio = nearest.distance / exact
     assert nearest.found.all() and ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
     torch.testing.assert_close(nearest.adversarial[:, 0], clean[:, 0])
+    shorter = clean + 0.999 * (nearest.adversarial - clean)
+    assert torch.equal(logits_fn(shorter).argmax(1), labels), "it was not pulled back"
     assert (logits_fn(nearest.adversarial).argmax(1) != labels).all()
 
 
