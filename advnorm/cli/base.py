@@ -1,0 +1,36 @@
+"""What the commands share: the application, its usual options, and who speaks."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="advnorm",
+    help="How should a network be normalized when it must resist an adversary?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(help="Fetch data sets and say where they are.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
+]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")]
+Root = Annotated[
+    Path | None, typer.Option("--data", help="Folder of data sets [ADVNORM_DATA].")
+]
+
+
+def say(text: str) -> None:
+    """Print a result, once: of the processes that torchrun starts, the first one does."""
+    if leads():
+        typer.echo(text)
+
+
+def leads() -> bool:
+    """Tell whether this is the process that speaks."""
+    return os.environ.get("RANK", "0") == "0"

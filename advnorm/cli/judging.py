@@ -1,0 +1,190 @@
+"""Commands that judge runs, and ask why."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advnorm.cli.base import Device, Root, Set, app, leads, say
+
+if TYPE_CHECKING:
+    from advnorm.recipe import Recipe
+    from advnorm.records import Run
+
+
+@app.command()
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="The run that corruption errors are divided by.")
+    ] = None,
+) -> None:
+    """Attack the models of runs; --set changes their 'evaluation' settings."""
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.report import corruption_errors, terminal
+    from advnorm.train import assess
+
+    changes = _of_evaluation(set_)
+    found = [Run.open(path) for path in runs]
+    reference = Run.open(baseline) if baseline else None
+    with shown() as progress:
+        for run in found:
+            recipe = _changed(run, changes)
+            progress.line(f"{run.path}:")
+            assess(run, recipe, root=data, device=device, progress=progress)
+    say(terminal(found))
+    for run in found:
+        for line in corruption_errors(run, reference):
+            say(f"{run.path}: {line}")
+    say(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")
+
+
+@app.command()
+def certify(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    method: Annotated[str, typer.Option(help="ibp, crown-ibp or crown.")] = "crown",
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Verify the models of runs; --set as in 'evaluate', such as eps=[0.3]."""
+    from advnorm.certify import METHODS
+    from advnorm.registry import unknown
+
+    if method not in METHODS:
+        raise unknown("certificate", method, list(METHODS))
+    evaluate(runs, [*(set_ or []), f"attacks=[{method}]"], device, data)
+
+
+@app.command()
+def transfer(
+    runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
+    set_: Set = None,
+    out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Attack each run, and judge all of them on it; --set as in 'evaluate' [pgd-40]."""
+    import json
+
+    from advnorm.files import write_atomically
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.train import transfer_runs
+
+    changes = ["evaluation.attacks=[pgd-40]", "evaluation.eps=[]", *_of_evaluation(set_)]
+    found = [Run.open(path) for path in runs]
+    recipes = [_changed(run, changes) for run in found]
+    with shown() as progress:
+        made = transfer_runs(found, recipes, root=data, device=device, progress=progress)
+    say("\n\n".join(map(str, made)))
+    if out is not None and leads():
+        records = [matrix.model_dump(mode="json") for matrix in made]
+        write_atomically(out, json.dumps(records, indent=1).encode())
+
+
+@app.command()
+def perturb(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.report import terminal
+    from advnorm.train import perturb as run_perturbation
+
+    known = ("evaluation.", "perturbation.")
+    changes = [c if c.startswith(known) else f"perturbation.{c}" for c in set_ or []]
+    found = [Run.open(path) for path in runs]
+    with shown() as progress:
+        for run in found:
+            recipe = _changed(run, changes)
+            progress.line(f"{run.path}:")
+            run_perturbation(run, recipe, root=data, device=device, progress=progress)
+    say(terminal(found))
+
+
+@app.command()
+def audit(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    suite: Annotated[
+        str, typer.Option(help="Strong attacks, by commas; 'standard' is AutoAttack.")
+    ] = "apgd_ce-50,apgd_t-20,square-500",
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Ask whether the robustness of runs is real, and flag their results if not."""
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.train import audit_run
+
+    changes = _of_evaluation(set_)
+    found = [Run.open(path) for path in runs]
+    names = tuple(name.strip() for name in suite.split(","))
+    with shown() as progress:
+        for run in found:
+            recipe = _changed(run, changes)
+            audits = audit_run(
+                run, recipe, suite=names, root=data, device=device, progress=progress
+            )
+            typer.echo("\n".join([f"{run.path}:", *map(str, audits)]))
+
+
+@app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUESTION...", help="Names of 'advnorm list questions'."),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Ask every question.")] = False,
+    samples: Annotated[int, typer.Option(min=2, help="How many test samples.")] = 200,
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Ask why a run's model works or fails; --set QUESTION.OPTION=VALUE, evaluation.KEY."""
+    from advnorm.diagnose import QUESTIONS
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.train import diagnose_run, questions
+
+    if not names and not all_:
+        raise ValueError("name a question of 'advnorm list questions', or write --all")
+    ours = [change for change in set_ or [] if change.startswith("evaluation.")]
+    options = [change for change in set_ or [] if not change.startswith("evaluation.")]
+    asked = questions(list(QUESTIONS) if all_ else names or [], options)
+    found = Run.open(run)
+    with shown() as progress:
+        for diagnosis in diagnose_run(
+            found,
+            _changed(found, ours),
+            asked,
+            samples=samples,
+            skip=all_,
+            root=data,
+            device=device,
+            progress=progress,
+        ):
+            typer.echo(str(diagnosis))
+    typer.echo(f"next: advnorm report {run} --out report.html")
+
+
+def _of_evaluation(changes: list[str] | None) -> list[str]:
+    """Name the settings of an evaluation in full, whether they were or not."""
+    return [f"evaluation.{change.removeprefix('evaluation.')}" for change in changes or []]
+
+
+def _changed(run: "Run", changes: list[str]) -> "Recipe":
+    """Return a run's recipe with some settings changed."""
+    from advnorm.recipe import from_yaml, override
+
+    return override(from_yaml(run.recipe_text()), changes)

@@ -1,0 +1,106 @@
+"""Commands that make runs, and say what they cost."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advnorm.cli.base import Device, Root, Set, app, say
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("runs/demo"),
+) -> None:
+    """Train and attack four small models on digits, and write a report."""
+    from advnorm import demo as showcase
+    from advnorm.progress import shown
+
+    with shown() as progress:
+        report = showcase.run(out, progress=progress)
+    typer.echo(showcase.closing(report))
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str, typer.Argument(help="A name of 'advnorm list', or a YAML file.")
+    ],
+    out: Annotated[Path, typer.Option(help="The run folder to write.")],
+    set_: Set = None,
+    device: Device = "auto",
+    data: Root = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run.")] = False,
+) -> None:
+    """Train a recipe into a run folder."""
+    from advnorm.progress import shown
+    from advnorm.recipe import override
+    from advnorm.recipes import find
+    from advnorm.train import train as run_training
+
+    chosen = override(find(recipe), set_ or [])
+    with shown() as progress:
+        run_training(
+            chosen, out, root=data, device=device, resume=resume, progress=progress
+        )
+    say(f"trained: {out}\nnext: advnorm evaluate {out}")
+
+
+@app.command()
+def plan(
+    recipe: Annotated[
+        str, typer.Argument(help="A name of 'advnorm list', or a YAML file.")
+    ],
+    set_: Set = None,
+    device: Annotated[str, typer.Option(help="v100, a100, ..., or all.")] = "all",
+) -> None:
+    """Say what a recipe costs: operations, memory, device-hours; nothing is run."""
+    from advnorm.recipe import override
+    from advnorm.recipes import find
+    from advnorm.train.devices import chosen
+    from advnorm.train.plan import table
+
+    devices = chosen(device)
+    typer.echo(table(override(find(recipe), set_ or []), devices))
+
+
+@app.command()
+def reproduce(
+    artefacts: Annotated[
+        list[str], typer.Argument(help="Such as galloway2019/table1, or a whole paper.")
+    ],
+    scale: Annotated[
+        str, typer.Option(help="smoke (a minute), reduced (small machine) or full.")
+    ] = "smoke",
+    seeds: Annotated[int, typer.Option(help="Runs of each row.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where runs and records go.")] = Path(
+        "reproduced"
+    ),
+    on: Annotated[
+        str, typer.Option(help="How many processes train at once, or ray for a cluster.")
+    ] = "1",
+    device: Device = "auto",
+    data: Root = None,
+) -> None:
+    """Regenerate tables and figures of the papers; goes on where it stopped."""
+    from advnorm.papers import Place, named, reproduce, scale_of, workers
+    from advnorm.progress import shown
+    from advnorm.report import reproduction_text
+    from advnorm.train import StoppedError
+
+    size, place = scale_of(scale), Place(out, data, device, workers(on))
+    failed = False
+    with shown() as progress:
+        for name in named(artefacts):
+            try:
+                record = reproduce(name, place, scale=size, seeds=seeds, progress=progress)
+            except StoppedError as stopped:
+                stopped.resume = shlex.join(["advnorm", *sys.argv[1:]])
+                raise
+            failed |= bool(record.failed)
+            say(reproduction_text(record))
+    say(f"records: {out}")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,51 @@
+"""Commands that show what there is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advnorm.cli.base import Root, app, data_app
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one self-contained page that compares runs."""
+    from advnorm.records import Run
+    from advnorm.report import write
+
+    typer.echo(f"wrote {write([Run.open(path) for path in runs], out)}")
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[
+        str, typer.Argument(help="recipes, models, norms, ...; or all.")
+    ] = "all",
+) -> None:
+    """List what can be named: recipes, data, models, norms, objectives, attacks, ..."""
+    from advnorm.listing import listing
+
+    typer.echo(listing(kind))
+
+
+@data_app.command(name="get")
+def get(
+    name: Annotated[str, typer.Argument(help="A data set of 'advnorm list data'.")],
+    data: Root = None,
+) -> None:
+    """Download a data set, once, with size and digest checked."""
+    from advnorm.data.download import get as download
+    from advnorm.progress import shown
+
+    with shown() as progress:
+        paths = download(
+            name,
+            root=data,
+            report=lambda file, done, total: progress.update(done, max(total, done), file),
+        )
+    for path in paths:
+        typer.echo(path)
