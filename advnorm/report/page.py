@@ -14,9 +14,12 @@ from advnorm.records import Environment as Machine
 from advnorm.records import Run
 from advnorm.report import diagnoses, figures, images, steps
 from advnorm.report.comparison import compare
+from advnorm.report.curves import curves
 from advnorm.report.groups import Group, Loaded, differences, gather
 from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
+from advnorm.report.radii import families, radii
 from advnorm.report.rows import rows, threat_label, without_branch
+from advnorm.report.scatter import scatter
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""
@@ -28,7 +31,7 @@ def render(runs: Sequence[Run]) -> str:
     groups = gather(runs)
     lines = rows(groups)
     key = headline(groups)
-    attacks = figures.families(groups)
+    attacks = families(groups)
     looks = assign(groups, lines, key)
     loaded = [run for group in groups for run in group.members]
     environment = Environment(
@@ -52,9 +55,9 @@ def render(runs: Sequence[Run]) -> str:
         legend={label: look for label, look in looks.items() if look is not OTHER},
         most_groups=len(LOOKS),
         headline=_attack(loaded, key),
-        scatter=figures.scatter(groups, looks, key, "scatter") if key else None,
-        curves=figures.curves(groups, looks, "curve"),
-        radii=figures.radii(attacks, lines, looks, "radius"),
+        scatter=scatter(groups, looks, key, "scatter") if key else None,
+        curves=curves(groups, looks, "curve"),
+        radii=radii(attacks, lines, looks, "radius"),
         walks=steps.titles(groups),
         steps=steps.steps(groups, looks, "steps"),
         topics=diagnoses.topics(groups, looks, "why"),

@@ -1,0 +1,96 @@
+"""Training curves: loss and validation accuracies by epoch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+
+from matplotlib import rc_context
+from matplotlib.ticker import MaxNLocator
+
+from advnorm.records import Accuracy, Epoch
+from advnorm.report.figures import MOST_RUNS, STYLE, Looks, Panel, listed, plot, svg_of
+from advnorm.report.groups import Group, Loaded
+from advnorm.report.looks import OTHER
+
+
+def curves(groups: Sequence[Group], looks: Looks, prefix: str) -> list[Panel]:
+    """Draw loss and validation accuracies by epoch: one line a run.
+
+    A ring is the best checkpoint, a cross an epoch with an alarm. What no run has recorded
+    is left out.
+    """
+    series: dict[str, list[Series]] = {}
+    for label, run in _limited(groups, looks):
+        for title, values in _measures(run.epochs).items():
+            if any(map(isfinite, values)):
+                epochs = [epoch.epoch for epoch in run.epochs]
+                best = [i for i, epoch in enumerate(run.epochs) if epoch.best][-1:]
+                alarms = [i for i, epoch in enumerate(run.epochs) if epoch.alarms]
+                line = Series(label, run.name, epochs, values, best, alarms)
+                series.setdefault(title, []).append(line)
+    return [
+        _curve(title, lines, looks, f"{prefix}{number}")
+        for number, (title, lines) in enumerate(series.items())
+    ]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a training curve."""
+
+    label: str
+    name: str
+    epochs: list[int]
+    values: list[float]
+    best: list[int]
+    alarms: list[int]
+
+
+def _limited(groups: Sequence[Group], looks: Looks) -> list[tuple[str, Loaded]]:
+    runs = [
+        (g.label, run) for g in groups if looks[g.label] is not OTHER for run in g.members
+    ]
+    return runs[:MOST_RUNS]
+
+
+def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
+    return {
+        "Training loss": [e.loss for e in epochs],
+        "Validation accuracy, clean": [_percent(e.validation_clean) for e in epochs],
+        "Validation accuracy, under attack": [
+            _percent(e.validation_robust) for e in epochs
+        ],
+    }
+
+
+def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Panel:
+    with rc_context(STYLE):
+        axes = plot("epoch", "loss" if "loss" in title else "accuracy (%)")
+        for line in lines:
+            look = looks[line.label]
+            alone = len(line.epochs) == 1
+            axes.plot(
+                line.epochs,
+                line.values,
+                color=look.colour,
+                marker=look.marker if alone else "none",
+                alpha=0.9,
+            )
+            for where, marker, size in ((line.best, "o", 6.0), (line.alarms, "x", 6.0)):
+                axes.plot(
+                    [line.epochs[i] for i in where],
+                    [line.values[i] for i in where],
+                    linestyle="none",
+                    marker=marker,
+                    markersize=size,
+                    markerfacecolor="none",
+                    markeredgecolor=look.colour,
+                )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        svg = svg_of(axes, prefix)
+    told = [f"{line.name} ends at {line.values[-1]:.3g}" for line in lines]
+    return Panel(title, listed(told), svg)
+
+
+def _percent(accuracy: Accuracy | None) -> float:
+    return 100 * accuracy.rate if accuracy else nan

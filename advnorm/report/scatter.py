@@ -1,0 +1,91 @@
+"""Clean against robust accuracy: a point a run."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib import rc_context
+
+from advnorm.records import Accuracy, result_key
+from advnorm.report.figures import (
+    FLAGGED,
+    STYLE,
+    Looks,
+    Panel,
+    branched,
+    doubt,
+    listed,
+    plot,
+    svg_of,
+)
+from advnorm.report.groups import Group, Loaded
+from advnorm.report.looks import OTHER
+from advnorm.report.rows import without_branch
+
+_FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
+
+
+def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Panel | None:
+    """Draw clean against robust accuracy: a point a run and branch, both 95% intervals."""
+    points = [p for group in groups for run in group.members for p in _points(run, key)]
+    if not points:
+        return None
+    labels = {run.name: group.label for group in groups for run in group.members}
+    with rc_context(STYLE):
+        axes = plot("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
+        for point in points:
+            look = looks[labels[point.run]]
+            axes.errorbar(
+                100 * point.clean.rate,
+                100 * point.robust.rate,
+                xerr=_bars(point.clean),
+                yerr=_bars(point.robust),
+                fmt=look.marker,
+                fillstyle=_FILLS[point.branch],
+                color=look.colour,
+                markersize=7,
+                elinewidth=0.8,
+                zorder=1 if look is OTHER else 2,
+            )
+            if point.flagged:
+                doubt(axes, 100 * point.clean.rate, 100 * point.robust.rate)
+        svg = svg_of(axes, prefix)
+    told = [
+        f"{branched(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
+        f"{FLAGGED if p.flagged else ''}"
+        for p in points
+    ]
+    return Panel("Clean against robust accuracy", listed(told), svg)
+
+
+class Point(NamedTuple):
+    """One run, or one branch of it."""
+
+    run: str
+    branch: str | None
+    clean: Accuracy
+    robust: Accuracy
+    flagged: bool = False
+
+
+def _points(run: Loaded, key: str) -> list[Point]:
+    """Pair the accuracy under ``key`` with the clean one, each branch with its own."""
+    found = []
+    for name, result in run.results.items():
+        data = result.data if result.other else None
+        clean = run.results.get(result_key("clean", None, result.branch, data))
+        if without_branch(name) == key and clean:
+            point = Point(
+                run.name,
+                result.branch,
+                clean.accuracy,
+                result.accuracy,
+                bool(result.flags),
+            )
+            found += [point] if point.clean.n and point.robust.n else []
+    return found
+
+
+def _bars(accuracy: Accuracy) -> list[list[float]]:
+    low, high = accuracy.interval
+    below, above = max(0.0, accuracy.rate - low), max(0.0, high - accuracy.rate)
+    return [[100 * below], [100 * above]]
