@@ -15,7 +15,7 @@ from advnorm.threat import Threat
 
 
 class GradientNorms(NamedTuple):
-    r"""The norm of all gradients together, and the mean of their norms one by one.
+    r"""The norm of all gradients together, the mean of their norms, and each of them.
 
     .. math::
         \|g\|_2 = \Bigl(\sum_i \|g_i\|_2^2\Bigr)^{1/2}, \qquad
@@ -26,12 +26,13 @@ class GradientNorms(NamedTuple):
 
     whole: Tensor
     mean: Tensor
+    each: Tensor
 
 
 def gradient_norms(grads: Iterable[Tensor]) -> GradientNorms:
-    """Return both norms, on the gradients' device."""
+    """Return the norms, on the gradients' device."""
     each = torch.stack(torch._foreach_norm(list(grads))).double()
-    return GradientNorms(torch.linalg.vector_norm(each), each.mean())
+    return GradientNorms(torch.linalg.vector_norm(each), each.mean(), each)
 
 
 @QUESTIONS.register("gradient_norm")
@@ -50,7 +51,7 @@ def gradient_norm(
         value = loss_of(model, images, labels, loss=loss, threat=threat)()
         grads = torch.autograd.grad(value, parameters, materialize_grads=True)
     found = gradient_norms(grads)
-    each = torch.stack(torch._foreach_norm(list(grads))).tolist()
+    each = found.each.tolist()
     return Diagnosis(
         question="gradient_norm",
         source="sridhar2021 Fig. 1a",

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.attacks import pgd
 from advnorm.certify import around, bounded, trace
+from advnorm.diagnose.domains import weak
 from advnorm.norms import Mode, mode, twice
 from advnorm.registry import unknown
 from advnorm.threat import Threat
@@ -45,14 +45,7 @@ def loss_of(
         raise ValueError(f"the {loss} loss needs a threat, such as Linf(8/255)")
     if loss == "adversarial":
         with mode(model, "running"):
-            x = pgd(
-                model,
-                images,
-                labels,
-                threat,
-                steps=steps,
-                step_size=2.5 * threat.eps / steps,
-            )
+            x = weak(model, images, labels, threat, steps=steps)
         return lambda: F.cross_entropy(model(x), labels)
     graph = trace(model)
     return lambda: F.cross_entropy(

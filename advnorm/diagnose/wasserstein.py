@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from advnorm.attacks import pgd
-from advnorm.diagnose.domains import three
+from advnorm.diagnose.domains import three, weak
 from advnorm.diagnose.features import moments
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import needed, resting
@@ -116,9 +115,8 @@ def wasserstein(
     with the running ones.
     """
     threat = needed(threat, "wasserstein")
-    size = 2.5 * threat.eps / steps
     with resting(model):
-        attacked = pgd(model, images, labels, threat, steps=steps, step_size=size)
+        attacked = weak(model, images, labels, threat, steps=steps)
     with resting(model, statistics):
         found = {
             "clean": from_running(model, images, domain="clean"),

@@ -66,7 +66,7 @@ class Glimpse:
         """Look at the gradients that the step takes, before they are shortened."""
         if "gradient_norm" in self.questions:
             grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-            whole, mean = gradient_norms(grads)
+            whole, mean, _ = gradient_norms(grads)
             self._numbers["gradient_norm"] = whole / scale
             self._numbers["gradient_norm/mean"] = mean / scale
 
