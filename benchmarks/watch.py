@@ -10,14 +10,11 @@ and the median over the rounds is printed, as is the time of one look at the Hes
     python benchmarks/watch.py [--rounds 15] [--threads 2]
 """
 
-import argparse
-import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-import torch
-from pgd_step import CASES, endless, job
+from pgd_step import endless, every_case, job
 
 from advnorm.progress import Quiet
 from advnorm.recipe import override
@@ -78,17 +75,5 @@ def measure(case: str, folder: Path, rounds: int) -> float:
     return added
 
 
-def main() -> None:
-    """Measure every case; exit with 1 if one is over the limit."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    with tempfile.TemporaryDirectory() as folder:
-        added = [measure(case, Path(folder), arguments.rounds) for case in CASES]
-    raise SystemExit(any(share > LIMIT for share in added))
-
-
 if __name__ == "__main__":
-    main()
+    every_case(__doc__, measure, LIMIT)
