@@ -1,6 +1,7 @@
 """The small, medium and large CNNs of sridhar2021, Table 4 (after Gowal et al., 2019)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from torch import nn
 
@@ -18,6 +19,17 @@ class Plan:
     convolutions: tuple[tuple[int, int, int], ...]
     hidden: tuple[int, ...]
     padding: int
+
+    def narrowed(self, width: int) -> "Plan":
+        """Return the plan whose first convolution has ``width`` maps, all else in step."""
+        first = self.convolutions[0][0]
+
+        def scaled(size: int) -> int:
+            return max(1, size * width // first)
+
+        convolutions = tuple((scaled(m), kernel, by) for m, kernel, by in self.convolutions)
+        hidden = tuple(map(scaled, self.hidden))
+        return replace(self, convolutions=convolutions, hidden=hidden)
 
     def side(self, size: int) -> int:
         """Return one side of the last feature map; 0 where the input is too small."""
@@ -52,18 +64,21 @@ def plain(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None,
+    width: int,
 ) -> nn.Module:
     """Build a plan: every convolution and hidden layer is followed by norm and ReLU.
 
     All layers have biases, also before a norm. PyTorch's default initialization.
+    ``width`` is the number of maps of the first convolution.
     """
-    channels, height, width = shapes.image(shape, model=plan.name, least=plan.least)
+    plan = plan.narrowed(shapes.positive("width", width, model=plan.name))
+    channels, *sides = shapes.image(shape, model=plan.name, least=plan.least)
     convolutions: list[nn.Module] = []
     for maps, kernel, stride in plan.convolutions:
         conv = nn.Conv2d(channels, maps, kernel, stride=stride, padding=plan.padding)
         convolutions += [conv, norm(maps), nn.ReLU()]
         channels = maps
-    features = channels * plan.side(height) * plan.side(width)
+    features = channels * prod(map(plan.side, sides))
     hidden: list[nn.Module] = []
     for size in plan.hidden:
         hidden += [nn.Linear(features, size), norm(size), nn.ReLU()]
@@ -84,9 +99,17 @@ def cnn_small(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None = None,
+    width: int = 16,
 ) -> nn.Module:
     """Small CNN of sridhar2021, Table 4: 470,918 parameters (CIFAR-10, no norm)."""
-    return plain(SMALL, shape=shape, classes=classes, norm=norm, standardize=standardize)
+    return plain(
+        SMALL,
+        shape=shape,
+        classes=classes,
+        norm=norm,
+        standardize=standardize,
+        width=width,
+    )
 
 
 @MODELS.register("cnn_medium")
@@ -96,9 +119,17 @@ def cnn_medium(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None = None,
+    width: int = 32,
 ) -> nn.Module:
     """Medium CNN of sridhar2021, Table 4: 1,188,906 parameters (CIFAR-10, no norm)."""
-    return plain(MEDIUM, shape=shape, classes=classes, norm=norm, standardize=standardize)
+    return plain(
+        MEDIUM,
+        shape=shape,
+        classes=classes,
+        norm=norm,
+        standardize=standardize,
+        width=width,
+    )
 
 
 @MODELS.register("cnn_large")
@@ -108,6 +139,14 @@ def cnn_large(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None = None,
+    width: int = 64,
 ) -> nn.Module:
     """Large CNN of sridhar2021, Table 4: 17,190,602 parameters (CIFAR-10, no norm)."""
-    return plain(LARGE, shape=shape, classes=classes, norm=norm, standardize=standardize)
+    return plain(
+        LARGE,
+        shape=shape,
+        classes=classes,
+        norm=norm,
+        standardize=standardize,
+        width=width,
+    )

@@ -34,6 +34,19 @@ def test_options_reach_the_model():
     ]
 
 
+def test_width_narrows_every_layer_of_a_cnn_in_step():
+    kernels = [p.shape for p in make("cnn_medium", (1, 16, 16), width=4).parameters()]
+    assert [tuple(shape) for shape in kernels if len(shape) > 1] == [
+        (4, 1, 3, 3),
+        (4, 4, 4, 4),
+        (8, 4, 3, 3),
+        (8, 8, 4, 4),
+        (64, 8),
+        (64, 64),
+        (10, 64),
+    ]
+
+
 def test_mlp_without_hidden_layers_is_linear():
     assert [tuple(p.shape) for p in make("mlp", (2,), depth=0).parameters()] == [
         (10, 2),
@@ -54,6 +67,7 @@ def test_every_option_is_a_plain_value(name):
             {"widht": 3},
             "no option of model 'mlp' called 'widht': did you mean 'width'",
         ),
+        ("cnn_small", {"width": 0}, "cnn_small needs a width of at least 1, not 0"),
         ("linear", {"width": 3}, "model 'linear' has no options: remove 'width'"),
         ("mlp", {"width": 2.5}, "option 'width' of model 'mlp' is a int, not 2.5"),
         ("mlp", {"width": True}, "option 'width' of model 'mlp' is a int, not True"),
