@@ -11,14 +11,17 @@ def constant() -> Schedule:
     return lambda epoch: 1.0
 
 
-def piecewise(*, at: Sequence[float], factor: float = 0.1) -> Schedule:
-    """Multiply by ``factor`` at each of these epochs.
+def piecewise(
+    *, at: Sequence[float], factor: float = 0.1, warmup: float = 0.0, start: float = 0.0
+) -> Schedule:
+    """Multiply by ``factor`` at each of these epochs, after a rise from ``start``.
 
-    >>> rate = piecewise(at=[35, 70])
-    >>> rate(0), rate(35), round(rate(70), 3)
-    (1.0, 0.1, 0.01)
+    >>> rate = piecewise(at=[35, 70], warmup=5, start=0.5)
+    >>> rate(0), rate(2.5), rate(5), rate(35), round(rate(70), 3)
+    (0.5, 0.75, 1.0, 0.1, 0.01)
     """
-    return lambda epoch: factor ** sum(epoch >= boundary for boundary in at)
+    up = ramp(first=0, last=warmup, start=start if warmup else 1.0)
+    return lambda epoch: up(epoch) * factor ** sum(epoch >= boundary for boundary in at)
 
 
 def ramp(*, first: float, last: float, start: float = 0.0, stop: float = 1.0) -> Schedule:

@@ -19,15 +19,22 @@ class Constant(Spec):
 
 
 class Piecewise(Spec):
-    """The base value times ``factor`` at each epoch of ``at``."""
+    """The base value times ``factor`` at each epoch of ``at``.
+
+    Over the first ``warmup`` epochs it rises linearly from ``start`` times the base value.
+    """
 
     kind: Literal["piecewise"] = "piecewise"
     at: tuple[Factor, ...]
     factor: Positive = 0.1
+    warmup: Factor = 0.0
+    start: Factor = 0.0
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
-        return schedules.piecewise(at=self.at, factor=self.factor)
+        return schedules.piecewise(
+            at=self.at, factor=self.factor, warmup=self.warmup, start=self.start
+        )
 
 
 class Ramp(Spec):

@@ -108,7 +108,8 @@ class Gradient(Spec):
 class Optimizer(Spec):
     """How the weights move."""
 
-    name: Literal["sgd", "adam"] = "sgd"
+    name: Literal["sgd", "adam", "rmsprop"] = "sgd"
+    """RMSProp is that of Szegedy et al. (2016): decay 0.9, constant 1, and ``momentum``."""
     rate: Positive = 0.1
     schedule: ScheduleSpec = Constant()
     momentum: Share = 0.9

@@ -130,6 +130,10 @@ def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     ]
     if spec.name == "adam":
         return torch.optim.Adam(settings, lr=spec.rate, fused=True)
+    if spec.name == "rmsprop":
+        return torch.optim.RMSprop(
+            settings, lr=spec.rate, alpha=0.9, eps=1.0, momentum=spec.momentum
+        )
     return torch.optim.SGD(
         settings,
         lr=spec.rate,

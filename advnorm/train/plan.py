@@ -84,7 +84,9 @@ def plan(recipe: Recipe) -> Plan:
     more = recipe.attack.steps - 1  # every further step costs the same
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
-    copies = 4 if recipe.optimizer.name == "adam" else 3 if recipe.optimizer.momentum else 2
+    remembered = {"adam": 2, "rmsprop": 1}.get(recipe.optimizer.name, 0)
+    if recipe.optimizer.name != "adam" and recipe.optimizer.momentum:
+        remembered += 1
     size = 8 if recipe.precision == "float64" else 4
     return Plan(
         parameters=once.parameters,
@@ -93,7 +95,7 @@ def plan(recipe: Recipe) -> Plan:
         steps_per_epoch=once.steps_per_epoch,
         epochs=recipe.epochs,
         activations=round(width * max(once.live, twice.live)),
-        state=size * copies * once.parameters,
+        state=size * (2 + remembered) * once.parameters,
         half=half,
     )
 

@@ -65,6 +65,9 @@ def test_parameters_epochs_and_state_by_hand():
     assert found.parameters == 64 * 10 + 10 + 10 * 10 + 10
     assert found.steps_per_epoch == 12 and found.epoch == 12 * found.step
     assert found.state == 4 * 4 * found.parameters  # weight, gradient, two moments
+    for name, momentum, copies in (("sgd", 0, 2), ("sgd", 0.9, 3), ("rmsprop", 0.9, 4)):
+        other = made(f"optimizer={{name: {name}, momentum: {momentum}}}", "norm.name=none")
+        assert other.state == 4 * copies * other.parameters
 
 
 def test_hours_by_hand():
