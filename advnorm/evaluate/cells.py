@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
+from math import inf
 
 from torch import Tensor
 
@@ -130,9 +131,10 @@ def _natural(name: Name, bounds: Bounds) -> Cell:
             natural(corruption(name.corruption, name.severity, bounds)),
             settings={"corruption": name.corruption, "severity": name.severity},
         )
+    around = (-inf, inf) if "unclipped" in name.options else bounds
     return Cell(
         name.text,
-        natural(partial(_noise, sigma=name.sigma, bounds=bounds)),
+        natural(partial(_noise, sigma=name.sigma, bounds=around)),
         settings={"sigma": name.sigma},
     )
 
@@ -205,6 +207,9 @@ def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
 
 
 def _noise(clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds) -> Tensor:
-    """Add Gaussian noise and clip to the bounds: a model is given valid images only."""
+    """Add Gaussian noise and clip to the bounds: a model is given valid images only.
+
+    Papers that do not clip (galloway2019, Table 1) are met by ``noise-1+unclipped``.
+    """
     noise = draws.stream("noise").normal(*clean.shape[1:], dtype=clean.dtype)
     return (clean + sigma * noise).clamp_(*bounds)

@@ -53,6 +53,7 @@ OPTIONS = {
     "step": Option("step_size", "LENGTH", means="a step in units of the norm, as 1/255"),
     "ratio": Option("step_size", "RATIO", means="a step = RATIO x eps / STEPS"),
     "last": Option("curve", means="judge each last iterate alone, as xie2020 does"),
+    "unclipped": Option("sigma", means="noise that may leave the image bounds"),
 }
 """By word; an attack takes those that set something that it has."""
 
@@ -218,9 +219,8 @@ def _numbers(family: str) -> list[str]:
 
 def _words(family: str) -> list[str]:
     """Return the options that mean something to a family."""
-    if family in NATURAL:
-        return []
-    has = {*signature(ATTACKS[family]).parameters, *_numbers(family)}
+    natural = family in NATURAL
+    has = {*(() if natural else signature(ATTACKS[family]).parameters), *_numbers(family)}
     return [word for word, option in OPTIONS.items() if option.sets in has]
 
 

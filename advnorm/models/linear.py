@@ -15,18 +15,22 @@ def linear(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None = None,
+    start: str = "uniform",
 ) -> nn.Module:
     """Linear classifier, whose norm is on its inputs (galloway2019, section 3).
 
     There is no hidden layer to normalize: the norm acts on the flattened input, each of
-    whose values is a feature. PyTorch's default initialization.
+    whose values is a feature. A ``start`` of ``uniform`` is PyTorch's own (variance
+    1 / (3 d) for d inputs), one of ``normal`` is Glorot and Bengio's of variance
+    2 / (d + classes): what it puts on pixels that are always black stays there.
     """
+    if start not in {"uniform", "normal"}:
+        raise ValueError(f"linear starts uniform or normal, not {start!r}")
     count = shapes.features(shape, model="linear")
-    layers = {
-        "flatten": nn.Flatten(),
-        "norm": norm(count),
-        "classifier": nn.Linear(count, classes),
-    }
+    classifier = nn.Linear(count, classes)
+    if start == "normal":
+        nn.init.xavier_normal_(classifier.weight)
+    layers = {"flatten": nn.Flatten(), "norm": norm(count), "classifier": classifier}
     return assemble(standardize, layers)
 
 

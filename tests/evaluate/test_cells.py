@@ -74,6 +74,7 @@ def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
         ("noise-0.05", {"sigma": 0.05}),
         ("noise-.5", {"sigma": 0.5}),
         ("noise-2", {"sigma": 2.0}),
+        ("noise-2+unclipped", {"sigma": 2.0}),
     ],
 )
 def test_names_are_read_in_full(name, settings):
@@ -149,7 +150,9 @@ def test_options_are_recorded(name, settings):
         ("bim-10+clean", "no option of bim 'clean'"),
         ("apgd_ce-10+random", r"write apgd_ce\[-STEPS\]\[xRESTARTS\], STEPS"),
         ("clean+random", "write clean, without a number"),
-        ("noise+step=1", r"write noise\[-SIGMA\], SIGMA"),
+        ("noise+step=1", "no option of noise 'step'; there are: unclipped"),
+        ("noise-1+unclipped=2", r"write \+unclipped, without a number"),
+        ("pgd+unclipped", "no option of pgd 'unclipped'"),
         ("quick+random", "takes no number, and no option"),
         ("pgd+step", r"write \+step=LENGTH, LENGTH a number > 0 such as 1/255"),
         ("pgd+step=0", r"write \+step=LENGTH"),

@@ -262,6 +262,10 @@ def test_noise_counts_every_sample_and_stays_in_the_bounds():
     assert 150 < found.results[1].accuracy.correct < 350, "noise may also repair a sample"
     noisy = seen[-2]
     assert noisy.min() >= 0 and noisy.max() <= 1 and noisy.std() > 0.3
+    evaluate(
+        Spy(), images, torch.ones(500).long(), eps=0.1, attacks=["noise-0.5+unclipped"]
+    )
+    assert torch.equal(seen[-2].clamp(0, 1), noisy) and seen[-2].std() > 0.45
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,21 @@ def test_linear_normalizes_its_inputs():
 
 
 @pytest.mark.parametrize(
+    ("start", "variance"), [("uniform", 1 / (3 * 784)), ("normal", 2 / (784 + 10))]
+)
+def test_linear_starts_with_the_variance_it_states(start, variance):
+    model = build(
+        "linear",
+        shape=(1, 28, 28),
+        classes=10,
+        norm=NORMS["none"](),
+        options={"start": start},
+    )
+    found = float(model.classifier.weight.detach().var())
+    assert abs(found / variance - 1) < 0.1  # 7,840 weights: 6 standard errors and more
+
+
+@pytest.mark.parametrize(
     ("name", "features"),
     [("lenet5", [32, 64]), ("cnn_cleverhans", [32, 64]), ("cnn_small", [16, 32, 100]),
      ("cnn_medium", [32, 32, 64, 64, 512, 512]), ("cnn_large", [64, 64, 128, 128, 128, 512]),

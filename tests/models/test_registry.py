@@ -14,7 +14,8 @@ def make(name, shape=(3, 32, 32), **given):
 
 
 def test_options_are_the_own_settings_of_a_model():
-    assert options("linear") == {}
+    assert options("lenet5") == {}
+    assert options("linear") == {"start": "uniform"}
     assert options("mlp") == {"width": 1000, "depth": 2}
     assert options("wide_resnet") == {
         "depth": 28,
@@ -68,7 +69,8 @@ def test_every_option_is_a_plain_value(name):
             "no option of model 'mlp' called 'widht': did you mean 'width'",
         ),
         ("cnn_small", {"width": 0}, "cnn_small needs a width of at least 1, not 0"),
-        ("linear", {"width": 3}, "model 'linear' has no options: remove 'width'"),
+        ("lenet5", {"width": 3}, "model 'lenet5' has no options: remove 'width'"),
+        ("linear", {"start": "zero"}, "linear starts uniform or normal, not 'zero'"),
         ("mlp", {"width": 2.5}, "option 'width' of model 'mlp' is a int, not 2.5"),
         ("mlp", {"width": True}, "option 'width' of model 'mlp' is a int, not True"),
         (

@@ -23,6 +23,7 @@ def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
     The paper's noise is added before resizing; here it is added to the resized image, so
     that it is finer at larger widths.
     """
+    whole = ["data.validation=0.002"] if scale == "full" else []
     small = ["data.train=120", "data.test=60", "epochs=2"] if scale == "smoke" else []
     reduced = ["data.train=10000", "data.test=2000", "epochs=20"]
     return override(
@@ -39,6 +40,7 @@ def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
             "threat.eps=0.1",
             "validation={every: 1000, samples: 10, steps: 1}",
             "evaluation={eps: [0.1], weights: last}",
+            *whole,
             *small,
             *(reduced if scale == "reduced" else []),
             *changes,

@@ -11,7 +11,7 @@ from advnorm.records import Scale
 def _models(scale: Scale) -> dict[str, Recipe]:
     """90 epochs of SGD at rate 0.01 with mini-batches of 50."""
     sizes = {
-        "full": ["data.name=mnist", "epochs=90"],
+        "full": ["data={name: mnist, validation: 0.002}", "epochs=90"],
         "reduced": ["data={name: mnist, train: 10000, test: 2000}", "epochs=10"],
         "smoke": ["data={size: 28, train: 100, test: 50}", "epochs=1"],
     }
