@@ -2,18 +2,21 @@
 
 A run's folder is named by the hash of what decides its weights: its recipe without the
 parts that only judge it, and its data. Artefacts that need the same run share it; what is
-finished is not done again.
+finished is not done again. Settings at their defaults are no part of the hash, so that a
+new one does not orphan old runs; a run goes on from a shorter one of the same recipe.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from statistics import mean
 from time import perf_counter
 from typing import NamedTuple
 
 from advnorm.files import write_atomically
 from advnorm.papers.artefact import Job
+from advnorm.papers.prolong import prolong
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, from_yaml, override, to_yaml
 from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run
@@ -34,13 +37,16 @@ class Done(NamedTuple):
 
 def identity(recipe: Recipe, root: Path | None = None) -> str:
     """Return the hash of what decides a run's weights."""
-    text = decisive(recipe) + load(recipe, root=root).digest()
-    return sha256(text.encode()).hexdigest()[:16]
+    return _name(recipe, load(recipe, root=root).digest())
+
+
+def _name(recipe: Recipe, digest: str) -> str:
+    return sha256((decisive(recipe) + digest).encode()).hexdigest()[:16]
 
 
 def decisive(recipe: Recipe) -> str:
     """Return what of a recipe decides the weights."""
-    values = recipe.model_dump(mode="json")
+    values = recipe.model_dump(mode="json", exclude_defaults=True)
     kept = {key: value for key, value in values.items() if key not in _JUDGING}
     return json.dumps(kept, sort_keys=True)
 
@@ -56,8 +62,8 @@ def carry_out(
 ) -> Done:
     """Do all that a job needs in its run folder below ``folder``, or what is left of it."""
     progress, start = progress or Quiet(), perf_counter()
-    path = folder / identity(job.recipe, root)
-    run = _trained(job.recipe, path, root, device, progress)
+    run = trained(job.recipe, folder, root=root, device=device, progress=progress)
+    path = run.path
     own = from_yaml(run.recipe_text())
     for changes in job.evaluations:
         judged = own.model_copy(update={"evaluation": job.recipe.evaluation})
@@ -80,7 +86,10 @@ def read(
     wanted: Mapping[str, str], run: Run, answers: Mapping[str, Diagnosis]
 ) -> dict[str, float]:
     """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`."""
-    return {column: _number(name, run, answers) for column, name in wanted.items()}
+    return {
+        column: mean(_number(name, run, answers) for name in names.split(" & "))
+        for column, names in wanted.items()
+    }
 
 
 def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
@@ -105,10 +114,19 @@ def _accuracy(result: Result, step: int | None) -> float:
     return (result.accuracy if step is None else result.curve[step]).rate
 
 
-def _trained(
-    recipe: Recipe, path: Path, root: Path | None, device: str, progress: Progress
+def trained(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
 ) -> Run:
-    """Return the run, trained to its end."""
+    """Return the run of a recipe below ``folder``, trained to its end."""
+    digest = load(recipe, root=root).digest()
+    path = folder / _name(recipe, digest)
+    if not (path / "recipe.yaml").is_file():
+        prolong(recipe, path, lambda shorter: folder / _name(shorter, digest))
     begun = (path / "recipe.yaml").is_file()
     if begun:
         run = Run.open(path)

@@ -8,8 +8,9 @@ import pytest
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
 from advnorm.papers import work as works
 from advnorm.papers.claims import Claim, above
+from advnorm.papers.prolong import prolong
 from advnorm.papers.reproduce import Found, gather
-from advnorm.papers.work import carry_out, identity
+from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.recipe import Recipe, override
 from advnorm.records import Published, Reproduction, Run
 
@@ -137,6 +138,46 @@ def test_the_training_accuracy_is_read_in_percent(tmp_path):
     found = carry_out(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
     last = Run.open(tmp_path / found.run).epochs()[-1]
     assert found.numbers["training"] == 100 * last.train.rate
+
+
+def test_names_joined_stand_for_their_mean(tmp_path):
+    names = {**NUMBERS, "both": "clean & fgsm_linf_0.1"}
+    found = carry_out(Job("one", TINY, names), tmp_path).numbers
+    assert found["both"] == (found["clean"] + found["fgsm"]) / 2 != found["clean"]
+
+
+@pytest.mark.parametrize("schedule", ["", "optimizer.schedule={kind: piecewise, at: [2]}"])
+def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, monkeypatch, schedule):
+    begun = []
+    real = works.train
+    monkeypatch.setattr(works, "train", lambda *a, **k: begun.append(k) or real(*a, **k))
+    recipe = override(TINY, [schedule] if schedule else [])
+    longer = Job("one", override(recipe, ["epochs=4"]), NUMBERS)
+    alone = carry_out(longer, tmp_path / "alone")
+    carry_out(Job("one", recipe, NUMBERS), tmp_path / "after")
+    after = carry_out(longer, tmp_path / "after")
+    assert after.numbers == alone.numbers and after.run == alone.run
+    assert [call["resume"] for call in begun] == [False, False, True]
+    whole, half = (Run.open(tmp_path / f / alone.run).epochs() for f in ("alone", "after"))
+    assert [e.loss for e in whole] == [e.loss for e in half]
+
+
+@pytest.mark.parametrize("change", ["norm.freeze_last=1", "validation.every=3"])
+def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
+    short = override(TINY, [change])
+    begun = tmp_path / carry_out(Job("one", short, NUMBERS), tmp_path).run
+    path = tmp_path / "longer"
+    prolong(override(short, ["epochs=3"]), path, lambda shorter: begun)
+    assert not path.exists()
+    prolong(override(TINY, ["epochs=3"]), path, lambda shorter: begun)
+    assert len(Run.open(path).epochs()) == 2
+
+
+def test_a_setting_at_its_default_does_not_change_a_runs_identity():
+    assert "momentum" not in decisive(TINY)
+    schedules = ["{kind: cosine, end: 2}", "{kind: ramp, last: 2}", "{kind: constant}"]
+    recipes = [override(TINY, [f"optimizer.schedule={text}"]) for text in schedules]
+    assert len({decisive(recipe) for recipe in recipes}) == 3
 
 
 def test_a_paper_stands_for_all_of_its_own():
