@@ -98,6 +98,30 @@ def _check_norm(name: str, norm: Norm, *, final_norm: bool) -> None:
         raise ValueError(f"final_norm of {name} needs a norm: choose one other than 'none'")
 
 
+@MODELS.register("fixup_wide_resnet")
+def any_fixup_wide_resnet(
+    *,
+    shape: tuple[int, ...],
+    classes: int,
+    norm: Norm,
+    standardize: nn.Module | None = None,
+    depth: int = 28,
+    widen: int = 10,
+    final_norm: bool = False,
+    recompute: bool = False,
+) -> nn.Module:
+    """Wide residual network with Fixup of any depth 6n + 4 and widening factor."""
+    return fixup_wide_resnet(
+        (depth, widen),
+        shape=shape,
+        classes=classes,
+        norm=norm,
+        standardize=standardize,
+        final_norm=final_norm,
+        recompute=recompute,
+    )
+
+
 for _size in ((28, 10), (40, 2)):
     _summary = f"WideResNet-{_size[0]}-{_size[1]} with Fixup initialization."
     _name = f"fixup_wide_resnet{_size[0]}_{_size[1]}"

@@ -43,12 +43,17 @@ def mlp(
     standardize: nn.Module | None = None,
     width: int = 1000,
     depth: int = 2,
+    start: str = "uniform",
 ) -> nn.Module:
     """Fully connected network: ``depth`` hidden layers of ``width``, each linear-norm-ReLU.
 
-    The defaults are those of galloway2019, appendix H. Every linear layer has a bias;
-    PyTorch's default initialization. A depth of 0 is a linear classifier without norm.
+    The defaults are those of galloway2019, appendix H. Every linear layer has a bias. A
+    depth of 0 is a linear classifier without norm. A ``start`` of ``uniform`` is PyTorch's
+    own, of variance 1 / (3 d) for d inputs: signals shrink from layer to layer. That of
+    ``he`` is He et al.'s (2015), normal of variance 2 / d with biases 0: they do not.
     """
+    if start not in {"uniform", "he"}:
+        raise ValueError(f"mlp starts uniform or he, not {start!r}")
     if depth < 0:
         raise ValueError(f"mlp needs a depth of at least 0, not {depth}")
     shapes.positive("width", width, model="mlp")
@@ -61,4 +66,14 @@ def mlp(
         "hidden": nn.Sequential(*hidden),
         "classifier": nn.Linear(width if depth else count, classes),
     }
-    return assemble(standardize, layers)
+    model = assemble(standardize, layers)
+    if start == "he":
+        _he_init(model)
+    return model
+
+
+def _he_init(model: nn.Module) -> None:
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)

@@ -178,6 +178,23 @@ def test_linear_starts_with_the_variance_it_states(start, variance):
     assert abs(found / variance - 1) < 0.1  # 7,840 weights: 6 standard errors and more
 
 
+@pytest.mark.parametrize(("start", "kept"), [("he", True), ("uniform", False)])
+def test_a_signal_passes_a_deep_perceptron_from_he_initialization_only(start, kept):
+    torch.manual_seed(0)
+    given = {"width": 256, "depth": 30, "start": start}
+    model = build("mlp", shape=(256,), classes=10, norm=NORMS["none"](), options=given)
+    one, other = torch.randn(2, 64, 256)
+    apart = (model(one) - model(other)).detach().var()
+    assert (apart > 0.01) == kept
+    assert not kept or apart < 100
+
+
+def test_mlp_starts_in_one_of_two_ways():
+    given = {"start": "glorot"}
+    with pytest.raises(ValueError, match="uniform or he, not 'glorot'"):
+        build("mlp", shape=(2,), classes=2, norm=NORMS["none"](), options=given)
+
+
 @pytest.mark.parametrize(
     ("name", "features"),
     [("lenet5", [32, 64]), ("cnn_cleverhans", [32, 64]), ("cnn_small", [16, 32, 100]),

@@ -84,6 +84,20 @@ def test_fixup_trades_norms_for_five_scalars_a_block_and_two_more(depth):
     assert count(f"fixup_resnet{depth}", "none", CIFAR) == plain + 5 * blocks + 2
 
 
+def test_a_fixup_wide_resnet_has_any_size():
+    shape, classes = CIFAR
+    with torch.device("meta"):
+        model = build(
+            "fixup_wide_resnet",
+            shape=shape,
+            classes=classes,
+            norm=NORMS["none"](),
+            options={"depth": 40, "widen": 2},
+        )
+    found = sum(parameter.numel() for parameter in model.parameters())
+    assert found == count("fixup_wide_resnet40_2", "none", CIFAR)
+
+
 def test_final_norm_is_the_only_norm_of_a_fixup_network():
     shape, classes = CIFAR
     with torch.device("meta"):

@@ -1,0 +1,180 @@
+"""VGGs and WideResNets on CIFAR-10 with and without batch norm (section 4, E.1)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, more
+from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, pixels, vgg, wide
+from advnorm.recipe import Recipe
+from advnorm.records import Scale
+
+_COLUMNS = ("Clean", "Noise", LINF, L2, "10.1 Clean", "10.1 Noise")
+
+
+def _rows(scale: Scale, recipes: dict[str, Recipe]) -> list[Job]:
+    """Return rows with PGD-l2 and, at full, clean and noisy CIFAR-10.1."""
+    judging = CIFAR[scale]
+    if scale != "full":
+        return [judging.job(row, one, pixels=pixels(one)) for row, one in recipes.items()]
+    new = {"10.1 Clean": "clean~cifar10.1", "10.1 Noise": f"{judging.noise}~cifar10.1"}
+    attacks = ("data=cifar10.1", f"attacks=[clean, '{judging.noise}']")
+    return [
+        judging.job(row, one, pixels=pixels(one), extra=new, evaluations=[attacks])
+        for row, one in recipes.items()
+    ]
+
+
+_WIDE = {
+    "Fixup": ((94.6, 0.1), (69.1, 1.1), (20.3, 0.3), (9.4, 0.2), (87.5, 0.3), (67.8, 0.9)),
+    "batch norm": (
+        *((95.9, 0.1), (57.6, 1.5), (14.9, 0.6), (8.3, 0.3)),
+        *((89.6, 0.2), (58.3, 1.2)),
+    ),
+}
+
+
+@artefact(
+    "galloway2019/table2",
+    "VGG8 and WideResNet-28-10 on CIFAR-10, with and without batch norm",
+    columns=_COLUMNS,
+    published={
+        "VGG8": ((87.9, 0.1), (79, 1), (52.9, 0.6), (65.6, 0.3), (75.3, 0.2), (66, 1)),
+        "VGG8, batch norm": (
+            *((88.7, 0.1), (73, 1), (35.7, 0.3), (59.7, 0.3)),
+            *((77.3, 0.2), (60, 2)),
+        ),
+        **{f"WRN, {row}": numbers for row, numbers in _WIDE.items()},
+    },
+    claims=(
+        Claim(
+            "batch norm raises the clean accuracy of VGG8 and lowers that under PGD",
+            (
+                more(("VGG8, batch norm", "Clean"), ("VGG8", "Clean")),
+                more(("VGG8", LINF), ("VGG8, batch norm", LINF)),
+                more(("VGG8", L2), ("VGG8, batch norm", L2)),
+            ),
+        ),
+        Claim(
+            "batch norm lowers the accuracy of VGG8 under noise",
+            (more(("VGG8", "Noise"), ("VGG8, batch norm", "Noise")),),
+        ),
+        Claim(
+            "WideResNet with Fixup is more robust to noise and PGD than with batch norm",
+            tuple(
+                more(("WRN, Fixup", column), ("WRN, batch norm", column))
+                for column in ("Noise", LINF, L2)
+            ),
+        ),
+        Claim(
+            "on CIFAR-10.1 too batch norm costs accuracy under noise",
+            (more(("VGG8", "10.1 Noise"), ("VGG8, batch norm", "10.1 Noise")),),
+            scales=("full",),
+        ),
+    ),
+)
+def table2(scale: Scale) -> Sequence[Job]:
+    """VGG8 at a fixed rate of 0.01 and WideResNet-28-10, 150 epochs, three to five seeds.
+
+    The paper's l2 accuracy of VGG8 is above that of linf though its l2 ball holds the linf
+    ball: it does not print the l2 step, which is eps / 10 here. PGD on CIFAR-10.1, which it
+    omits, is left out.
+    """
+    recipes = {
+        "VGG8": vgg(scale, 8, norm=False),
+        "VGG8, batch norm": vgg(scale, 8, norm=True),
+    }
+    for norm, name in ((False, "Fixup"), (True, "batch norm")):
+        recipes[f"WRN, {name}"] = wide(scale, norm=norm)
+    return _rows(scale, recipes)
+
+
+@artefact(
+    "galloway2019/table11",
+    "WideResNet-28-10 on CIFAR-10 and CIFAR-10.1, Fixup against batch norm",
+    columns=_COLUMNS,
+    published=_WIDE,
+    claims=(
+        Claim(
+            "Fixup gains 11.6 points under noise and 5.4 under PGD-linf",
+            (
+                more(("Fixup", "Noise"), ("batch norm", "Noise")),
+                more(("Fixup", LINF), ("batch norm", LINF)),
+            ),
+        ),
+        Claim(
+            "batch norm is better on clean images",
+            (more(("batch norm", "Clean"), ("Fixup", "Clean")),),
+        ),
+    ),
+)
+def table11(scale: Scale) -> Sequence[Job]:
+    """Show the WideResNets of Table 2 under the heading of a large learning rate."""
+    return _rows(
+        scale, {"Fixup": wide(scale, norm=False), "batch norm": wide(scale, norm=True)}
+    )
+
+
+def large(scale: Scale, depth: int, *, norm: bool) -> Recipe:
+    """350 epochs from a rate of 0.1, a tenth of it from epoch 150 and again from 250.
+
+    Reduced: 15 epochs from 0.05 (batches are smaller), drops at 7 and 12.
+    """
+    rate, at = (0.1, "[150, 250]") if scale == "full" else (0.05, "[7, 12]")
+    schedule = f"optimizer.schedule={{kind: piecewise, at: {at}}}"
+    changes = (f"optimizer.rate={rate}", schedule)
+    return vgg(scale, depth, *changes, norm=norm, epochs=350)
+
+
+@artefact(
+    "galloway2019/table3",
+    "Deeper and deeper VGGs on CIFAR-10, large initial learning rate",
+    columns=("Clean", "Noise", LINF),
+    published={
+        "VGG8": ((89.29, 0.09), (81.7, 0.3), (55.6, 0.4)),
+        "VGG8, batch norm": ((90.49, 0.01), (77, 1), (40.6, 0.6)),
+        "VGG13": ((91.74, 0.02), (77.8, 0.7), (40.3, 0.7)),
+        "VGG13, batch norm": ((93.0, 0.1), (67, 1), (28.5, 0.4)),
+        "VGG16, batch norm": ((92.8, 0.1), (66, 2), (28.9, 0.2)),
+        "VGG19, batch norm": ((92.65, 0.09), (68, 2), (30.0, 0.1)),
+    },
+    claims=(
+        Claim(
+            "batch norm costs accuracy under PGD at each depth that trains without it",
+            tuple(
+                more((name, LINF), (f"{name}, batch norm", LINF))
+                for name in ("VGG8", "VGG13")
+            ),
+        ),
+        Claim(
+            "batch norm costs accuracy under noise at each of these depths",
+            tuple(
+                more((name, "Noise"), (f"{name}, batch norm", "Noise"))
+                for name in ("VGG8", "VGG13")
+            ),
+        ),
+        Claim(
+            "no deeper network with batch norm is as robust as VGG8 without",
+            (more(("VGG8", LINF), ("VGG16, batch norm", LINF)),),
+        ),
+        Claim(
+            "the deepest one is not either",
+            (more(("VGG8", LINF), ("VGG19, batch norm", LINF)),),
+            scales=("full",),
+        ),
+    ),
+)
+def table3(scale: Scale) -> Sequence[Job]:
+    """VGG8 and 13 with and without batch norm, 16 and 19 with it, three seeds.
+
+    Without batch norm deeper ones than VGG13 do not train, and one seed in ten of that one
+    fails; the paper shows seeds that did not. VGG19 is left out at reduced.
+    """
+    pairs = [(8, False), (8, True), (13, False), (13, True), (16, True)]
+    pairs += [(19, True)] if scale == "full" else []
+    pairs = pairs[:2] if scale == "smoke" else pairs
+    return [
+        CIFAR[scale].job(
+            f"VGG{depth}{', batch norm' if norm else ''}", large(scale, depth, norm=norm)
+        )
+        for depth, norm in pairs
+    ]
