@@ -20,10 +20,14 @@ NATURAL = ("clean", "noise", "corruption")
 _AUTO_ATTACK = ("apgd_ce-100", "apgd_t-100", "fab_t-100", "square-5000")
 SUITES = {
     "quick": ("pgd-20", "apgd_ce-50"),
+    "strong": ("apgd_ce-50", "apgd_t-20", "square-500"),
     "standard": _AUTO_ATTACK,
     "full": (*_AUTO_ATTACK, "apgd_dlr-100x5", "pgd-200x5"),
 }
-"""Attacks in turn, the worst case a sample; ``standard`` is AutoAttack's (Croce & Hein)."""
+"""Attacks in turn, the worst case a sample; ``standard`` is AutoAttack's (Croce & Hein).
+
+``strong`` has the same kinds of attacks, shorter.
+"""
 
 
 class Option(NamedTuple):

@@ -1,6 +1,6 @@
 """Every table and figure of the five papers, by one command."""
 
-from advnorm.papers import galloway2019
+from advnorm.papers import galloway2019, sitawarin2021
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
 from advnorm.papers.reproduce import Place, named, reproduce, scale_of, where, workers
 
@@ -15,6 +15,7 @@ __all__ = [
     "named",
     "reproduce",
     "scale_of",
+    "sitawarin2021",
     "where",
     "workers",
 ]

@@ -92,11 +92,25 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
         one, other = _find(numbers, *larger), _find(numbers, *smaller)
         if one is None or other is None:
             return _missing(*(larger if one is None else smaller))
-        both = one.error is not None and other.error is not None
-        error = hypot(one.error or 0.0, other.error or 0.0) if both else None
         named = f"{', '.join(larger)}: {one}; {', '.join(smaller)}: {other}"
         why = f"{named}; claimed to be {f'{by:g} ' if by else ''}apart"
-        return Told(_sign(one.mean - other.mean - by, error), why)
+        return Told(_sign(one.mean - other.mean - by, _joint(one, other)), why)
+
+    return part
+
+
+def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part:
+    """Claim that one number (row, column) is less than ``by`` above another."""
+
+    def part(numbers: Numbers) -> Told:
+        one, other = _find(numbers, *larger), _find(numbers, *smaller)
+        if one is None or other is None:
+            return _missing(*(larger if one is None else smaller))
+        named = f"{', '.join(larger)}: {one}; {', '.join(smaller)}: {other}"
+        apart = one.mean - other.mean
+        return Told(
+            _sign(by - apart, _joint(one, other)), f"{named}; less than {by:g} apart"
+        )
 
     return part
 
@@ -107,6 +121,13 @@ def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[P
         more((row, a), (row, b)) if down else more((row, b), (row, a))
         for a, b in pairwise(columns)
     )
+
+
+def _joint(one: Measured, other: Measured) -> float | None:
+    """Return the standard error of a difference, where both have one."""
+    if one.error is None or other.error is None:
+        return None
+    return hypot(one.error, other.error)
 
 
 def _sign(difference: float, error: float | None) -> Verdict:

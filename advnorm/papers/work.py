@@ -93,6 +93,9 @@ def read(
 
 
 def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
+    first, minus, second = name.partition(" - ")
+    if minus:
+        return _number(first, run, answers) - _number(second, run, answers)
     kind, slash, rest = name.partition("/")
     if slash and kind == "epoch":
         value = getattr(run.epochs()[-1], rest)

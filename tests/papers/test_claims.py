@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advnorm.papers.claims import Claim, above, below, more, rising, worst
+from advnorm.papers.claims import Claim, above, below, more, rising, within, worst
 from advnorm.records import Measured, Published
 
 
@@ -29,6 +29,11 @@ FAR = table(a=(9.0, 10.0, 11.0), b=(1.0, 2.0, 3.0))  # standard errors 1 / sqrt(
         (more(("a", "x"), ("b", "x"), by=6.3), "holds"),  # 8 - 6.3 > 2 * sqrt(2/3)
         (more(("a", "x"), ("b", "x"), by=6.4), "cannot be told"),
         (more(("a", "x"), ("b", "x"), by=9.7), "does not hold"),
+        (within(("a", "x"), ("b", "x"), 9.7), "holds"),
+        (within(("a", "x"), ("b", "x"), 9.6), "cannot be told"),
+        (within(("a", "x"), ("b", "x"), 6.3), "does not hold"),
+        (within(("b", "x"), ("a", "x"), 0), "holds"),
+        (within(("a", "x"), ("a", "y"), 1), "cannot be told"),
         (above("c", "x", 0), "cannot be told"),
         (more(("a", "x"), ("a", "y")), "cannot be told"),
     ],

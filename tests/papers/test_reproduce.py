@@ -117,6 +117,12 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
     assert found.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
 
 
+def test_a_difference_of_two_results(tmp_path):
+    numbers = {**NUMBERS, "gap": "clean - fgsm_linf_0.1"}
+    found = carry_out(Job("one", TINY, numbers), tmp_path).numbers
+    assert found["gap"] == found["clean"] - found["fgsm"] > 0
+
+
 def test_a_ratio_to_nothing_is_not_a_number(tiny):
     ratio = replace(tiny, relative_to="one")
     zero = Found("one", 0, "r", {"fgsm": 0.0}, (), 1.0)

@@ -20,7 +20,7 @@ from advnorm.threat import Threat
 WEAK = "pgd-10"
 """The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
 PGD = "pgd-50"
-STRONG = ("apgd_ce-50", "apgd_t-20", "square-500")
+STRONG = SUITES["strong"]
 """Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
 GRADIENT_FREE = ("clean", "square")
 
