@@ -1,5 +1,6 @@
 """Do clean and adversarial images have other statistics? Channel by channel (xie2020)."""
 
+from math import exp
 from typing import NamedTuple
 
 import torch
@@ -116,26 +117,23 @@ def gap(one: Moments, other: Moments) -> Gap:
     .. math::
         |\mu_1 - \mu_2| / \sigma_2, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma_2^2
     """
-    var = other.var.clamp(min=torch.finfo(other.var.dtype).tiny)
+    deviation = _deviation(other)
     return Gap(
-        float(((one.mean - other.mean).abs() / var.sqrt()).mean()),
-        float(((one.var - other.var).abs() / var).mean()),
+        float(((one.mean - other.mean).abs() / deviation).mean()),
+        float(((one.var - other.var).abs() / deviation**2).mean()),
     )
+
+
+def _deviation(given: Moments) -> Tensor:
+    return given.var.clamp(min=torch.finfo(given.var.dtype).tiny).sqrt()
 
 
 def _numbers(
     running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
 ) -> dict[str, float]:
-    numbers = {}
     both = [found for found in running.values() if len(found) > 1]
-    if both:
-        pairs = [(found["clean"], found["adversarial"]) for found in both]
-        ratios = [float((b.var / a.var.clamp(min=1e-12)).log().mean()) for a, b in pairs]
-        numbers["variance, adversarial by clean (geometric mean)"] = float(
-            torch.tensor(ratios).mean().exp()
-        )
-        apart = [float(squared_distance(a, b)) for a, b in pairs]
-        numbers["squared distance of the branches"] = sum(apart)
+    pairs = [(found["clean"], found["adversarial"]) for found in both]
+    numbers = _between(pairs) if pairs else {}
     gaps = [
         gap(_unbiased(half[name]), found[_own(found, domain)])
         for half in halves
@@ -144,6 +142,22 @@ def _numbers(
     numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
     numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
     return numbers
+
+
+def _between(pairs: list[tuple[Moments, Moments]]) -> dict[str, float]:
+    """Compare clean and adversarial branches; deviations are the adversarial one's."""
+    ratios = [float((b.var / a.var.clamp(min=1e-12)).log().mean()) for a, b in pairs]
+    above = [float(((b.mean - a.mean) / _deviation(b)).mean()) for a, b in pairs]
+    gaps = [gap(a, b) for a, b in pairs]
+    return {
+        "variance, adversarial by clean (geometric mean)": exp(_mean(ratios)),
+        "mean, adversarial above clean, in deviations": _mean(above),
+        "means of the branches apart, in deviations": _mean([g.mean for g in gaps]),
+        "variances of the branches apart, relative": _mean([g.variance for g in gaps]),
+        "squared distance of the branches": sum(
+            float(squared_distance(a, b)) for a, b in pairs
+        ),
+    }
 
 
 def _own(found: Branches, domain: Domain) -> str:

@@ -1,6 +1,6 @@
 """Every table and figure of the five papers, by one command."""
 
-from advnorm.papers import galloway2019, sitawarin2021
+from advnorm.papers import galloway2019, sitawarin2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
 from advnorm.papers.reproduce import Place, named, reproduce, scale_of, where, workers
 
@@ -18,4 +18,5 @@ __all__ = [
     "sitawarin2021",
     "where",
     "workers",
+    "xie2020",
 ]

@@ -1,7 +1,8 @@
 r"""Claims as statements that a machine can check, given numbers over seeds.
 
 A comparison is told when the numbers are further apart than two standard errors of their
-difference; between that it cannot be told. A claim of several parts holds when each of
+difference; between that it cannot be told. Two numbers of a row are compared seed by seed,
+since they are often of the same runs. A claim of several parts holds when each of
 them holds, and does not hold as soon as one does not.
 """
 
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot, isfinite
+from typing import NamedTuple
 
 from advnorm.records import Claimed, Measured, Scale, Verdict
 
@@ -89,12 +91,11 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
     def part(numbers: Numbers) -> Told:
-        one, other = _find(numbers, *larger), _find(numbers, *smaller)
-        if one is None or other is None:
-            return _missing(*(larger if one is None else smaller))
-        named = f"{', '.join(larger)}: {one}; {', '.join(smaller)}: {other}"
-        why = f"{named}; claimed to be {f'{by:g} ' if by else ''}apart"
-        return Told(_sign(one.mean - other.mean - by, _joint(one, other)), why)
+        apart = _difference(numbers, larger, smaller)
+        if isinstance(apart, Told):
+            return apart
+        why = f"{apart.named}; claimed to be {f'{by:g} ' if by else ''}apart"
+        return Told(_sign(apart.mean - by, apart.error), why)
 
     return part
 
@@ -103,14 +104,11 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
     """Claim that one number (row, column) is less than ``by`` above another."""
 
     def part(numbers: Numbers) -> Told:
-        one, other = _find(numbers, *larger), _find(numbers, *smaller)
-        if one is None or other is None:
-            return _missing(*(larger if one is None else smaller))
-        named = f"{', '.join(larger)}: {one}; {', '.join(smaller)}: {other}"
-        apart = one.mean - other.mean
-        return Told(
-            _sign(by - apart, _joint(one, other)), f"{named}; less than {by:g} apart"
-        )
+        apart = _difference(numbers, larger, smaller)
+        if isinstance(apart, Told):
+            return apart
+        why = f"{apart.named}; less than {by:g} apart"
+        return Told(_sign(by - apart.mean, apart.error), why)
 
     return part
 
@@ -123,11 +121,27 @@ def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[P
     )
 
 
-def _joint(one: Measured, other: Measured) -> float | None:
-    """Return the standard error of a difference, where both have one."""
-    if one.error is None or other.error is None:
-        return None
-    return hypot(one.error, other.error)
+class _Difference(NamedTuple):
+    mean: float
+    error: float | None
+    named: str
+
+
+def _difference(
+    numbers: Numbers, one: tuple[str, str], other: tuple[str, str]
+) -> _Difference | Told:
+    """Return how far one number is above another, or which of them is missing."""
+    first, second = _find(numbers, *one), _find(numbers, *other)
+    if first is None or second is None:
+        return _missing(*(one if first is None else other))
+    named = f"{', '.join(one)}: {first}; {', '.join(other)}: {second}"
+    if one[0] == other[0] and len(first.values) == len(second.values):
+        pairs = zip(first.values, second.values, strict=True)
+        each = Measured(values=tuple(a - b for a, b in pairs))
+        return _Difference(each.mean, each.error, named)
+    both = first.error is not None and second.error is not None
+    error = hypot(first.error or 0.0, second.error or 0.0) if both else None
+    return _Difference(first.mean - second.mean, error, named)
 
 
 def _sign(difference: float, error: float | None) -> Verdict:

@@ -26,13 +26,19 @@ def test_both_branches_by_hand(norm):
     layer = norms.NORMS[norm]()(2)
     layer.clean.running_var[:] = torch.tensor([1.0, 4.0])
     layer.adversarial.running_var[:] = torch.tensor([4.0, 16.0])
-    layer.adversarial.running_mean[:] = torch.tensor([3.0, 0.0])
+    layer.adversarial.running_mean[:] = torch.tensor([3.0, -2.0])
     model = nn.Sequential(layer, nn.Linear(2, 2))
     x = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 0.0], [8.0, 2.0]])
     found = diagnose.branches(model, x, torch.tensor([0, 1, 0, 1]))
     numbers = found.numbers
     assert numbers["variance, adversarial by clean (geometric mean)"] == pytest.approx(4)
-    assert numbers["squared distance of the branches"] == pytest.approx(9 + 1 + 4)
+    assert numbers["squared distance of the branches"] == pytest.approx(9 + 4 + 1 + 4)
+    apart = (3 / 2 + 2 / 4) / 2
+    assert numbers["means of the branches apart, in deviations"] == pytest.approx(apart)
+    above = (3 / 2 - 2 / 4) / 2
+    assert numbers["mean, adversarial above clean, in deviations"] == pytest.approx(above)
+    apart = (3 / 4 + 12 / 16) / 2
+    assert numbers["variances of the branches apart, relative"] == pytest.approx(apart)
     # halves: means (1, 1) and (6, 1), unbiased variances (2, 0) and (8, 2), from N(0; 1, 4)
     mean = (1 + 0.5 + 6 + 0.5) / 4
     assert numbers["batch from running mean, in deviations"] == pytest.approx(mean)
@@ -41,7 +47,7 @@ def test_both_branches_by_hand(norm):
     means, variances = found.panels
     assert {s.name: s.y for s in means.series} == {
         "running, clean": (0.0, 0.0),
-        "running, adversarial": (3.0, 0.0),
+        "running, adversarial": (3.0, -2.0),
         "batch 1, clean": (1.0, 1.0),
         "batch 2, clean": (6.0, 1.0),
     }

@@ -42,6 +42,17 @@ def test_two_standard_errors_decide(part, verdict):
     assert part(FAR).verdict == verdict
 
 
+def test_numbers_of_a_row_are_compared_seed_by_seed():
+    """Differences 1, 2, 3 have the error 1 / sqrt(3), whatever the seeds do by themselves."""
+    low, high = (0.0, 50.0, 100.0), (1.0, 52.0, 103.0)
+    row = {"x": Measured(values=low), "y": Measured(values=high)}
+    of_a_row, of_two = {"a": row}, {"a": {"x": row["x"]}, "b": {"y": row["y"]}}
+    assert more(("a", "y"), ("a", "x"))(of_a_row).verdict == "holds"
+    assert more(("a", "y"), ("a", "x"), by=0.9)(of_a_row).verdict == "cannot be told"
+    assert within(("a", "y"), ("a", "x"), 3.2)(of_a_row).verdict == "holds"
+    assert more(("b", "y"), ("a", "x"))(of_two).verdict == "cannot be told"
+
+
 def test_one_seed_tells_nothing_and_smoke_neither():
     claim = Claim("a is large", (above("a", "x", 0),))
     assert claim.judge(table(a=(5.0,)), "full").verdict == "cannot be told"

@@ -1,0 +1,175 @@
+"""Norms that keep the two domains apart (section 4.2)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, above, more, within
+from advnorm.papers.xie2020.clean_share import flat
+from advnorm.papers.xie2020.setting import (
+    ADVERSARIAL,
+    ALP,
+    CLEAN,
+    GN,
+    MBN,
+    MBN_ALP,
+    MIXED,
+    NEEDS,
+    STEPS,
+    job,
+    line,
+    recipe,
+)
+from advnorm.papers.xie2020.table import at_steps, hardest
+from advnorm.records import Scale
+
+
+@artefact(
+    "xie2020/figure3",
+    "Accuracy over the steps of PGD: norms that keep the domains apart",
+    columns=tuple(map(str, STEPS)),
+    published={row: at_steps(row) for row in (MBN, MBN_ALP, GN, MIXED, ALP)},
+    claims=(
+        *flat(MBN),
+        *flat(MBN_ALP),
+        *flat(GN),
+        Claim(
+            "on the same images the adversarial branch is more robust than one batch norm",
+            (
+                more((MBN, "2000"), (MIXED, "2000")),
+                more((MBN_ALP, "2000"), (ALP, "2000")),
+            ),
+        ),
+        Claim(
+            "on the same images group norm is more robust than batch norm",
+            (more((GN, "2000"), (MIXED, "2000")),),
+        ),
+    ),
+    x="PGD steps",
+    y="accuracy, %",
+    needs=NEEDS,
+)
+def figure3(scale: Scale) -> Sequence[Job]:
+    """Mixture batch norm with and without logit pairing, attacked on its branch.
+
+    Group norm is of the same section's text and Table 7. Batch norm on the same images,
+    which is in Figure 2, stands beside them.
+    """
+    names = (MBN, GN) if scale == "smoke" else (MBN, MBN_ALP, GN, MIXED, ALP)
+    return [line(scale, name, recipe(scale, name)) for name in names]
+
+
+def _clean_branch(name: str) -> str:
+    return name.replace("MBN_adv", "MBN_clean")
+
+
+@artefact(
+    "xie2020/table1",
+    "Each branch of the mixture norm is as good as training on its domain alone",
+    columns=("clean", "PGD-2000"),
+    published={
+        CLEAN: (78.9, None),
+        _clean_branch(MBN): (79.3, None),
+        _clean_branch(MBN_ALP): (78.4, None),
+        ADVERSARIAL: (62.3, hardest(ADVERSARIAL)),
+        MBN: (64.4, hardest(MBN)),
+        MBN_ALP: (65.9, hardest(MBN_ALP)),
+    },
+    claims=(
+        Claim(
+            "by the clean branch, clean accuracy is nearly that of clean training (within 2)",
+            (
+                within((CLEAN, "clean"), (_clean_branch(MBN), "clean"), 2),
+                within((CLEAN, "clean"), (_clean_branch(MBN_ALP), "clean"), 2),
+            ),
+        ),
+        Claim(
+            "by the adversarial branch, robustness is nearly that of adversarial images "
+            "alone (within 2 points, with ALP 5)",
+            (
+                within((ADVERSARIAL, "PGD-2000"), (MBN, "PGD-2000"), 2),
+                within((ADVERSARIAL, "PGD-2000"), (MBN_ALP, "PGD-2000"), 5),
+            ),
+        ),
+        Claim(
+            "the clean branch is better on clean images than the adversarial one",
+            tuple(
+                more((_clean_branch(name), "clean"), (name, "clean"))
+                for name in (MBN, MBN_ALP)
+            ),
+        ),
+    ),
+    needs=NEEDS,
+)
+def table1(scale: Scale) -> Sequence[Job]:
+    """Test one mixture model by either branch; the other rows are trained on one domain.
+
+    The paper prints differences from the first row of each half; here are the accuracies.
+    The clean accuracies of the last three rows are those of its Table 7. Models of clean
+    images are not attacked.
+    """
+    mixtures = (MBN,) if scale == "smoke" else (MBN, MBN_ALP)
+    plain = "evaluation.attacks=[clean]"
+    found = [Job(CLEAN, recipe(scale, CLEAN, plain), {"clean": "clean"})]
+    for name in mixtures:
+        made = recipe(scale, name, plain, "evaluation.branch=clean")
+        found.append(Job(_clean_branch(name), made, {"clean": "clean@clean"}))
+    return [*found, *(job(scale, n, recipe(scale, n)) for n in (ADVERSARIAL, *mixtures))]
+
+
+_APART = {
+    "variance, adv / clean": "branches/variance, adversarial by clean (geometric mean)",
+    "mean, adv - clean": "branches/mean, adversarial above clean, in deviations",
+    "means apart": "branches/means of the branches apart, in deviations",
+    "variances apart": "branches/variances of the branches apart, relative",
+    "batch mean from running": "branches/batch from running mean, in deviations",
+    "batch variance from running": "branches/batch from running variance, relative",
+}
+"""What the question about branches answers; deviations are the adversarial branch's."""
+
+
+def asked(scale: Scale) -> dict[str, tuple[str, ...]]:
+    """Ask for 20 channels; at full of res_3, the second stage of ResNet-152."""
+    where = ("where=blocks.6.norm2",) if scale == "full" else ()
+    return {"branches": (*where, "channels=20", "steps=10")}
+
+
+@artefact(
+    "xie2020/figure5",
+    "Running statistics of the two branches, channel by channel",
+    claims=(
+        Claim(
+            "clean and adversarial images have different statistics: their branches are "
+            "further apart than a batch is from its own",
+            (
+                more((MBN, "means apart"), (MBN, "batch mean from running")),
+                more((MBN, "variances apart"), (MBN, "batch variance from running")),
+            ),
+        ),
+        Claim(
+            "adversarial images have a larger running mean",
+            (above(MBN, "mean, adv - clean", 0),),
+        ),
+        Claim(
+            "adversarial images have a larger running variance",
+            (above(MBN, "variance, adv / clean", 1),),
+        ),
+    ),
+    shown=("branches",),
+    needs=NEEDS,
+)
+def figure5(scale: Scale) -> Sequence[Job]:
+    """Draw 20 channels of one norm; the numbers are means over all channels and norms.
+
+    The paper draws a block of res_3 and does not say which norm: ours is the middle one of
+    that stage. Batches are of test images, half of ``samples`` each.
+    """
+    rows = (
+        {MBN: recipe(scale, MBN)}
+        if scale == "smoke"
+        else {name: recipe(scale, name) for name in (MBN, MBN_ALP)}
+    )
+    samples = {"full": 64, "reduced": 200, "smoke": 20}[scale]
+    return [
+        Job(name, made, _APART, asked(scale), samples=samples)
+        for name, made in rows.items()
+    ]

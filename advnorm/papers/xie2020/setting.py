@@ -1,0 +1,166 @@
+"""The setting that all of xie2020 shares (section 3): recipes, strategies, accuracies."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job
+from advnorm.recipe import Recipe, override
+from advnorm.records import Scale, ThreatRecord, result_key
+
+NEEDS = "ImageNet (ILSVRC 2012): apply at image-net.org; docs/data.md says where it goes"
+
+CLEAN = "0% adv + 100% clean"
+ADVERSARIAL = "100% adv + 0% clean"
+MIXED = "100% adv + 100% clean"
+ALP = f"{MIXED}, ALP"
+MBN = f"MBN_adv, {MIXED}"
+MBN_ALP = f"MBN_adv, {ALP}"
+GN = f"GN, {MIXED}"
+
+_STRATEGIES: dict[str, tuple[str, ...]] = {
+    CLEAN: ("objective.name=standard",),
+    ADVERSARIAL: ("objective.name=pgd",),
+    MIXED: ("objective={name: mixed, gamma: 0.5}",),
+    ALP: ("objective={name: alp, gamma: 0.5}",),
+    MBN: ("objective={name: mixed, gamma: 0.5}", "norm.name=mixture"),
+    MBN_ALP: ("objective={name: alp, gamma: 0.5}", "norm.name=mixture"),
+    GN: ("objective={name: mixed, gamma: 0.5}", "norm.name=group"),
+}
+"""How each way to train is written as changes of a recipe."""
+
+ATTACKS: dict[Scale, dict[int, tuple[int, str]]] = {
+    "full": {5: (5, "4/255"), 10: (10, "2/255"), 20: (20, "1/255"), 30: (30, "1/255")},
+    "reduced": {5: (1, "16/255"), 10: (2, "8/255"), 20: (3, "6/255"), 30: (5, "4/255")},
+    "smoke": {5: (1, "16/255"), 10: (1, "16/255"), 20: (2, "8/255"), 30: (2, "8/255")},
+}
+"""Steps and step size that stand for the paper's training attacks (its footnote 6)."""
+
+BATCHES: dict[Scale, dict[int, int]] = {
+    "full": {size: size for size in (512, 1024, 1536, 2048, 4096, 8192)},
+    "reduced": {512: 12, 1024: 25, 1536: 38, 2048: 50, 4096: 100, 8192: 200},
+    "smoke": {512: 10, 1024: 20, 1536: 20, 2048: 20, 4096: 25, 8192: 50},
+}
+"""Batch sizes that stand for the paper's."""
+
+_EPS = 16 / 255
+_CURVES: dict[Scale, str] = {
+    "full": "pgd-10..2000+random+last+step=1/255",
+    "reduced": "pgd-10..2000+random+step=1/255",
+    "smoke": "pgd-10..20+random+step=1/255",
+}
+STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000)
+"""Where the curves of PGD are read; at smoke the first two."""
+
+_SIZES: dict[Scale, tuple[str, ...]] = {
+    "full": (
+        "data={name: imagenet, validation: 0.001, augment: flip}",
+        "model.name=resnet152",
+        "epochs=110",
+        "optimizer.schedule.at=[35, 70, 95]",
+        "optimizer.schedule.warmup=5",
+    ),
+    "reduced": (
+        "data={name: cifar10, size: 16, train: 5000}",
+        "model.name=cnn_small",
+        "epochs=10",
+        "optimizer.schedule.at=[5, 8]",
+        "evaluation.samples=300",
+    ),
+    "smoke": (
+        "data={train: 100}",
+        "model={name: resnet20, options: {width: 4}}",
+        "epochs=2",
+        "evaluation.samples=10",
+    ),
+}
+FROZEN: dict[Scale, int] = {"full": 10, "reduced": 2, "smoke": 1}
+"""Last epochs with running statistics, marked ``*``."""
+
+
+def recipe(
+    scale: Scale,
+    strategy: str,
+    *changes: str,
+    steps: int = 30,
+    batch: int = 4096,
+) -> Recipe:
+    """Return the recipe of a strategy by the paper's name, with or without its star.
+
+    Full: ResNet-152 on ImageNet, targeted PGD-30 of steps of 1/255 in 16/255, started at
+    the clean image with probability 0.2, running statistics in the attack; 110 epochs,
+    the rate divided by 10 after 35, 70 and 95 of them, mini-batches of 4,096. The paper
+    states an initial rate of 0.1 and a public pipeline (facebookresearch/ImageNet-
+    Adversarial-Training), from which the rest is taken: Nesterov momentum 0.9, weight
+    decay 1e-4 on weights alone, and over 5 epochs a rise of the rate to 0.1 for each 256
+    images of a batch. Left out of that pipeline: label smoothing 0.1 and changes of
+    colour. It normalizes the 32 images of each of 128 GPUs by themselves, as torchrun does
+    here with 128 ranks.
+
+    Reduced: sridhar2021's small CNN on 5,000 images of CIFAR-10 at 16x16, same threat,
+    10 epochs, the rate divided by 10 after 5 and 8, PGD-5 in training, 300 test images.
+    """
+    name, star = strategy.removesuffix("*"), strategy.endswith("*")
+    count, size = ATTACKS[scale][steps]
+    rows = BATCHES[scale][batch]
+    base = override(
+        Recipe(name="xie2020"),
+        [
+            f"threat.eps={_EPS}",
+            f"attack={{steps: {count}, step_size: {size}, target: random}}",
+            "attack.clean_start=0.2",
+            "optimizer={name: sgd, nesterov: true, weight_decay: 1e-4, decay_norms: false}",
+            "optimizer.schedule={kind: piecewise, at: [1]}",
+            *rate(scale, rows),
+            f"batch_size={rows}",
+            "validation={every: 1000, samples: 10, steps: 1}",
+            f"evaluation={{attacks: [clean, {_CURVES[scale]}], eps: [{_EPS}]}}",
+            "evaluation.weights=last",
+            *_SIZES[scale],
+            *_STRATEGIES[name],
+            *([f"norm.freeze_last={FROZEN[scale]}"] if star else []),
+        ],
+    )
+    return override(base, changes)
+
+
+def rate(scale: Scale, rows: int) -> tuple[str, ...]:
+    """Return the rate of a batch: 0.1 for each 256 images; at reduced 0.05 for 100."""
+    top = 0.1 * rows / 256 if scale == "full" else 0.05 * rows / 100
+    start = min(1.0, 0.1 / top)
+    return (f"optimizer.rate={top}", f"optimizer.schedule.start={start}")
+
+
+def last(scale: Scale) -> str:
+    """Return the column of the most steps: PGD-2000, at smoke PGD-20."""
+    return f"PGD-{_counts(scale, STEPS)[-1]}"
+
+
+def job(scale: Scale, row: str, made: Recipe, counts: Sequence[int] = ()) -> Job:
+    """Return a row: clean accuracy, and under PGD after these steps, else after all."""
+    name = _branch(made)
+    under = _counts(scale, counts) or _counts(scale, STEPS)[-1:]
+    found = {f"PGD-{count}": f"{_key(made)}#{count}" for count in under}
+    return Job(row, made, {"clean": result_key("clean", None, name), **found})
+
+
+def line(scale: Scale, row: str, made: Recipe) -> Job:
+    """Return a line of a figure: accuracy over the steps of PGD."""
+    found = {str(count): f"{_key(made)}#{count}" for count in _counts(scale, STEPS)}
+    return Job(row, made, found)
+
+
+def point(scale: Scale, row: str, column: str, made: Recipe) -> Job:
+    """Return one number: the accuracy under the most steps of PGD."""
+    return Job(row, made, {column: f"{_key(made)}#{_counts(scale, STEPS)[-1]}"})
+
+
+def _counts(scale: Scale, counts: Sequence[int]) -> list[int]:
+    return [count for count in counts if scale != "smoke" or count <= 20]
+
+
+def _key(made: Recipe) -> str:
+    threat = ThreatRecord(norm="linf", eps=_EPS)
+    return result_key(made.evaluation.attacks[-1], threat, _branch(made))
+
+
+def _branch(made: Recipe) -> str | None:
+    return made.evaluation.branch if made.norm.name == "mixture" else None
