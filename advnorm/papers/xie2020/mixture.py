@@ -76,7 +76,7 @@ def _clean_branch(name: str) -> str:
     },
     claims=(
         Claim(
-            "by the clean branch, clean accuracy is nearly that of clean training (within 2)",
+            "by the clean branch, clean accuracy is within 2 points of clean training",
             (
                 within((CLEAN, "clean"), (_clean_branch(MBN), "clean"), 2),
                 within((CLEAN, "clean"), (_clean_branch(MBN_ALP), "clean"), 2),
