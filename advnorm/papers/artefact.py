@@ -15,8 +15,9 @@ class Job:
 
     A number is named by the key of a result (``fgsm_linf_0.1``: its accuracy in percent;
     ``pgd-10..200_linf_0.3#50``: at a step of a curve), by question and number
-    (``tilt/angle``), or as ``epoch/loss``, a field of the last epoch. Names joined by
-    `` & `` stand for their mean, two names joined by `` - `` for their difference.
+    (``tilt/angle``; what the recipe watches has answers such as
+    ``wasserstein_over_training``), or as ``epoch/loss``, a field of the last epoch. Names
+    joined by `` & `` stand for their mean, two joined by `` - `` for their difference.
     """
 
     row: str

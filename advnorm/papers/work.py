@@ -19,7 +19,7 @@ from advnorm.papers.artefact import Job
 from advnorm.papers.prolong import prolong
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, from_yaml, override, to_yaml
-from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run
+from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run, over_training
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
 
 _JUDGING = ("name", "evaluation", "perturbation")
@@ -77,6 +77,7 @@ def carry_out(
         name: _answer(run, name, changes, job, root, device, progress)
         for name, changes in job.questions.items()
     }
+    answers |= {found.question: found for found in over_training(run.watched())}
     spent = _spent(path, perf_counter() - start)
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
     return Done(path.name, read(job.numbers, run, answers), panels, spent)

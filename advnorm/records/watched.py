@@ -143,7 +143,11 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
-    """Return the distance of each domain's batches from the running statistics."""
+    """Return the distance of each domain's batches from the running statistics.
+
+    ``end`` is the mean of the last tenth of the looks, ``peak`` the largest of their second
+    half, when the steps are those of a trained model.
+    """
     series: list[Series] = []
     numbers: dict[str, float] = {}
     for domain in _DOMAINS:
@@ -152,6 +156,7 @@ def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
             series.append(Series(name=domain, x=steps, y=values))
             late = values[-max(1, len(values) // 10) :]
             numbers |= {f"{domain}, mean": fmean(values), f"{domain}, end": fmean(late)}
+            numbers[f"{domain}, peak"] = max(values[len(values) // 2 :])
     if not series:
         return None
     return Diagnosis(

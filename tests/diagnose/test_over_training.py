@@ -138,3 +138,13 @@ def test_looks_become_one_diagnosis_a_question():
         distance.numbers["clean, end"] == 2 and distance.numbers["adversarial, mean"] == 4
     )
     assert over_training([]) == []
+
+
+def test_the_peak_of_a_distance_is_of_the_second_half():
+    values = (9.0, 8.0, 1.0, 3.0, 2.0)
+    lines = [
+        Watched(step=i, epoch=i, numbers={"wasserstein/clean": value})
+        for i, value in enumerate(values, start=1)
+    ]
+    (found,) = over_training(lines)
+    assert found.numbers == {"clean, mean": 4.6, "clean, end": 2.0, "clean, peak": 3.0}

@@ -123,6 +123,17 @@ def test_a_difference_of_two_results(tmp_path):
     assert found["gap"] == found["clean"] - found["fgsm"] > 0
 
 
+def test_what_is_watched_answers_as_a_question_does(tmp_path):
+    watched = override(TINY, ["watch={questions: [gradient_norm], every: 1}"])
+    wanted = {"norm": "gradient_norm_over_training/mean"}
+    asked = ("gradient_norm_over_training",)
+    found = carry_out(Job("one", watched, wanted), tmp_path, shown=asked)
+    looks = Run.open(tmp_path / found.run).watched()
+    norms = [look.numbers["gradient_norm"] for look in looks]
+    assert found.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
+    assert [panel.title for panel in found.panels] == ["Gradient norm over training"]
+
+
 def test_a_ratio_to_nothing_is_not_a_number(tiny):
     ratio = replace(tiny, relative_to="one")
     zero = Found("one", 0, "r", {"fgsm": 0.0}, (), 1.0)

@@ -162,5 +162,5 @@ def _problem(scale: Scale, problem: Problem) -> list[str]:
         f"attack.step_size={_STEP[scale] * float(Fraction(radius))}",
         f"evaluation.attacks={attacks}",
         f"evaluation.eps=[{radius}]",
-        "watch={questions: [wasserstein], every: 10}",
+        f"watch={{questions: [wasserstein], every: {1 if scale == 'smoke' else 10}}}",
     ]
