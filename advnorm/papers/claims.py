@@ -41,7 +41,8 @@ class Claim:
     def judge(self, numbers: Numbers, scale: Scale) -> Claimed:
         """Say what becomes of the claim."""
         if scale not in self.scales:
-            why = f"at scale {scale} only the path is tested"
+            smoke = "at scale smoke only the path is tested"
+            why = smoke if scale == "smoke" else f"it is about scale {self.scales[0]}"
             return Claimed(text=self.text, verdict="cannot be told", why=why)
         told = [part(numbers) for part in self.parts]
         return Claimed(

@@ -1,5 +1,21 @@
 """Xie & Yuille (2020): intriguing properties of adversarial training."""
 
-from advnorm.papers.xie2020 import clean_share, mixture, running
+from advnorm.papers.xie2020 import (
+    attack_steps,
+    capacity,
+    clean_share,
+    mixture,
+    pairing,
+    running,
+    whole,
+)
 
-__all__ = ["clean_share", "mixture", "running"]
+__all__ = [
+    "attack_steps",
+    "capacity",
+    "clean_share",
+    "mixture",
+    "pairing",
+    "running",
+    "whole",
+]
