@@ -45,6 +45,7 @@ def test_an_unknown_schedule_says_which_exist():
         ("epochs=three", "epochs"),
         ("threat.eps=0", "greater than 0"),
         ("threat.eps=8/0", "is not a number"),
+        ("threat.eps=8/2/255", "is not a number"),
         ("attack.stepsize=1", "did you mean 'step_size'"),
         ("nothing.at.all=1", "nothing"),
         ("attack.clean_start=1.5", "less than or equal to 1"),

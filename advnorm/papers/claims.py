@@ -114,6 +114,32 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
     return part
 
 
+def wider(
+    wide: tuple[tuple[str, str], tuple[str, str]],
+    narrow: tuple[tuple[str, str], tuple[str, str]],
+) -> Part:
+    """Claim that a gain, a number (row, column) less another, is larger than another gain.
+
+    >>> two = {"x": Measured(values=(5.0, 5.2)), "y": Measured(values=(1.0, 1.2))}
+    >>> grown = wider((("a", "x"), ("a", "y")), (("a", "x"), ("a", "x")))
+    >>> grown({"a": two}).verdict
+    'holds'
+    """
+
+    def part(numbers: Numbers) -> Told:
+        one, other = _difference(numbers, *wide), _difference(numbers, *narrow)
+        if isinstance(one, Told):
+            return one
+        if isinstance(other, Told):
+            return other
+        both = one.error is not None and other.error is not None
+        error = hypot(one.error or 0.0, other.error or 0.0) if both else None
+        why = f"{one.mean:.4g} apart ({one.named}) and {other.mean:.4g} ({other.named})"
+        return Told(_sign(one.mean - other.mean, error), why)
+
+    return part
+
+
 def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[Part, ...]:
     """Claim that a row's numbers go up (or down) from each column to the next."""
     return tuple(

@@ -1,6 +1,5 @@
 """The kinds of values that recipes hold; ``8/255`` is a number."""
 
-from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -13,15 +12,16 @@ class RecipeError(ValueError):
 
 
 def number(value: object) -> object:
-    """Turn ``"8/255"`` and ``"1e-3"`` into a float; leave the rest to the type check.
+    """Turn ``"8.8/255"`` and ``"1e-3"`` into a float; leave the rest to the type check.
 
-    >>> number("8/255") == 8 / 255
-    True
+    >>> number("8/255") == 8 / 255, number("8.8/255") == 8.8 / 255
+    (True, True)
     """
     if not isinstance(value, str):
         return value
+    over, slash, under = value.replace(" ", "").partition("/")
     try:
-        return float(Fraction(value.replace(" ", ""))) if "/" in value else float(value)
+        return float(over) / float(under) if slash else float(over)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"{value!r} is not a number: write 0.03 or 8/255") from None
 

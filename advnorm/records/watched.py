@@ -1,6 +1,7 @@
 r"""What was seen of single steps while a model trained, and the curves drawn of it."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean, pstdev
 
 from advnorm.records.base import Record
@@ -51,6 +52,18 @@ def z_scores(values: Sequence[float]) -> list[float]:
     return [(value - mean) / deviation if deviation else 0.0 for value in values]
 
 
+def jumps(values: Sequence[float]) -> float:
+    r"""Return the mean of :math:`|z_{t+1} - z_t|` over a curve's z-scores.
+
+    0 for one value; about 1.13 where neighbours have nothing to do with each other.
+
+    >>> jumps([1.0, 3.0, 1.0, 3.0])
+    2.0
+    """
+    steps = [abs(after - before) for before, after in pairwise(z_scores(values))]
+    return fmean(steps) if steps else 0.0
+
+
 def over_training(lines: Sequence[Watched]) -> list[Diagnosis]:
     """Return the diagnoses that the lines of a run amount to, one a question watched."""
     found = [_sizes(lines, *about) for about in _SIZES]
@@ -85,7 +98,12 @@ def _sizes(
         question=f"{name}_over_training",
         source=source,
         reading=f"{reading} Faint: every look; strong: the exponential average.",
-        numbers={"mean": fmean(values), "last average": average[-1], "most": max(values)},
+        numbers={
+            "mean": fmean(values),
+            "end": fmean(_late(values)),
+            "last average": average[-1],
+            "most": max(values),
+        },
         settings={"alpha": ALPHA, "looks": len(values)},
         panels=(
             Panel(
@@ -114,7 +132,8 @@ def _drift(lines: Sequence[Watched]) -> Diagnosis | None:
         reading="Each curve is centred and scaled by its own moments: jumps between "
         "neighbouring looks are a shift that the last layers have to follow.",
         numbers={
-            f"relative spread of the {what}, {domain}": _spread(values)
+            f"{name} of the {what}, {domain}": size(values)
+            for name, size in (("relative spread", _spread), ("jumps", jumps))
             for what in ("mean", "variance")
             for domain in _DOMAINS
             if (values := _curve(lines, f"{what}/{domain}")[1])
@@ -122,6 +141,11 @@ def _drift(lines: Sequence[Watched]) -> Diagnosis | None:
         settings={"looks": len(lines)},
         panels=panels,
     )
+
+
+def _late(values: Sequence[float]) -> Sequence[float]:
+    """Return the last tenth of the looks."""
+    return values[-max(1, len(values) // 10) :]
 
 
 def _scores(lines: Sequence[Watched], what: str) -> Panel | None:
@@ -154,8 +178,8 @@ def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
         steps, values = _curve(lines, f"wasserstein/{domain}")
         if steps:
             series.append(Series(name=domain, x=steps, y=values))
-            late = values[-max(1, len(values) // 10) :]
-            numbers |= {f"{domain}, mean": fmean(values), f"{domain}, end": fmean(late)}
+            numbers[f"{domain}, mean"] = fmean(values)
+            numbers[f"{domain}, end"] = fmean(_late(values))
             numbers[f"{domain}, peak"] = max(values[len(values) // 2 :])
     if not series:
         return None

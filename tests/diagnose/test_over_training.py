@@ -13,7 +13,13 @@ from advnorm.diagnose.gradient_norm import gradient_norms
 from advnorm.diagnose.moments import deepest, last_layers
 from advnorm.diagnose.wasserstein import running_of
 from advnorm.models import build
-from advnorm.records.watched import Watched, exponential_average, over_training, z_scores
+from advnorm.records.watched import (
+    Watched,
+    exponential_average,
+    jumps,
+    over_training,
+    z_scores,
+)
 from advnorm.threat import Linf
 
 
@@ -129,10 +135,13 @@ def test_looks_become_one_diagnosis_a_question():
     assert gradient.panels[0].series[0].y == (1, 2, 3, 4, 5) and gradient.panels[0].log
     assert gradient.panels[0].series[0].x == (1, 11, 21, 31, 41)
     assert gradient.numbers["mean"] == 3 and gradient.numbers["most"] == 5
+    assert gradient.numbers["end"] == 5
     assert not found["hessian_over_training"].panels[0].log  # it may be negative
     spread = found["moments_over_training"].numbers
     assert spread["relative spread of the mean, adversarial"] == pytest.approx(2**0.5 / 2)
     assert spread["relative spread of the variance, adversarial"] == 0
+    assert spread["jumps of the mean, adversarial"] == pytest.approx(1 / 2**0.5)
+    assert spread["jumps of the variance, adversarial"] == 0
     distance = found["wasserstein_over_training"]
     assert (
         distance.numbers["clean, end"] == 2 and distance.numbers["adversarial, mean"] == 4
@@ -148,3 +157,11 @@ def test_the_peak_of_a_distance_is_of_the_second_half():
     ]
     (found,) = over_training(lines)
     assert found.numbers == {"clean, mean": 4.6, "clean, end": 2.0, "clean, peak": 3.0}
+
+
+def test_jumps_do_not_depend_on_level_or_scale_and_one_look_has_none():
+    values = (3.0, 1.0, 4.0, 1.0, 5.0)
+    assert jumps([2 - 3 * value for value in values]) == pytest.approx(jumps(values))
+    smooth, rough = (1.0, 2.0, 3.0, 4.0), (1.0, 4.0, 2.0, 3.0)
+    assert jumps(smooth) < jumps(rough)
+    assert jumps([7.0]) == 0

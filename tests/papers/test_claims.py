@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advnorm.papers.claims import Claim, above, below, more, rising, within, worst
+from advnorm.papers.claims import Claim, above, below, more, rising, wider, within, worst
 from advnorm.records import Measured, Published
 
 
@@ -51,6 +51,23 @@ def test_numbers_of_a_row_are_compared_seed_by_seed():
     assert more(("a", "y"), ("a", "x"), by=0.9)(of_a_row).verdict == "cannot be told"
     assert within(("a", "y"), ("a", "x"), 3.2)(of_a_row).verdict == "holds"
     assert more(("b", "y"), ("a", "x"))(of_two).verdict == "cannot be told"
+
+
+@pytest.mark.parametrize(
+    ("gain", "verdict"),
+    [
+        ((9.0, 10.0, 11.0), "holds"),  # 8 against 4, errors sqrt(2/3) and 0
+        ((4.0, 5.0, 6.0), "cannot be told"),
+        ((1.0, 2.0, 3.0), "does not hold"),
+    ],
+)
+def test_gains_are_compared_with_the_errors_of_both(gain, verdict):
+    numbers = table(a=gain, b=(1.0, 2.0, 3.0), c=(5.0, 5.0, 5.0), d=(1.0, 1.0, 1.0))
+    part = wider((("a", "x"), ("b", "x")), (("c", "x"), ("d", "x")))
+    assert part(numbers).verdict == verdict
+    for name in "abcd":
+        fewer = {row: cells for row, cells in numbers.items() if row != name}
+        assert part(fewer).why == f"{name}, x: not measured"
 
 
 def test_one_seed_tells_nothing_and_smoke_neither():

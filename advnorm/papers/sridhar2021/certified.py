@@ -1,0 +1,154 @@
+"""Certified training of CNNs with and without batch norm (section 3.3, appendix D.2)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, Part, more, wider
+from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, certified
+from advnorm.records import Scale
+
+_COLUMNS = ("Clean", "PGD", "IBPV")
+_CIFAR = (
+    Budget("CIFAR-10", "2.2/255", "2/255"),
+    *CIFAR[:2],
+)
+_BUDGETS: dict[Scale, tuple[Budget, ...]] = {
+    "full": (*MNIST, *_CIFAR),
+    "reduced": (MNIST[0], MNIST[2], _CIFAR[0], _CIFAR[1]),
+    "smoke": (MNIST[2], _CIFAR[0]),
+}
+_ATTACKS: dict[Scale, str] = {"full": "pgd-200", "reduced": "pgd-50", "smoke": "pgd-2"}
+_METHODS = {
+    "IBP": ("none", False),
+    "CROWN-IBP": ("none", True),
+    "IBP, BN": ("batch", False),
+}
+"""Norm, and whether CROWN-IBP."""
+
+
+def figure_budget(scale: Scale) -> Budget:
+    """Return the setting of IBP that Figure 1 looks at."""
+    return _CIFAR[1] if scale == "full" else MNIST[2]
+
+
+def _jobs(scale: Scale, first: str, budget: Budget, size: Size) -> list[Job]:
+    attack = _ATTACKS[scale]
+    keys = ("clean", budget.key(attack), budget.key("ibp"))
+    jobs = []
+    for method, (norm, crown) in _METHODS.items():
+        if crown and size == "LG" and scale == "reduced":
+            continue
+        watch = not crown and size == "LG" and budget == figure_budget(scale)
+        recipe = certified(scale, budget, norm=norm, size=size, crown=crown, watch=watch)
+        asked = [f"attacks=[clean, {attack}, ibp]"]
+        numbers = dict(zip(_COLUMNS, keys, strict=True))
+        jobs.append(Job(f"{first}, {method}", recipe, numbers, evaluations=(asked,)))
+    return jobs
+
+
+def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
+    return tuple(
+        more((f"{r}, IBP, BN", c), (f"{r}, IBP", c)) for r in rows for c in columns
+    )
+
+
+@artefact(
+    "sridhar2021/table2",
+    "IBP of the large CNN with and without batch norm, and CROWN-IBP",
+    columns=_COLUMNS,
+    published={
+        "MNIST 0.2, IBP": (98.93, 98.03, 97.26),
+        "MNIST 0.2, CROWN-IBP": (99.05, 98.23, 97.62),
+        "MNIST 0.2, IBP, BN": (99.11, 98.33, 97.76),
+        "MNIST 0.3, IBP": (98.59, 96.12, 95.38),
+        "MNIST 0.3, CROWN-IBP": (98.66, 96.41, 95.99),
+        "MNIST 0.3, IBP, BN": (98.85, 97.60, 96.32),
+        "MNIST 0.4, IBP": (97.91, 93.28, 91.25),
+        "MNIST 0.4, CROWN-IBP": (98.18, 93.95, 92.98),
+        "MNIST 0.4, IBP, BN": (98.17, 96.11, 93.38),
+        "CIFAR-10 2.2/255, IBP": (64.24, 52.73, 43.34),
+        "CIFAR-10 2.2/255, CROWN-IBP": (69.67, 56.09, 47.13),
+        "CIFAR-10 2.2/255, IBP, BN": (66.89, 55.84, 46.21),
+        "CIFAR-10 8.8/255, IBP": (46.12, 31.24, 25.26),
+        "CIFAR-10 8.8/255, CROWN-IBP": (48.47, 33.48, 26.50),
+        "CIFAR-10 8.8/255, IBP, BN": (48.55, 34.83, 27.14),
+        "CIFAR-10 11/255, IBP": (38.59, 27.36, 19.74),
+        "CIFAR-10 11/255, CROWN-IBP": (40.05, 29.09, 23.12),
+        "CIFAR-10 11/255, IBP, BN": (40.85, 30.97, 24.35),
+    },
+    claims=(
+        Claim(
+            "on MNIST batch norm improves IBP's clean and robust accuracy",
+            _better(("MNIST 0.2", "MNIST 0.4"), _COLUMNS),
+        ),
+        Claim(
+            "on CIFAR-10 batch norm improves IBP's clean and robust accuracy",
+            _better(("CIFAR-10 2.2/255", "CIFAR-10 8.8/255"), _COLUMNS),
+        ),
+        Claim(
+            "IBP with batch norm verifies more than CROWN-IBP without it (MNIST, 0.4)",
+            (more(("MNIST 0.4, IBP, BN", "IBPV"), ("MNIST 0.4, CROWN-IBP", "IBPV")),),
+            scales=("full",),
+        ),
+        Claim(
+            "on MNIST the verified improvement is larger at a larger radius",
+            (
+                wider(
+                    (("MNIST 0.4, IBP, BN", "IBPV"), ("MNIST 0.4, IBP", "IBPV")),
+                    (("MNIST 0.2, IBP, BN", "IBPV"), ("MNIST 0.2, IBP", "IBPV")),
+                ),
+            ),
+        ),
+    ),
+)
+def table2(scale: Scale) -> Sequence[Job]:
+    """Rows are data, training radius and method; IBPV is verified by interval bounds.
+
+    PGD is PGD-200 at the radius of the tests. ``reduced``: PGD-50 on 500 test images; MNIST
+    at 0.3, CIFAR-10 at 11/255 and, for its time, CROWN-IBP are left out.
+    """
+    return [
+        job for budget in _BUDGETS[scale] for job in _jobs(scale, budget.name, budget, "LG")
+    ]
+
+
+@artefact(
+    "sridhar2021/table6",
+    "IBP of three sizes of CNNs with and without batch norm, and CROWN-IBP (MNIST)",
+    columns=_COLUMNS,
+    published={
+        "SM-CNN, IBP": (96.19, 88.82, 86.08),
+        "SM-CNN, CROWN-IBP": (97.04, 91.74, 90.56),
+        "SM-CNN, IBP, BN": (96.50, 92.96, 88.78),
+        "MD-CNN, IBP": (97.55, 92.18, 90.60),
+        "MD-CNN, CROWN-IBP": (97.63, 92.26, 91.46),
+        "MD-CNN, IBP, BN": (97.94, 95.26, 92.55),
+        "LG-CNN, IBP": (97.91, 93.28, 91.25),
+        "LG-CNN, CROWN-IBP": (98.18, 93.95, 92.98),
+        "LG-CNN, IBP, BN": (98.17, 96.11, 93.38),
+    },
+    claims=(
+        Claim(
+            "batch norm improves every size's PGD and verified accuracy",
+            _better(("SM-CNN", "MD-CNN", "LG-CNN"), ("PGD", "IBPV")),
+        ),
+        Claim(
+            "with the small CNN, CROWN-IBP verifies more than IBP with batch norm",
+            (more(("SM-CNN, CROWN-IBP", "IBPV"), ("SM-CNN, IBP, BN", "IBPV")),),
+        ),
+        Claim(
+            "small and medium, IBP with batch norm has higher PGD accuracy than CROWN-IBP",
+            tuple(
+                more((f"{size}-CNN, IBP, BN", "PGD"), (f"{size}-CNN, CROWN-IBP", "PGD"))
+                for size in ("SM", "MD")
+            ),
+        ),
+    ),
+)
+def table6(scale: Scale) -> Sequence[Job]:
+    """Train with radius 0.4 and test with 0.3; the large CNN is that of Table 2.
+
+    ``reduced``: CROWN-IBP of the small and medium CNN alone.
+    """
+    sizes: tuple[Size, ...] = ("SM",) if scale == "smoke" else ("SM", "MD", "LG")
+    return [job for size in sizes for job in _jobs(scale, f"{size}-CNN", MNIST[2], size)]
