@@ -16,8 +16,9 @@ class Job:
     A number is named by the key of a result (``fgsm_linf_0.1``: its accuracy in percent;
     ``pgd-10..200_linf_0.3#50``: at a step of a curve), by question and number
     (``tilt/angle``; what the recipe watches has answers such as
-    ``wasserstein_over_training``), or as ``epoch/loss``, a field of the last epoch. Names
-    joined by `` & `` stand for their mean, two joined by `` - `` for their difference.
+    ``wasserstein_over_training``), as ``epoch/loss``, a field of the last epoch, or as
+    ``transfer/NAME``, by the name of a target. Names joined by `` & `` stand for their
+    mean, two joined by `` - `` for their difference.
     """
 
     row: str
@@ -32,6 +33,9 @@ class Job:
     """Each is a list of changes to the recipe's evaluation, such as ``data=mnist-c``."""
     perturbed: bool = False
     """Whether batch-norm statistics are perturbed as the recipe says."""
+    targets: Mapping[str, Recipe] = field(default_factory=dict)
+    """Runs, by name, that judge the adversarial examples of this one: those of the one
+    attack and radius of its recipe's evaluation."""
 
 
 @dataclass(frozen=True)

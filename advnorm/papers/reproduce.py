@@ -118,7 +118,11 @@ def where(out: Path, name: str, scale: Scale) -> Path:
 
 def seeded(job: Job, seed: int) -> Job:
     """Return a job under another seed."""
-    return replace(job, recipe=job.recipe.model_copy(update={"seed": seed}))
+    recipe, *others = (
+        recipe.model_copy(update={"seed": seed})
+        for recipe in (job.recipe, *job.targets.values())
+    )
+    return replace(job, recipe=recipe, targets=dict(zip(job.targets, others, strict=True)))
 
 
 def gather(
@@ -189,14 +193,21 @@ def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, dict[str, li
 def _tasks(
     jobs: Sequence[Job], artefact: Artefact, place: Place, progress: Progress
 ) -> list[_Task]:
-    """Put jobs of the same run together: two processes must not train it at once."""
-    groups: dict[str, list[Job]] = defaultdict(list)
+    """Put jobs of the same runs together: two processes must not train one at once."""
+    groups: list[tuple[set[str], list[Job]]] = []
     for job in jobs:
-        groups[decisive(job.recipe)].append(job)
+        runs = {decisive(recipe) for recipe in (job.recipe, *job.targets.values())}
+        shared = [group for group in groups if group[0] & runs] or [(set(), [])]
+        if not shared[0][1]:
+            groups.append(shared[0])
+        for names, others in shared[1:]:
+            shared[0][0].update(names)
+            shared[0][1].extend(others)
+            groups.remove((names, others))
+        shared[0][0].update(runs)
+        shared[0][1].append(job)
     here = progress if place.on == 1 else None
-    return [
-        _Task(tuple(group), tuple(artefact.shown), place, here) for group in groups.values()
-    ]
+    return [_Task(tuple(group), tuple(artefact.shown), place, here) for _, group in groups]
 
 
 def _work(task: _Task) -> list[Done]:

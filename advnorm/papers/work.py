@@ -17,6 +17,7 @@ from typing import NamedTuple
 from advnorm.files import write_atomically
 from advnorm.papers.artefact import Job
 from advnorm.papers.prolong import prolong
+from advnorm.papers.transferred import transferred
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, from_yaml, override, to_yaml
 from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run, over_training
@@ -78,17 +79,24 @@ def carry_out(
         for name, changes in job.questions.items()
     }
     answers |= {found.question: found for found in over_training(run.watched())}
+    elsewhere = _elsewhere(job, run, folder, root, device, progress) if job.targets else {}
     spent = _spent(path, perf_counter() - start)
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
-    return Done(path.name, read(job.numbers, run, answers), panels, spent)
+    return Done(path.name, read(job.numbers, run, answers, elsewhere), panels, spent)
 
 
 def read(
-    wanted: Mapping[str, str], run: Run, answers: Mapping[str, Diagnosis]
+    wanted: Mapping[str, str],
+    run: Run,
+    answers: Mapping[str, Diagnosis],
+    known: Mapping[str, float],
 ) -> dict[str, float]:
     """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`."""
     return {
-        column: mean(_number(name, run, answers) for name in names.split(" & "))
+        column: mean(
+            known[name] if name in known else _number(name, run, answers)
+            for name in names.split(" & ")
+        )
         for column, names in wanted.items()
     }
 
@@ -139,6 +147,19 @@ def trained(
             return run
         recipe = own  # begun under another name, or with other judging
     return train(recipe, path, root=root, device=device, resume=begun, progress=progress)
+
+
+def _elsewhere(
+    job: Job, run: Run, folder: Path, root: Path | None, device: str, progress: Progress
+) -> dict[str, float]:
+    """Train the targets and let them judge."""
+    targets = {
+        name: trained(recipe, folder, root=root, device=device, progress=progress)
+        for name, recipe in job.targets.items()
+    }
+    return transferred(
+        run, job.recipe, targets, root=root, device=device, progress=progress
+    )
 
 
 def _answer(

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from advnorm.records import Measured, Reproduction
 
 _MARKS = {"holds": "+", "does not hold": "-", "cannot be told": "?"}
+_WIDE = 8
+"""Columns that a terminal takes."""
 
 
 def reproduction_text(record: Reproduction) -> str:
@@ -36,11 +38,14 @@ def cell_text(cell: Measured | None) -> str:
 
 
 def _table(record: Reproduction) -> list[str]:
+    """Write rows and columns; the other way round where there are far more columns."""
     head = [record.x or "", *record.columns]
     body = [
         [row, *(cell_text(cells.get(column)) for column in record.columns)]
         for row, cells in record.rows.items()
     ]
+    if len(record.columns) > max(_WIDE, len(record.rows)):
+        head, *body = map(list, zip(head, *body, strict=True))
     widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
     return [_line(cells, widths) for cells in (head, *body)]
 

@@ -24,6 +24,7 @@ def transfer_runs(
     runs: Sequence[Run],
     recipes: Sequence[Recipe],
     *,
+    sources: int | None = None,
     root: Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
@@ -31,18 +32,20 @@ def transfer_runs(
     """Return a matrix for each attack and radius of the first recipe's evaluation.
 
     ``recipes`` are the runs' own, with their ``evaluation`` changed at will. The first one
-    also decides threat, seed and samples. Runs on other test data are refused. Under
-    torchrun the ranks share the samples, and each returns the whole matrices.
+    also decides threat, seed and samples. The first ``sources`` runs are attacked, by
+    default all of them. Runs on other test data are refused. Under torchrun the ranks share
+    the samples, and each returns the whole matrices.
     """
     where = choose_device(device)
     with ranks.joined(where):
         progress = progress if progress and ranks.first() else Quiet()
-        return _transferred(runs, recipes, root, where, progress)
+        return _transferred(runs, recipes, sources, root, where, progress)
 
 
 def _transferred(
     runs: Sequence[Run],
     recipes: Sequence[Recipe],
+    sources: int | None,
     root: Path | None,
     where: torch.device,
     progress: Progress,
@@ -68,10 +71,12 @@ def _transferred(
         f"{shared.test.digest()} {weights}",
         "the ranks see different runs or data: give all of them the same",
     )
-    return _matrices(models, weights, recipes[0], shared, where, progress)
+    attacked = {name: models[name] for name in names[:sources]}
+    return _matrices(attacked, models, weights, recipes[0], shared, where, progress)
 
 
 def _matrices(
+    attacked: Mapping[str, nn.Module],
     models: Mapping[str, nn.Module],
     weights: dict[str, str],
     recipe: Recipe,
@@ -91,7 +96,7 @@ def _matrices(
         for name in spec.attacks:
             for eps in sorted(spec.eps or (threat.eps,)):
                 matrix = judge_transfer(
-                    models,
+                    attacked,
                     models,
                     lambda: data.test.batches(
                         order,

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
+from advnorm.papers import transferred as elsewhere
 from advnorm.papers import work as works
 from advnorm.papers.claims import Claim, above
 from advnorm.papers.prolong import prolong
-from advnorm.papers.reproduce import Found, gather
+from advnorm.papers.reproduce import Found, _tasks, gather, seeded
 from advnorm.papers.work import carry_out, decisive, identity
+from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
 from advnorm.records import Published, Reproduction, Run
+from advnorm.train import transfer_runs
 
 TINY = override(
     Recipe(name="tiny"),
@@ -195,6 +198,38 @@ def test_a_setting_at_its_default_does_not_change_a_runs_identity():
     schedules = ["{kind: cosine, end: 2}", "{kind: ramp, last: 2}", "{kind: constant}"]
     recipes = [override(TINY, [f"optimizer.schedule={text}"]) for text in schedules]
     assert len({decisive(recipe) for recipe in recipes}) == 3
+
+
+OTHER = override(TINY, ["norm.name=none"])
+STRUCK = override(TINY, ["evaluation={attacks: [bim-5], eps: [0.1]}"])
+
+
+def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
+    numbers = {"itself": "transfer/one", "other": "transfer/two", "own": "bim-5_linf_0.1"}
+    job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
+    found = carry_out(job, tmp_path).numbers
+    runs = [Run.open(tmp_path / identity(recipe)) for recipe in (TINY, OTHER)]
+    recipes = [STRUCK, override(OTHER, ["evaluation.attacks=[bim-5]"])]
+    (matrix,) = transfer_runs(runs, recipes)
+    assert found["other"] == 100 * matrix.accuracies[0][1].rate
+    assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].rate
+    monkeypatch.setattr(elsewhere, "transfer_runs", None)  # it would fail
+    assert carry_out(job, tmp_path).numbers == found
+
+
+def test_jobs_that_share_a_target_are_one_task(tiny, tmp_path):
+    third = override(TINY, ["epochs=1"])
+    fourth = override(TINY, ["batch_size=10"])
+    jobs = [
+        Job("one", TINY, {}),
+        Job("two", fourth, {}),
+        Job("three", OTHER, {}),
+        Job("both", third, {}, targets={"a": TINY, "b": OTHER}),
+    ]
+    tasks = _tasks([seeded(job, 3) for job in jobs], tiny, Place(tmp_path), Quiet())
+    rows = [[job.row for job in task.jobs] for task in tasks]
+    assert rows == [["one", "three", "both"], ["two"]]
+    assert {r.seed for r in tasks[0].jobs[-1].targets.values()} == {3}
 
 
 def test_a_paper_stands_for_all_of_its_own():

@@ -3,10 +3,27 @@
 from advnorm.papers.galloway2019 import (
     cifar,
     corruptions,
+    depth,
     dimension,
     lenet,
     linear,
+    mnist_c,
     plane,
+    rates,
+    residual,
+    svhn,
 )
 
-__all__ = ["cifar", "corruptions", "dimension", "lenet", "linear", "plane"]
+__all__ = [
+    "cifar",
+    "corruptions",
+    "depth",
+    "dimension",
+    "lenet",
+    "linear",
+    "mnist_c",
+    "plane",
+    "rates",
+    "residual",
+    "svhn",
+]

@@ -8,11 +8,15 @@ from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
 
 
-def _models(scale: Scale) -> dict[str, Recipe]:
+def models(scale: Scale) -> dict[str, Recipe]:
     """90 epochs of SGD at rate 0.01 with mini-batches of 50."""
     sizes = {
         "full": ["data={name: mnist, validation: 0.002}", "epochs=90"],
-        "reduced": ["data={name: mnist, train: 10000, test: 2000}", "epochs=10"],
+        "reduced": [
+            "data={name: mnist, train: 5000, test: 1000}",
+            "batch_size=20",
+            "epochs=8",
+        ],
         "smoke": ["data={size: 28, train: 100, test: 50}", "epochs=1"],
     }
     base = override(
@@ -64,7 +68,7 @@ def figure12(scale: Scale) -> Sequence[Job]:
         "steps": "fooling_images/mean steps",
     }
     asked = {"fooling_images": ("steps=10",) if scale == "smoke" else ()}
-    return [Job(row, recipe, numbers, asked) for row, recipe in _models(scale).items()]
+    return [Job(row, recipe, numbers, asked) for row, recipe in models(scale).items()]
 
 
 @artefact(
@@ -88,5 +92,5 @@ def figure13(scale: Scale) -> Sequence[Job]:
     numbers = {"clean": "clean", "L2 distance": "minimal_examples/mean L2 distance"}
     few = ("count=4", "steps=20")
     asked = {"minimal_examples": few if scale == "smoke" else ("count=50",)}
-    models = _models(scale)
-    return [Job(row, models[row], numbers, asked) for row in ("L2", "BN")]
+    found = models(scale)
+    return [Job(row, found[row], numbers, asked) for row in ("L2", "BN")]

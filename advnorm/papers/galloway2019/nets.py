@@ -81,7 +81,7 @@ _SIZES: dict[Scale, list[str]] = {
         "validation={samples: null, steps: 1, prefer: clean}",
     ],
     "reduced": [
-        "data={name: cifar10, augment: crop_flip, train: 4000, test: 1000}",
+        "data={name: cifar10, augment: crop_flip, train: 4000, test: 500}",
         "batch_size=32",
         "epochs=15",
         "validation={every: 5, samples: 250, steps: 1, prefer: clean}",
@@ -99,7 +99,7 @@ def recipe(scale: Scale, name: str, *changes: str, epochs: int = 150) -> Recipe:
     """Train on clean CIFAR-10 with crops and flips; the best validation accuracy counts.
 
     SGD with momentum 0.9, weight decay 5e-4, batches of 128. Reduced: 4,000 images, batches
-    of 32, 15 epochs, 1,000 test images. The paper does not say how large its validation set
+    of 32, 15 epochs, 500 test images. The paper does not say how large its validation set
     is: a tenth of the training images here.
     """
     judging = CIFAR[scale]

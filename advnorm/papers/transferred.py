@@ -1,0 +1,49 @@
+"""What other runs make of a run's adversarial examples (galloway2019, Table 12)."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from advnorm.files import write_atomically
+from advnorm.progress import Progress
+from advnorm.recipe import Recipe, from_yaml
+from advnorm.records import Run, TransferMatrix
+from advnorm.train import transfer_runs
+
+
+def transferred(
+    run: Run,
+    recipe: Recipe,
+    targets: Mapping[str, Run],
+    *,
+    root: Path | None,
+    device: str,
+    progress: Progress,
+) -> dict[str, float]:
+    """Return each target's accuracy in percent, as ``transfer/NAME``.
+
+    ``recipe`` has the evaluation whose attack is made on ``run``. A target that is the run
+    itself answers with its white-box accuracy. What was judged before is read.
+    """
+    others = {target.path: target for target in targets.values()} | {run.path: run}
+    runs = [others.pop(run.path), *others.values()]
+    judged = [
+        from_yaml(one.recipe_text()).model_copy(update={"evaluation": recipe.evaluation})
+        for one in runs
+    ]
+    asked = json.dumps(
+        [recipe.evaluation.model_dump(mode="json"), [one.path.name for one in runs]]
+    )
+    path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
+    if path.exists():
+        matrix = TransferMatrix.model_validate_json(path.read_text())
+    else:
+        (matrix,) = transfer_runs(
+            runs, judged, sources=1, root=root, device=device, progress=progress
+        )
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, matrix.model_dump_json().encode())
+    rates = zip(matrix.targets, matrix.accuracies[0], strict=True)
+    found = {name: 100 * accuracy.rate for name, accuracy in rates}
+    return {f"transfer/{name}": found[one.path.name] for name, one in targets.items()}
