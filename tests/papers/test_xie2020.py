@@ -1,0 +1,77 @@
+"""xie2020: its tables agree with each other as typed; its artefacts share their runs."""
+
+import pytest
+
+from advnorm.papers import ARTEFACTS
+from advnorm.papers.work import decisive
+from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
+from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
+from advnorm.recipe import differences
+
+TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
+    ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),
+    MIXED: (20.9, -7.3, -17.7, -20.9),
+    ALP: (23.0, -3.8, -19.7, -22.7),
+    MBN: (38.3, -4.2, -5.5, -7.1),
+    MBN_ALP: (35.3, 0.5, -1.4, -2.4),
+}
+TABLE5 = {  # what the star adds with PGD-5, PGD-10, PGD-20 and PGD-30
+    ADVERSARIAL: (1.9, 2.4, 1.8, 3.0),
+    MBN: (3.0, 3.3, 2.4, 1.6),
+    MBN_ALP: (2.5, 2.8, 1.3, 2.8),
+}
+TABLE6 = {512: -0.2, 1024: 0.9, 2048: 1.1, 8192: -0.3}
+
+
+@pytest.mark.parametrize("name", TABLE4)
+def test_table_7_has_the_differences_of_table_4(name):
+    first, *others = TABLE4[name]
+    assert hardest(name) == first
+    found = [hardest(name, steps) - first for steps in (20, 10, 5)]
+    assert found == pytest.approx(others)
+
+
+@pytest.mark.parametrize("name", TABLE5)
+def test_table_7_has_the_differences_of_table_5(name):
+    found = [hardest(f"{name}*", n) - hardest(name, n) for n in (5, 10, 20, 30)]
+    assert found == pytest.approx(TABLE5[name])
+
+
+def test_table_7_has_the_differences_of_table_6():
+    found = {size: line[-1] - hardest(f"{ADVERSARIAL}*") for size, line in BATCHES.items()}
+    assert found == pytest.approx(TABLE6)
+
+
+def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
+    for lines in STRATEGIES.values():
+        for line in lines.values():
+            assert list(line) == sorted(line, reverse=True)
+
+
+@pytest.mark.parametrize("scale", ["reduced", "full"])
+def test_a_star_is_running_statistics_in_the_last_epochs_alone(scale):
+    found = differences(recipe(scale, MBN), recipe(scale, f"{MBN}*"))
+    assert found == [f"norm.freeze_last: 0 -> {10 if scale == 'full' else 2}"]
+
+
+def test_the_artefacts_of_the_main_text_share_fourteen_runs():
+    """Six shares, ALP, two mixtures, group norm, clean training, three stars."""
+    names = ("figure1", "figure2", "figure3", "figure5", "figure6", "table1", "table2")
+    runs = {
+        decisive(job.recipe)
+        for name in names
+        for job in ARTEFACTS[f"xie2020/{name}"].jobs("reduced")
+    }
+    assert len(runs) == 14
+
+
+def test_table_7_needs_no_run_of_its_own():
+    others = {
+        decisive(job.recipe)
+        for name in ARTEFACTS
+        if name.startswith("xie2020/") and name != "xie2020/table7"
+        for job in ARTEFACTS[name].jobs("full")
+    }
+    assert {decisive(job.recipe) for job in ARTEFACTS["xie2020/table7"].jobs("full")} <= (
+        others
+    )
