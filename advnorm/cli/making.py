@@ -81,13 +81,17 @@ def reproduce(
     on: Annotated[
         str, typer.Option(help="How many processes train at once, or ray for a cluster.")
     ] = "1",
+    rows: Annotated[
+        list[str] | None,
+        typer.Option("--row", help="Only this row of the table; repeatable."),
+    ] = None,
     device: Device = "auto",
     data: Root = None,
 ) -> None:
     """Regenerate tables and figures of the papers; goes on where it stopped."""
     from advnorm.papers import Place, named, reproduce, scale_of, workers
     from advnorm.progress import shown
-    from advnorm.report import reproduction_text
+    from advnorm.report import reproduction_text, write_pages
     from advnorm.train import StoppedError
 
     size, place = scale_of(scale), Place(out, data, device, workers(on))
@@ -95,12 +99,15 @@ def reproduce(
     with shown() as progress:
         for name in named(artefacts):
             try:
-                record = reproduce(name, place, scale=size, seeds=seeds, progress=progress)
+                record = reproduce(
+                    name, place, scale=size, seeds=seeds, rows=rows or (), progress=progress
+                )
             except StoppedError as stopped:
                 stopped.resume = shlex.join(["advnorm", *sys.argv[1:]])
                 raise
             failed |= bool(record.failed)
             say(reproduction_text(record))
-    say(f"records: {out}")
+    for page in write_pages(out):
+        say(f"wrote {page}")
     if failed:
         raise typer.Exit(1)

@@ -10,14 +10,27 @@ from advnorm.cli.base import Root, app, data_app
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run folders, or one folder of reproductions.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The page to write (report.html); of reproductions, a folder for a page "
+            "a paper (their own)."
+        ),
+    ] = None,
 ) -> None:
-    """Write one self-contained page that compares runs."""
-    from advnorm.records import Run
-    from advnorm.report import write
+    """Write one self-contained page that compares runs, or one for each paper."""
+    from advnorm.records import Run, holds_reproductions
+    from advnorm.report import write, write_pages
 
-    typer.echo(f"wrote {write([Run.open(path) for path in runs], out)}")
+    if len(runs) == 1 and holds_reproductions(runs[0]):
+        for page in write_pages(runs[0], out):
+            typer.echo(f"wrote {page}")
+        return
+    page = write([Run.open(path) for path in runs], out or Path("report.html"))
+    typer.echo(f"wrote {page}")
 
 
 @app.command(name="list")

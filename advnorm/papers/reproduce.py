@@ -53,16 +53,19 @@ def reproduce(
     *,
     scale: Scale = "smoke",
     seeds: int = 1,
+    rows: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Reproduction:
     """Do what is left of an artefact's runs and write its record.
 
     It is written anew after each run, so that a stopped reproduction shows what it has.
+    With ``rows``, only those of the table are made; the record then has no others.
     """
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
     artefact, progress = ARTEFACTS[name], progress or Quiet()
-    jobs = [seeded(job, seed) for seed in range(seeds) for job in artefact.jobs(scale)]
+    chosen = _chosen(artefact.jobs(scale), rows)
+    jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
     tasks = _tasks(jobs, artefact, place, progress)
     done: list[Found] = []
     failed: dict[str, str] = {}
@@ -80,6 +83,14 @@ def reproduce(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, record.model_dump_json().encode())
     return record
+
+
+def _chosen(jobs: Sequence[Job], rows: Sequence[str]) -> list[Job]:
+    there = dict.fromkeys(job.row for job in jobs)
+    for row in rows:
+        if row not in there:
+            raise unknown("row", row, list(there))
+    return [job for job in jobs if not rows or job.row in rows]
 
 
 def named(names: Sequence[str]) -> list[str]:

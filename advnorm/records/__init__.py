@@ -21,6 +21,11 @@ from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.reproductions import (
+    holds_reproductions,
+    read_reproduction,
+    reproductions,
+)
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
 from advnorm.records.run import Run
 from advnorm.records.watched import Watched, over_training
@@ -50,7 +55,10 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "Watched",
+    "holds_reproductions",
     "over_training",
+    "read_reproduction",
+    "reproductions",
     "result_key",
     "with_flags",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "table",
     "terminal",
     "write",
+    "write_pages",
 ]
 
 
@@ -34,3 +35,21 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, content.encode())
     return out
+
+
+def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
+    """Write a page for each paper that ``advnorm reproduce`` left records of in ``folder``.
+
+    Pages go into ``out``, or beside the records. Returns their paths.
+    """
+    from advnorm.files import write_atomically
+    from advnorm.records import reproductions
+    from advnorm.report.paper import render
+
+    place, written = out or folder, []
+    place.mkdir(parents=True, exist_ok=True)
+    for paper, records in reproductions(folder).items():
+        path = place / f"{paper}.html"
+        write_atomically(path, render(paper, records).encode())
+        written.append(path)
+    return written

@@ -149,12 +149,12 @@ def _gallery(title: str, answers: Sequence[Answers]) -> Gallery:
         panel = next(_panels(title, answer), None)
         if panel is not None:
             pictures = panel.pictures[:MOST_PICTURES]
-            shown = tuple((_address(picture), picture.label) for picture in pictures)
+            shown = tuple((address(picture), picture.label) for picture in pictures)
             strips.append((answer.label, answer.look, shown))
     return Gallery(title, tuple(strips))
 
 
-def _address(picture: Picture) -> str:
+def address(picture: Picture) -> str:
     """Return a picture as PNG: signed ones blue below zero and red above."""
     values = np.array(picture.channels, dtype=np.float64)
     if not picture.signed:

@@ -1,14 +1,7 @@
 """The page: what the template is given, and the template filled in."""
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from pathlib import Path
-from shlex import quote
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from advnorm.records import Environment as Machine
 from advnorm.records import Run
@@ -20,10 +13,10 @@ from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
 from advnorm.report.radii import families, radii
 from advnorm.report.rows import rows, threat_label, without_branch
 from advnorm.report.scatter import scatter
+from advnorm.report.template import environment
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""
-_FOLDER = Path(__file__).parent
 
 
 def render(runs: Sequence[Run]) -> str:
@@ -34,40 +27,37 @@ def render(runs: Sequence[Run]) -> str:
     attacks = families(groups)
     looks = assign(groups, lines, key)
     loaded = [run for group in groups for run in group.members]
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(digest=_digest, shell=lambda path: quote(str(path)))
-    return environment.get_template("page.html").render(
-        css=Markup((_FOLDER / "page.css").read_text()),
-        groups=groups,
-        runs=loaded,
-        data=_data(loaded),
-        attacks=attacks,
-        branched=any(result.branch for run in loaded for result in run.results.values()),
-        flagged=any(result.flags for run in loaded for result in run.results.values()),
-        comparison=compare(groups, lines, looks),
-        looks=looks,
-        legend={label: look for label, look in looks.items() if look is not OTHER},
-        most_groups=len(LOOKS),
-        headline=_attack(loaded, key),
-        scatter=scatter(groups, looks, key, "scatter") if key else None,
-        curves=curves(groups, looks, "curve"),
-        radii=radii(attacks, lines, looks, "radius"),
-        walks=steps.titles(groups),
-        steps=steps.steps(groups, looks, "steps"),
-        topics=diagnoses.topics(groups, looks, "why"),
-        strips=images.strips(groups, key),
-        limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
-        drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),
-        missing=_missing(loaded),
-        differing=_differing(groups, looks),
-        recipes=loaded[:MOST_RECIPES],
-        machines=_machines(loaded),
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            groups=groups,
+            runs=loaded,
+            data=_data(loaded),
+            attacks=attacks,
+            branched=any(
+                result.branch for run in loaded for result in run.results.values()
+            ),
+            flagged=any(result.flags for run in loaded for result in run.results.values()),
+            comparison=compare(groups, lines, looks),
+            looks=looks,
+            legend={label: look for label, look in looks.items() if look is not OTHER},
+            most_groups=len(LOOKS),
+            headline=_attack(loaded, key),
+            scatter=scatter(groups, looks, key, "scatter") if key else None,
+            curves=curves(groups, looks, "curve"),
+            radii=radii(attacks, lines, looks, "radius"),
+            walks=steps.titles(groups),
+            steps=steps.steps(groups, looks, "steps"),
+            topics=diagnoses.topics(groups, looks, "why"),
+            strips=images.strips(groups, key),
+            limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
+            drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),
+            missing=_missing(loaded),
+            differing=_differing(groups, looks),
+            recipes=loaded[:MOST_RECIPES],
+            machines=_machines(loaded),
+        )
     )
 
 
@@ -120,8 +110,3 @@ def _machines(runs: Sequence[Loaded]) -> list[tuple[Machine, list[str]]]:
         if run.environment:
             found.setdefault(run.environment, []).append(run.name)
     return list(found.items())
-
-
-def _digest(script: str) -> str:
-    """Return the base64 SHA-256 by which the page's policy knows its one script."""
-    return b64encode(sha256(script.encode()).digest()).decode()

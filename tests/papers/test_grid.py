@@ -35,7 +35,13 @@ def test_a_process_that_dies_is_named_and_the_rest_goes_on():
 @pytest.mark.slow
 def test_a_real_local_ray_of_two_workers_gives_the_same():
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=100_000_000,
+        _node_ip_address="127.0.0.1",
+    )
     try:
         check(spread(square, range(4), on="ray"))
     finally:

@@ -238,3 +238,12 @@ def test_a_paper_stands_for_all_of_its_own():
     assert named(["galloway2019/table1", "galloway2019/table1"]) == ["galloway2019/table1"]
     with pytest.raises(ValueError, match="did you mean 'galloway2019/table1'"):
         named(["galloway2019/tabel1"])
+
+
+def test_chosen_rows_are_made_and_no_others(tmp_path, tiny):
+    record = reproduce(tiny.name, Place(tmp_path), rows=["two"])
+    assert list(record.rows) == ["two"] and len(made(tmp_path)) == 1
+    with pytest.raises(ValueError, match="no row 'tow': did you mean 'two'"):
+        reproduce(tiny.name, Place(tmp_path), rows=["tow"])
+    whole = reproduce(tiny.name, Place(tmp_path))
+    assert whole.rows["two"] == record.rows["two"] and set(whole.rows) == {"one", "two"}

@@ -1,0 +1,98 @@
+"""A page a paper: its claims on top, then tables with ours beside theirs, then figures."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from advnorm.records import Claimed, Panel, Reproduction, Verdict
+from advnorm.report import drawings, figures, plotted
+from advnorm.report.diagnoses import MOST_PICTURES, address
+from advnorm.report.looks import LOOKS
+from advnorm.report.reproductions import cell_text
+from advnorm.report.template import environment
+
+MOST_DRAWINGS = 24
+"""Panels of one artefact beyond these are left out."""
+_MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One artefact, as the page has it."""
+
+    record: Reproduction
+    name: str
+    cells: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each row's text by column."""
+    figure: figures.Panel | None
+    panels: tuple[figures.Panel, ...]
+    galleries: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    left_out: int
+
+    @property
+    def claims(self) -> list[tuple[str, Claimed]]:
+        """Each claim with the mark of its verdict."""
+        return [(_MARKS[claim.verdict], claim) for claim in self.record.claims]
+
+    @property
+    def command(self) -> str:
+        """What makes it again."""
+        record = self.record
+        seeds = f" --seeds {record.seeds}" if record.seeds > 1 else ""
+        return f"advnorm reproduce {record.artefact} --scale {record.scale}{seeds}"
+
+
+def render(paper: str, records: Sequence[Reproduction]) -> str:
+    """Return the page of one paper."""
+    shown = [_shown(record, f"a{number}") for number, record in enumerate(records)]
+    verdicts = Counter(c.verdict for r in records if r.scale != "smoke" for c in r.claims)
+    return (
+        environment()
+        .get_template("paper.html")
+        .render(
+            paper=paper,
+            shown=shown,
+            verdicts=[(_MARKS[name], name, verdicts[name]) for name in _MARKS],
+            judged=verdicts.total(),
+            machines=list(dict.fromkeys(record.machine for record in records)),
+            minutes=sum(record.seconds for record in records) / 60,
+        )
+    )
+
+
+def _shown(record: Reproduction, prefix: str) -> Shown:
+    drawn = [panel for panel in record.panels if panel.kind != "pictures"]
+    pictures = [panel for panel in record.panels if panel.kind == "pictures"]
+    return Shown(
+        record=record,
+        name=_title(record.artefact.partition("/")[2]),
+        cells=tuple(
+            (row, tuple(cell_text(cells.get(column)) for column in record.columns))
+            for row, cells in record.rows.items()
+        ),
+        figure=plotted.lines(record, f"{prefix}-own") if record.x else None,
+        panels=tuple(_panels(drawn[:MOST_DRAWINGS], prefix)),
+        galleries=tuple(map(_gallery, pictures[:MOST_DRAWINGS])),
+        left_out=max(0, len(drawn) - MOST_DRAWINGS) + max(0, len(pictures) - MOST_DRAWINGS),
+    )
+
+
+def _title(name: str) -> str:
+    """Write a caption's name as papers do.
+
+    >>> _title("table13")
+    'Table 13'
+    """
+    return re.sub(r"(\d+)", r" \1", name).capitalize()
+
+
+def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.Panel]:
+    for number, panel in enumerate(panels):
+        one = drawings.Shown(panel.title, LOOKS[0], panel)
+        yield drawings.alone(panel.title, one, f"{prefix}-{number}")
+
+
+def _gallery(panel: Panel) -> tuple[str, tuple[tuple[str, str], ...]]:
+    pictures = panel.pictures[:MOST_PICTURES]
+    return panel.title, tuple((address(picture), picture.label) for picture in pictures)

@@ -1,0 +1,30 @@
+"""The templates of the pages, and what they all are given."""
+
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from shlex import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+_FOLDER = Path(__file__).parent
+
+
+def environment() -> Environment:
+    """Return where templates are found; text is escaped, a name left out is an error."""
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(digest=_digest, shell=lambda path: quote(str(path)))
+    made.globals["css"] = Markup((_FOLDER / "page.css").read_text())
+    return made
+
+
+def _digest(script: str) -> str:
+    """Return the base64 SHA-256 by which the page's policy knows its one script."""
+    return b64encode(sha256(script.encode()).digest()).decode()

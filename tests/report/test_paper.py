@@ -1,0 +1,153 @@
+"""The page of a paper: claims on top, ours beside theirs, figures; read from records."""
+
+import re
+import sys
+
+import pytest
+
+from advnorm import cli
+from advnorm.records import (
+    Claimed,
+    Measured,
+    Panel,
+    Picture,
+    Published,
+    Reproduction,
+    Series,
+    holds_reproductions,
+    reproductions,
+)
+from advnorm.report import write_pages
+from advnorm.report.plotted import lines
+
+TABLE = Reproduction(
+    artefact="here2020/table2",
+    title="A <table>",
+    scale="full",
+    seeds=3,
+    columns=("clean", "attacked"),
+    rows={
+        "with": {
+            "clean": Measured(
+                values=(90.0, 92.0), published=Published(value=80.0, error=1.0)
+            ),
+            "attacked": Measured(values=(1.0, 3.0)),
+        },
+        "without": {"clean": Measured(values=(50.0,))},
+    },
+    claims=(
+        Claimed(text="it rises", verdict="holds", why="1 against 2"),
+        Claimed(text="it falls", verdict="does not hold", why="2 against 1"),
+    ),
+    failed={"without, seed 1": "RuntimeError: no memory"},
+    machine="4 cores of a machine",
+    seconds=120,
+)
+FIGURE = Reproduction(
+    artefact="here2020/figure10",
+    title="A figure",
+    scale="reduced",
+    seeds=2,
+    columns=("0.1", "10"),
+    rows={
+        "line": {
+            "0.1": Measured(values=(5.0, 7.0), published=Published(value=6.5)),
+            "10": Measured(values=(9.0, 9.5)),
+        }
+    },
+    x="radius",
+    y="accuracy, %",
+    panels=(
+        Panel(title="drawn", kind="lines", series=(Series(name="s", x=(0, 1), y=(1, 2)),)),
+        Panel(
+            title="seen",
+            kind="pictures",
+            pictures=(Picture(label="a digit", channels=(((0.0, 1.0), (0.5, 0.2)),)),),
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write two artefacts, one of them at two scales."""
+    smoke = FIGURE.model_copy(update={"scale": "smoke", "title": "too small"})
+    for record in (TABLE, FIGURE, smoke):
+        paper, _, name = record.artefact.partition("/")
+        (tmp_path / paper).mkdir(exist_ok=True)
+        path = tmp_path / paper / f"{name}-{record.scale}.json"
+        path.write_text(record.model_dump_json())
+    return tmp_path
+
+
+def page(folder):
+    (path,) = write_pages(folder)
+    assert path == folder / "here2020.html"
+    return path.read_text()
+
+
+def test_records_are_read_tables_first_at_their_largest_scale(folder):
+    assert reproductions(folder) == {"here2020": [TABLE, FIGURE]}
+
+
+def test_an_empty_record_of_a_larger_scale_does_not_hide_a_smaller_one(folder):
+    empty = FIGURE.model_copy(update={"scale": "full", "rows": {}})
+    (folder / "here2020" / "figure10-full.json").write_text(empty.model_dump_json())
+    assert reproductions(folder)["here2020"][1].scale == "reduced"
+
+
+def test_claims_stand_above_tables_and_tables_above_figures(folder):
+    text = page(folder)
+    places = [text.index(part) for part in ("it rises", '<h2 id="h-1"', "drawn", "seen")]
+    assert places == sorted(places)
+    assert "1 holds (✓), 1 does not hold (✗), 0 cannot be told (?)" in text
+
+
+def test_numbers_stand_beside_the_published_ones(folder):
+    text = page(folder)
+    assert "91 ± 1* [80 ± 1]" in text and ">2 ± 1<" in text
+    assert "without, seed 1: RuntimeError: no memory" in text
+    assert "advnorm reproduce here2020/table2 --scale full --seeds 3" in text
+
+
+def test_text_is_escaped_and_nothing_is_fetched(folder):
+    text = page(folder)
+    assert "A &lt;table&gt;" in text and "A <table>" not in text
+    assert not re.findall(r"(?:src|href)=\"(?!data:|#)", text)
+
+
+def test_the_same_records_give_the_same_bytes(folder):
+    assert page(folder) == page(folder)
+
+
+def test_a_wide_range_has_a_logarithmic_axis_and_words_have_places():
+    assert "10" in lines(FIGURE, "f").svg
+    words = FIGURE.model_copy(
+        update={
+            "columns": ("few", "many"),
+            "rows": {
+                "line": {"few": Measured(values=(1.0,)), "many": Measured(values=(2.0,))}
+            },
+        }
+    )
+    drawn = lines(words, "f")
+    assert "few" in drawn.svg and drawn.alt == "line: few 1, many 2"
+
+
+def test_the_command_knows_a_folder_of_reproductions(folder, monkeypatch, capsys):
+    assert holds_reproductions(folder) and not holds_reproductions(folder / "here2020")
+    out = folder / "pages"
+    monkeypatch.setattr(sys, "argv", ["advnorm", "report", str(folder), "--out", str(out)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    assert capsys.readouterr().out == f"wrote {out / 'here2020.html'}\n"
+
+
+def test_a_file_that_is_no_record_is_named(folder, monkeypatch, capsys):
+    (folder / "here2020" / "table9-full.json").write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["advnorm", "report", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    assert "table9-full.json is not the record of a reproduction" in capsys.readouterr().err
