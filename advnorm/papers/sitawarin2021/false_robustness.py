@@ -82,7 +82,8 @@ def table2(scale: Scale) -> Sequence[Job]:
     """CIFAR-10 at 16/255; squared distances (Eqn. 7) summed over the inputs of all norms.
 
     Without norms they are summed over the outputs of the convolutions: the paper does not
-    say what it does there. The distances are of all test samples, at reduced of 200.
+    say what it does there. The distances are of all test samples; at reduced of 200, and
+    the single step of PGD is 2.5 eps long there, as in the question.
     """
     distances = {
         column: f"distances/{pair}"

@@ -123,7 +123,7 @@ _SUBJECT: Mapping[Scale, list[str]] = {
         "attack.steps=10",
     ],
     "reduced": [
-        "data={name: cifar10, size: 16, classes: [0, 1, 6, 7], train: 2000, test: 500}",
+        "data={name: cifar10, size: 16, classes: [0, 1, 6, 7], train: 2000, test: 400}",
         "model.name=cnn_small",
         "optimizer={rate: 0.05, weight_decay: 5e-4}",
         "optimizer.schedule={kind: piecewise, at: [16], factor: 0.1}",
