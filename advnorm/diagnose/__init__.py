@@ -16,6 +16,7 @@ from advnorm.diagnose.smoothness import smoothness
 from advnorm.diagnose.source_target import source_target
 from advnorm.diagnose.surface import surface
 from advnorm.diagnose.tilt import tilt
+from advnorm.diagnose.top_k import top_k
 from advnorm.diagnose.toy import toy
 from advnorm.diagnose.trainable_depth import trainable_depth
 from advnorm.diagnose.wasserstein import (
@@ -48,6 +49,7 @@ __all__ = [
     "squared_distance",
     "surface",
     "tilt",
+    "top_k",
     "toy",
     "trainable_depth",
     "wasserstein",

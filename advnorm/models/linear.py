@@ -44,6 +44,7 @@ def mlp(
     width: int = 1000,
     depth: int = 2,
     start: str = "uniform",
+    activation: str = "relu",
 ) -> nn.Module:
     """Fully connected network: ``depth`` hidden layers of ``width``, each linear-norm-ReLU.
 
@@ -51,16 +52,20 @@ def mlp(
     depth of 0 is a linear classifier without norm. A ``start`` of ``uniform`` is PyTorch's
     own, of variance 1 / (3 d) for d inputs: signals shrink from layer to layer. That of
     ``he`` is He et al.'s (2015), normal of variance 2 / d with biases 0: they do not.
+    Without ``activation`` (``none``) it is a deep linear network (galloway2019, Figure 8).
     """
     if start not in {"uniform", "he"}:
         raise ValueError(f"mlp starts uniform or he, not {start!r}")
+    if activation not in {"relu", "none"}:
+        raise ValueError(f"the activation of mlp is relu or none, not {activation!r}")
     if depth < 0:
         raise ValueError(f"mlp needs a depth of at least 0, not {depth}")
     shapes.positive("width", width, model="mlp")
     count = shapes.features(shape, model="mlp")
     hidden: list[nn.Module] = []
     for inputs in [count, *[width] * depth][:depth]:
-        hidden += [nn.Linear(inputs, width), norm(width), nn.ReLU()]
+        last = nn.ReLU() if activation == "relu" else nn.Identity()
+        hidden += [nn.Linear(inputs, width), norm(width), last]
     layers = {
         "flatten": nn.Flatten(),
         "hidden": nn.Sequential(*hidden),

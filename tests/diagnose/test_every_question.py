@@ -24,6 +24,7 @@ QUICK = {
     "input_dimension": {"factors": (1, 2), "network": "mlp+bn", "epochs": 1},
     "fooling_images": {"steps": 3},
     "source_target": {"steps": 3},
+    "top_k": {"k": 2, "steps": 2},
     "minimal_examples": {"steps": 5, "count": 2},
 }
 

@@ -189,9 +189,23 @@ def test_a_signal_passes_a_deep_perceptron_from_he_initialization_only(start, ke
     assert not kept or apart < 100
 
 
-def test_mlp_starts_in_one_of_two_ways():
-    given = {"start": "glorot"}
-    with pytest.raises(ValueError, match="uniform or he, not 'glorot'"):
+def test_a_deep_network_without_activation_is_linear():
+    given = {"width": 5, "depth": 3, "activation": "none"}
+    model = build("mlp", shape=(4,), classes=2, norm=NORMS["none"](), options=given)
+    one, other = torch.randn(2, 6, 4)
+    summed = model(one) + model(other) - model(torch.zeros(6, 4))
+    torch.testing.assert_close(model(one + other), summed)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"start": "glorot"}, "uniform or he, not 'glorot'"),
+        ({"activation": "tanh"}, "relu or none, not 'tanh'"),
+    ],
+)
+def test_mlp_refuses_what_it_does_not_know(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
         build("mlp", shape=(2,), classes=2, norm=NORMS["none"](), options=given)
 
 

@@ -16,7 +16,12 @@ def make(name, shape=(3, 32, 32), **given):
 def test_options_are_the_own_settings_of_a_model():
     assert options("lenet5") == {}
     assert options("linear") == {"start": "uniform"}
-    assert options("mlp") == {"width": 1000, "depth": 2, "start": "uniform"}
+    assert options("mlp") == {
+        "width": 1000,
+        "depth": 2,
+        "start": "uniform",
+        "activation": "relu",
+    }
     assert options("wide_resnet") == {
         "depth": 28,
         "widen": 10,

@@ -1,4 +1,4 @@
-"""Problems in the plane: two Gaussians (Figure 1) and two circles (appendix H)."""
+"""Problems in the plane: two Gaussians (Figure 1), two circles (Figures 8 and 9)."""
 
 from collections.abc import Sequence
 
@@ -48,6 +48,59 @@ def figure1(scale: Scale) -> Sequence[Job]:
         Job("GD", recipe, {"angle": "tilt/this model"}, asked, samples=1000),
         Job("BNGD", normed, {"angle": "tilt/this model, tracked"}, asked, samples=1000),
     ]
+
+
+@artefact(
+    "galloway2019/figure8",
+    "Two mini-batches of two circles in a deep linear network at its start",
+    claims=(
+        Claim(
+            "with batch norm, classes that are apart at the input are mixed at layer 14",
+            (more(("batch norm", "input"), ("batch norm", "layer 14")),),
+        ),
+        Claim(
+            "without batch norm they are mixed less",
+            (more(("no norm", "layer 14"), ("batch norm", "layer 14")),),
+        ),
+    ),
+    shown=("depth_pca",),
+)
+def figure8(scale: Scale) -> Sequence[Job]:
+    """Fourteen linear layers of 100, two mini-batches of 50, each layer by PCA.
+
+    The paper gives neither width nor batch size, and compares by eye: here, the share
+    of points whose nearest neighbour, of both mini-batches, is of their class. A rate of
+    1e-12 leaves the weights at their start, and the network has PyTorch's own. The same
+    at every scale.
+    """
+    options = "{width: 100, depth: 14, activation: none}"
+    rows = []
+    for norm, place in (("batch", 1), ("none", 0)):
+        recipe = override(
+            Recipe(name="galloway2019.mixing"),
+            [
+                "data.name=spheres",
+                f"model={{name: mlp, options: {options}, standardize: none}}",
+                f"norm.name={norm}",
+                "objective.name=standard",
+                "optimizer={name: sgd, rate: 1e-12, momentum: 0}",
+                "batch_size=50",
+                "epochs=1",
+                "threat={eps: 0.1, bounds: [-2, 2]}",
+                "validation={every: 10, samples: 10, steps: 1}",
+                "evaluation={attacks: [clean], weights: last}",
+            ],
+        )
+        names = {
+            f"layer {layer}": f"depth_pca/hidden.{3 * layer - 3 + place}: "
+            "neighbours of the same class"
+            for layer in (2, 14)
+        }
+        names = {"input": "depth_pca/input: neighbours of the same class", **names}
+        row = "batch norm" if norm == "batch" else "no norm"
+        asked = {"depth_pca": ("layers=14",)}
+        rows.append(Job(row, recipe, names, asked, samples=100, evaluations=()))
+    return rows
 
 
 @artefact(
