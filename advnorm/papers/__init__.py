@@ -1,6 +1,6 @@
 """Every table and figure of the five papers, by one command."""
 
-from advnorm.papers import galloway2019, sitawarin2021, sridhar2021, xie2020
+from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
 from advnorm.papers.reproduce import Place, named, reproduce, scale_of, where, workers
 
@@ -10,6 +10,7 @@ __all__ = [
     "Artefact",
     "Job",
     "Place",
+    "apart2022",
     "artefact",
     "galloway2019",
     "named",

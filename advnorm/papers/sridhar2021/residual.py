@@ -26,7 +26,7 @@ _SIZES: dict[Scale, list[str]] = {
         "validation.samples=null",
     ],
     "reduced": [
-        "data={name: cifar10, size: 16, augment: crop_flip, train: 3000, test: 500}",
+        "data={name: cifar10, size: 16, augment: flip, train: 3000, test: 500}",
         "model.options={width: 8}",
         "attack={steps: 5, step_size: null}",
         "optimizer.schedule={kind: piecewise, at: [6, 8.25, 10.5]}",

@@ -1,0 +1,95 @@
+"""How strong APART's perturbation of the statistics is (section 4.4, Figure 1)."""
+
+from collections.abc import Sequence
+
+from advnorm.papers.apart2022.setting import BATCH, recipe
+from advnorm.papers.artefact import Job, artefact
+from advnorm.papers.claims import Claim, more, within
+from advnorm.recipe import Recipe, override
+from advnorm.records import Scale
+
+_ROWS = {
+    "uniform": ("uniform", 1),
+    "binary": ("sign", 1),
+    "APART, n=1": ("adversarial", 1),
+    "APART, n=4": ("adversarial", 4),
+    "APART, n=16": ("adversarial", 16),
+}
+"""Direction and groups."""
+_BATCHES: dict[Scale, int] = {"full": 389, "reduced": 14, "smoke": 3}
+"""Whole batches of training images that are judged."""
+
+
+@artefact(
+    "apart2022/figure1",
+    "Training accuracy under random and adversarial statistics of batch norms",
+    x="radius",
+    y="training accuracy, %",
+    claims=(
+        Claim(
+            "uniform perturbations cost almost nothing, whatever the radius",
+            (within(("uniform", "0"), ("uniform", "0.4"), 5),),
+        ),
+        Claim(
+            "APART's cost far more than binary ones at a small radius",
+            (more(("binary", "0.1"), ("APART, n=1", "0.1"), by=10),),
+        ),
+        Claim(
+            "binary ones need a large radius",
+            (
+                within(("binary", "0"), ("binary", "0.1"), 5),
+                more(("binary", "0"), ("binary", "0.4"), by=5),
+            ),
+        ),
+        Claim(
+            "the more groups, the lower the accuracy at a small radius",
+            (
+                more(("APART, n=1", "0.05"), ("APART, n=4", "0.05")),
+                more(("APART, n=4", "0.05"), ("APART, n=16", "0.05")),
+            ),
+        ),
+    ),
+)
+def figure1(scale: Scale) -> Sequence[Job]:
+    """Shift the batch statistics of a trained WideResNet-40-2 (CIFAR-100), both moments.
+
+    The direction of APART comes from one batch of training images; the accuracy is that of
+    all training images, in batches of 128 as in training. Radii and group numbers of the
+    figure are not in the text: 0 to 0.4 and 1, 4, 16 here; at full scale the last 108
+    images, no whole batch, are left out.
+    ``reduced``: the standard model of Table 3, 896 images in batches of 64.
+    """
+    radii = (0.0, 0.05, 0.1, 0.2, 0.4)
+    made = recipe(scale, "WRN", "CIFAR-100")
+    return [
+        Job(
+            row,
+            _perturbed(scale, made, direction, groups, radii),
+            {
+                f"{r:g}": f"statistics-{direction}-batch-{groups}_both_{r:.4g}"
+                for r in radii
+            },
+            evaluations=(),
+            perturbed=True,
+        )
+        for row, (direction, groups) in _ROWS.items()
+    ]
+
+
+def _perturbed(
+    scale: Scale, made: Recipe, direction: str, groups: int, radii: Sequence[float]
+) -> Recipe:
+    batch = BATCH[scale]
+    return override(
+        made,
+        [
+            f"evaluation.batch_size={batch}",
+            f"evaluation.samples={batch * _BATCHES[scale]}",
+            f"perturbation={{radii: {list(radii)}, directions: [{direction}]}}",
+            "perturbation.parts=[both]",
+            "perturbation.statistics=batch",
+            "perturbation.split=train",
+            f"perturbation.groups={groups}",
+            f"perturbation.attacked={batch}",
+        ],
+    )
