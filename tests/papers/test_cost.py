@@ -1,0 +1,81 @@
+"""What artefacts cost, and what is kept of them, is what the artefacts and records say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advnorm.listing import listing
+from advnorm.papers import ARTEFACTS, Artefact, Job
+from advnorm.papers.cost import cost, known
+from advnorm.papers.measured import measured
+from advnorm.recipe import Recipe, override
+from advnorm.records import SCALES
+from advnorm.train.plan import plan
+
+ROOT = Path(__file__).parent.parent.parent
+LINEAR = override(
+    Recipe(name="linear"),
+    [
+        "data={name: mnist, train: 100, test: 50}",
+        "model={name: linear, standardize: none}",
+        "norm.name=none",
+        "objective.name=standard",
+        "batch_size=10",
+        "epochs=3",
+        "evaluation={attacks: [clean, pgd-10], eps: [0.1, 0.2]}",
+    ],
+)
+
+
+def artefact(*jobs):
+    return Artefact("here/table1", "", lambda scale: jobs, {})
+
+
+def test_operations_are_those_of_a_linear_model_by_hand():
+    """A product of d x k weights is 2 d k operations; its weights' gradient as many."""
+    found = cost(artefact(Job("a", LINEAR, {})), "full")
+    product = 2 * 784 * 10
+    training = 3 * 100 * 2 * product  # forward, and the gradient of the weights
+    attacks = 50 * (1 + 2 * 10 * 3) * product
+    assert found.runs == 1 and found.operations == training + attacks
+
+
+def test_a_shared_run_costs_its_training_once():
+    one = cost(artefact(Job("a", LINEAR, {})), "full")
+    two = cost(artefact(Job("a", LINEAR, {}), Job("b", LINEAR, {})), "full")
+    trained = plan(LINEAR).epoch * 3
+    assert two.runs == 1 and two.operations == 2 * one.operations - trained
+    other = cost(
+        artefact(Job("a", LINEAR, {}), Job("b", override(LINEAR, ["seed=1"]), {})), "full"
+    )
+    assert other.runs == 2 and other.operations == 2 * one.operations
+
+
+def test_every_artefact_has_its_cost():
+    kept = known()
+    assert set(kept) == set(ARTEFACTS)
+    for name, scales in kept.items():
+        assert set(scales) == set(SCALES)
+        jobs = {scale: ARTEFACTS[name].jobs(scale) for scale in SCALES}
+        for scale, one in scales.items():
+            assert 1 <= one.runs <= len(jobs[scale]) and one.operations > 0
+
+
+@pytest.mark.parametrize("name", ["galloway2019/table1", "sridhar2021/table6"])
+def test_kept_costs_are_what_would_be_counted_now(name):
+    assert known()[name]["smoke"] == cost(ARTEFACTS[name], "smoke")
+
+
+def test_the_list_says_what_was_measured():
+    text = listing("papers")
+    for name in ARTEFACTS:
+        assert f"  {name}: {ARTEFACTS[name].title}\n" in text
+    assert text.count("not measured") == len(ARTEFACTS) - len(measured())
+
+
+def test_the_tables_in_docs_are_those_of_the_records():
+    command = [sys.executable, "benchmarks/results.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
