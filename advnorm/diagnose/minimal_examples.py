@@ -42,6 +42,7 @@ def minimal_examples(
         zip(labels[rows].tolist(), found.distance.tolist(), strict=True)
     ):
         name = f"{guesses[i]} ({top[i]:.0%}), L2 {distance:.2f}"
+        name = name if found.found[i] else "none found"
         pictures += [picture(f"{label}", clean[i]), picture(name, found.adversarial[i])]
     reached = found.distance[found.found]
     return Diagnosis(
@@ -49,11 +50,11 @@ def minimal_examples(
         source="galloway2019 Fig. 13",
         reading="Each image is followed by the nearest one that is taken for another "
         "class, with its softmax and distance: changes that cannot be seen are a fragile "
-        "network's.",
+        "network's. Where none was found within the steps, the image itself is repeated.",
         numbers={
             "mean L2 distance": float(reached.mean()) if len(reached) else float("inf"),
             "found": float(found.found.double().mean()),
-            "mean confidence": float(top.mean()),
+            "mean confidence": float(top[found.found].mean()),
         },
         settings={"n": len(rows), "steps": steps, "confidence": confidence},
         panels=(

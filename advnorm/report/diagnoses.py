@@ -125,7 +125,7 @@ def _drawn(title: str, answers: Sequence[Answers], prefix: str) -> Iterator[figu
     found = [(answer, panels) for answer, panels in found if panels]
     if not drawings.together([panel for _, panels in found for panel in panels]):
         for number, (answer, panels) in enumerate(found):
-            named = f"{title}: {answer.label}" if len(found) > 1 else title
+            named = f"{title}: {answer.label}" if len(answers) > 1 else title
             one = Shown(answer.label, answer.look, panels[0])
             yield drawings.alone(named, one, f"{prefix}-{number}")
         return

@@ -97,3 +97,5 @@ def test_minimal_examples_are_at_the_distance_of_the_boundary():
     )
     with pytest.raises(ValueError, match="no image is classified right"):
         diagnose.minimal_examples(model, images[:1], 1 - labels[:1])
+    far = diagnose.minimal_examples(model, images[:1], labels[:1], steps=2, confidence=50.0)
+    assert far.numbers["found"] == 0 and far.panels[0].pictures[1].label == "none found"

@@ -98,7 +98,7 @@ def table2(scale: Scale) -> Sequence[Job]:
     return [
         Job(
             row,
-            recipe(scale, "16/255", *_changes(row)),
+            recipe(scale, "16/255", *_changes(row, scale)),
             {"PGD - AA": gap(scale, "16/255"), **distances},
             {"distances": _asked(scale)},
             samples={"full": 10_000, "reduced": 200, "smoke": 20}[scale],
@@ -112,9 +112,11 @@ def table2_rows() -> tuple[str, ...]:
     return (*_SOUND[:2], *_FALSE[:3], _SOUND[2], _FALSE[3], *_SOUND[3:])
 
 
-def _changes(row: str) -> tuple[str, str]:
+def _changes(row: str, scale: Scale) -> tuple[str, ...]:
+    """Return a row's method and norm; instance norm only where there are maps."""
     method, norm = row.split(", ")
-    return _METHODS[method], f"norm.name={_NORMS[norm]}"
+    maps = ("norm.where=[0, 1]",) if norm == "IN" and scale == "reduced" else ()
+    return _METHODS[method], f"norm.name={_NORMS[norm]}", *maps
 
 
 _GAMMAS: dict[Scale, tuple[float, ...]] = {
