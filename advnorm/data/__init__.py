@@ -7,6 +7,7 @@ from advnorm.data.blobs import default_root
 from advnorm.data.catalogue import DATA, load
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.data.folder import Folder
+from advnorm.data.jitter import crop_flip_jitter
 from advnorm.data.sets import every_set
 from advnorm.data.splits import Batch, DataSet, Moments, Split, Tensors
 from advnorm.data.subsets import resize, select, subset
@@ -24,6 +25,7 @@ __all__ = [
     "corrupt",
     "crop",
     "crop_flip",
+    "crop_flip_jitter",
     "default_root",
     "every_set",
     "flip",

@@ -67,7 +67,13 @@ def test_crop_flip_crops_then_mirrors_and_none_does_nothing():
     images, draws = batch(32)
     assert torch.equal(crop_flip(images, draws), flip(crop(images, draws), draws))
     assert AUGMENTATIONS["none"](images, draws) is images
-    assert sorted(AUGMENTATIONS) == ["crop", "crop_flip", "flip", "none"]
+    assert sorted(AUGMENTATIONS) == [
+        "crop",
+        "crop_flip",
+        "crop_flip_jitter",
+        "flip",
+        "none",
+    ]
 
 
 def test_mirroring_and_cropping_are_independent():

@@ -40,7 +40,7 @@ _PAIRS = tuple(zip(list(_TABLE)[1::2], list(_TABLE)[::2], strict=True))
             tuple(more((ours, "Clean"), (other, "Clean")) for ours, other in _PAIRS),
         ),
         Claim(
-            "and under AutoAttack it is at most a point below, if at all",
+            "and under AutoAttack MAT with the divergence is at most a point below",
             tuple(within((other, "AA"), (ours, "AA"), 1) for ours, other in _PAIRS),
         ),
         Claim(

@@ -40,10 +40,9 @@ def recipe(scale: Scale, problem: Problem, *changes: str) -> Recipe:
     the highest sum of clean and PGD accuracy on a held-out tenth of the training samples;
     tested on all test samples under PGD-10 and AutoAttack. CIFAR-10: pre-activation
     ResNet-18, batches of 128, rate 0.05. Imagenette: ResNet-34, batches of 64, rate 0.1.
-    Of the augmentation, crops and flips are here; scaling and brightness jitter, whose
-    ranges the paper does not state, are left out. It states neither the size of the
-    Imagenette images (160 here) nor which statistics the training attack sees (the running
-    ones here).
+    The augmentation is crops, flips, zooms and brightness; the paper does not state the
+    ranges of the last two (a tenth here), nor the size of the Imagenette images (160 here),
+    nor which statistics the training attack sees (the running ones here).
 
     Reduced: four classes of CIFAR-10 at 16x16, the small CNN of sridhar2021, and a training
     attack of one step of 1.25 eps: a weak attack is overfitted within seconds, while the
@@ -113,7 +112,7 @@ def dual(scale: Scale) -> tuple[str, str]:
 
 _SUBJECT: Mapping[Scale, list[str]] = {
     "full": [
-        "data={name: cifar10, augment: crop_flip}",
+        "data={name: cifar10, augment: crop_flip_jitter}",
         "model.name=preact_resnet18",
         "optimizer={rate: 0.05, weight_decay: 5e-4}",
         "optimizer.schedule={kind: piecewise, at: [40, 55, 70], factor: 0.1}",
