@@ -7,7 +7,7 @@ training. All images but 100 are trained on, and the last weights count. The pap
 deviations over five seeds are shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
-ResNet-18 of width 8), mirrored but not moved, batches of 64, 40 epochs.
+ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from advnorm.records import Scale
 Network = Literal["WRN", "PRN", "ResNet-18"]
 Images = Literal["CIFAR-10", "CIFAR-100", "Tiny-ImageNet", "ImageNet"]
 BATCH: dict[Scale, int] = {"full": 128, "reduced": 64, "smoke": 32}
-_EPOCHS: dict[Scale, int] = {"full": 200, "reduced": 40, "smoke": 2}
+_EPOCHS: dict[Scale, int] = {"full": 200, "reduced": 30, "smoke": 1}
 _NETWORKS: dict[Scale, dict[Network, str]] = {
     "full": {
         "WRN": "model.name=wide_resnet40_2",

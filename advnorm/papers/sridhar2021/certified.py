@@ -36,7 +36,7 @@ def _jobs(scale: Scale, first: str, budget: Budget, size: Size) -> list[Job]:
     keys = ("clean", budget.key(attack), budget.key("ibp"))
     jobs = []
     for method, (norm, crown) in _METHODS.items():
-        if crown and size == "LG" and scale == "reduced":
+        if crown and size != "SM" and scale == "reduced":
             continue
         watch = not crown and size == "LG" and budget == figure_budget(scale)
         recipe = certified(scale, budget, norm=norm, size=size, crown=crown, watch=watch)
@@ -137,18 +137,19 @@ def table2(scale: Scale) -> Sequence[Job]:
             (more(("SM-CNN, CROWN-IBP", "IBPV"), ("SM-CNN, IBP, BN", "IBPV")),),
         ),
         Claim(
-            "small and medium, IBP with batch norm has higher PGD accuracy than CROWN-IBP",
+            "every IBP model with batch norm has higher PGD accuracy than CROWN-IBP",
             tuple(
                 more((f"{size}-CNN, IBP, BN", "PGD"), (f"{size}-CNN, CROWN-IBP", "PGD"))
-                for size in ("SM", "MD")
+                for size in ("SM", "MD", "LG")
             ),
+            scales=("full",),
         ),
     ),
 )
 def table6(scale: Scale) -> Sequence[Job]:
     """Train with radius 0.4 and test with 0.3; the large CNN is that of Table 2.
 
-    ``reduced``: CROWN-IBP of the small and medium CNN alone.
+    ``reduced``: CROWN-IBP of the small CNN alone, for its time.
     """
     sizes: tuple[Size, ...] = ("SM",) if scale == "smoke" else ("SM", "MD", "LG")
     return [job for size in sizes for job in _jobs(scale, f"{size}-CNN", MNIST[2], size)]
