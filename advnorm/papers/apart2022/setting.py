@@ -3,7 +3,7 @@
 What the paper leaves open, and what is chosen: APART's settings in the main tables are the
 best of a few that its appendix lists; here they are those that are best in Table 3 (eps
 0.1, all samples, 16 groups), for APART-SAM too, and mixup has the parameter of standard
-training. All images but 100 are trained on, and the last weights count. The paper's
+training. All images but 0.2% are trained on, and the last weights count. The paper's
 deviations over five seeds are shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
