@@ -17,6 +17,8 @@ from advnorm.norms import NORMS
 from advnorm.objectives import OBJECTIVES
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
 from advnorm.papers.captions import captions
+from advnorm.papers.cost import known
+from advnorm.papers.measured import measured
 from advnorm.recipes import RECIPES
 from advnorm.registry import Registry, options, unknown
 
@@ -56,19 +58,20 @@ def listing(kind: str) -> str:
 
 
 def papers() -> str:
-    """Return every table and figure of the papers, with what it shows and claims."""
+    """Return every table and figure of the papers: claims, cost, what was measured."""
+    costs, kept = known(), measured()
     lines = []
     for name in captions():
         if name in ILLUSTRATIONS:
             lines.append(f"  {name}: {ILLUSTRATIONS[name]}, nothing to measure")
             continue
-        if name not in ARTEFACTS:
-            lines.append(f"  {name}: not there yet")
-            continue
         found = ARTEFACTS[name]
-        needs = f" (needs {found.needs})" if found.needs else ""
-        lines.append(f"  {name}: {found.title}{needs}")
+        lines.append(f"  {name}: {found.title}")
+        lines += [f"      full needs {found.needs}"] if found.needs else []
         lines += [f"      claim: {claim.text}" for claim in found.claims]
+        lines += [f"      {scale}: {cost} a seed" for scale, cost in costs[name].items()]
+        lines += [f"      measured: {one}" for one in kept.get(name, ())]
+        lines += ["      not measured"] if name not in kept else []
     return "\n".join(["papers", *lines])
 
 

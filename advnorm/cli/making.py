@@ -1,6 +1,7 @@
 """Commands that make runs, and say what they cost."""
 
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -102,9 +103,12 @@ def reproduce(
                 record = reproduce(
                     name, place, scale=size, seeds=seeds, rows=rows or (), progress=progress
                 )
-            except StoppedError as stopped:
+            except (StoppedError, KeyboardInterrupt) as error:
+                stopped = StoppedError(signal.SIGINT)
+                if isinstance(error, StoppedError):
+                    stopped = error
                 stopped.resume = shlex.join(["advnorm", *sys.argv[1:]])
-                raise
+                raise stopped from None
             failed |= bool(record.failed)
             say(reproduction_text(record))
     for page in write_pages(out):

@@ -1,0 +1,100 @@
+"""What an artefact costs at a scale: runs, and operations of training and attacks.
+
+Counting takes minutes for all of them, so that ``costs.json`` keeps what
+``python benchmarks/costs.py`` counted.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.resources import files
+
+from advnorm.evaluate.names import NATURAL, SUITES, parse
+from advnorm.papers.artefact import Artefact, Job
+from advnorm.papers.work import decisive
+from advnorm.recipe import Recipe, override
+from advnorm.records import Record, Scale
+from advnorm.train.devices import DEVICES
+from advnorm.train.plan import Plan, plan
+
+DEVICE = "a100"
+"""The device whose hours are listed."""
+_GRADIENT = 3
+"""Passes of a step that needs a gradient: backward costs as much as two forward."""
+_TARGETS = 9
+_CERTIFICATES = {"ibp": 2, "crown-ibp": 40, "crown": 400}
+"""Passes of a certificate: intervals take two, ten margins backward more."""
+_TEST = {"mnist": 10_000, "fashion_mnist": 10_000, "cifar10": 10_000, "cifar100": 10_000}
+_TEST |= {"svhn": 26_032, "imagenet": 50_000, "tiny-imagenet": 10_000, "digits": 360}
+
+
+class Cost(Record):
+    """Of one seed."""
+
+    runs: int
+    operations: float
+    """Additions and multiplications of products, training and attacks together."""
+
+    @property
+    def hours(self) -> float:
+        """Hours on :data:`DEVICE`."""
+        return DEVICES[DEVICE].hours(self.operations, half=False)
+
+    def __str__(self) -> str:
+        hours = f"{self.hours:.2g} h" if self.hours >= 1 / 60 else "under a minute"
+        runs = f"{self.runs} run{'s' if self.runs > 1 else ''}"
+        return f"{runs}, {self.operations:.1e} operations, {hours} on one {DEVICE}"
+
+
+def cost(artefact: Artefact, scale: Scale, count: Callable[[Recipe], Plan] = plan) -> Cost:
+    """Count an artefact's runs, each once; attacks as if no sample broke early."""
+    jobs = artefact.jobs(scale)
+    plans = {decisive(job.recipe): count(job.recipe) for job in jobs}
+    training = sum(found.epoch * found.epochs for found in plans.values())
+    attacks = sum(plans[decisive(job.recipe)].forward * _passes(job) for job in jobs)
+    return Cost(runs=len(plans), operations=float(training + attacks))
+
+
+def known() -> dict[str, dict[Scale, Cost]]:
+    """Return what was counted, by artefact and scale."""
+    text = files("advnorm.papers").joinpath("costs.json").read_text()
+    return {
+        name: {scale: Cost.model_validate(values) for scale, values in scales.items()}
+        for name, scales in json.loads(text).items()
+    }
+
+
+def _passes(job: Job) -> float:
+    """Return the forward passes of all evaluations of a job."""
+    return sum(_evaluation(job.recipe, changes) for changes in job.evaluations)
+
+
+def _evaluation(recipe: Recipe, changes: Iterable[str]) -> float:
+    spec = override(recipe, [f"evaluation.{change}" for change in changes]).evaluation
+    whole = recipe.data.test or _TEST.get(recipe.data.name, 1000)
+    radii = len(spec.eps) or 2
+    each = sum(_attack(name) * (1 if _natural(name) else radii) for name in spec.attacks)
+    return each * min(whole, spec.samples or whole)
+
+
+def _natural(name: str) -> bool:
+    return name.partition("-")[0].partition("+")[0] in (*NATURAL, "corruptions")
+
+
+@cache
+def _attack(name: str) -> int:
+    """Return the passes that an attack may take for one sample.
+
+    >>> _attack("clean"), _attack("pgd-10x2"), _attack("apgd_t-100"), _attack("square-500")
+    (1, 60, 2700, 500)
+    """
+    if name in SUITES:
+        return sum(map(_attack, SUITES[name]))
+    if _natural(name):
+        return 19 * 5 if name == "corruptions" else 1
+    if name in _CERTIFICATES:
+        return _CERTIFICATES[name]
+    found = parse(name)
+    steps = max(1, found.steps) * found.restarts
+    targets = _TARGETS if found.family.endswith("_t") else 1
+    return steps * targets * (1 if found.family == "square" else _GRADIENT)

@@ -1,0 +1,31 @@
+"""What was measured and is kept in docs/results, as the package knows it."""
+
+import json
+from collections import Counter
+from importlib.resources import files
+
+from advnorm.records import Record, Scale, Verdict
+
+
+class Kept(Record):
+    """One reproduction that is kept."""
+
+    scale: Scale
+    seeds: int
+    minutes: float
+    verdicts: tuple[Verdict, ...]
+
+    def __str__(self) -> str:
+        counts = Counter(self.verdicts)
+        claims = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        told = f": {claims}" if claims else ""
+        return f"{self.scale}, {self.seeds} seeds, {self.minutes:g} minutes{told}"
+
+
+def measured() -> dict[str, list[Kept]]:
+    """Return what ``python benchmarks/results.py`` found, by artefact."""
+    text = files("advnorm.papers").joinpath("measured.json").read_text()
+    return {
+        name: [Kept.model_validate(one) for one in kept]
+        for name, kept in json.loads(text).items()
+    }

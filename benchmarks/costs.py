@@ -1,0 +1,76 @@
+"""Counts what every table and figure costs at every scale, and keeps it in the package.
+
+    python benchmarks/costs.py [PAPER...] [--check]
+
+With papers named, only their artefacts are counted anew. Recipes that differ in nothing that costs are counted once. ``--check`` writes nothing and
+exits with 1 where the kept counts are not those of the artefacts.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from advnorm import papers
+from advnorm.papers.cost import cost
+from advnorm.recipe import Recipe, override
+from advnorm.records import SCALES
+from advnorm.train.plan import Plan, plan
+
+FILE = Path(papers.__file__).with_name("costs.json")
+FREE = [
+    "name=any",
+    "seed=0",
+    "epochs=1",
+    "validation={}",
+    "evaluation={}",
+    "perturbation={}",
+    "watch={}",
+    "threat.schedule={kind: constant}",
+    "norm.freeze_last=0",
+]
+"""What does not change the operations of an epoch."""
+
+
+class Counted:
+    """Plans by what costs."""
+
+    def __init__(self) -> None:
+        self.plans: dict[str, Plan] = {}
+
+    def __call__(self, recipe: Recipe) -> Plan:
+        """Return a recipe's plan, counted once for all that cost the same."""
+        bare = override(recipe, FREE)
+        key = bare.model_dump_json(
+            exclude={"optimizer": {"rate", "schedule", "weight_decay"}}
+        )
+        if key not in self.plans:
+            self.plans[key] = plan(bare)
+        found = self.plans[key]
+        return Plan(**{**found.__dict__, "epochs": recipe.epochs})
+
+
+def main() -> None:
+    """Count and write, or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("papers", nargs="*")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    count, found = Counted(), {}
+    if arguments.papers:
+        found = json.loads(FILE.read_text())
+    for name in papers.ARTEFACTS:
+        if arguments.papers and name.partition("/")[0] not in arguments.papers:
+            continue
+        artefact = papers.ARTEFACTS[name]
+        costs = {scale: cost(artefact, scale, count) for scale in SCALES}
+        found[name] = {scale: one.model_dump() for scale, one in costs.items()}
+        told = ", ".join(f"{s} {c.runs} runs {c.operations:.3g}" for s, c in costs.items())
+        print(f"{name}: {told}", flush=True)
+    text = json.dumps(found, indent=1) + "\n"
+    if arguments.check:
+        raise SystemExit(FILE.read_text() != text)
+    FILE.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

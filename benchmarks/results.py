@@ -1,0 +1,171 @@
+"""Writes docs/results/README.md, README's summary and what ``advnorm list papers`` knows.
+
+    python benchmarks/results.py [--check]
+
+Everything is read from the records below docs/results. ``--check`` writes nothing and exits
+with 1 where a file is not what the records say.
+"""
+
+import argparse
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from advnorm import papers
+from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
+from advnorm.papers.captions import captions
+from advnorm.papers.cost import known
+from advnorm.records import SCALES, Measured, Reproduction, Verdict, read_reproduction
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "docs" / "results"
+MEASURED = Path(papers.__file__).with_name("measured.json")
+BEGIN, END = "<!-- results: benchmarks/results.py -->", "<!-- end of results -->"
+VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "cannot be told")
+HEAD = (
+    "# What was measured\n\n"
+    "One line a claim. Published and ours are the numbers that decide; ± is the standard "
+    "error over seeds. A comparison holds, or does not, when it is more than two standard "
+    "errors clear; else it cannot be told. `full` is the paper's setting; `reduced` keeps "
+    "the claim on real data and small machines ([reproduce.md](../reproduce.md)). The cost "
+    "is what the runs took on the machine the record names; for what is not measured, "
+    "the operations of one seed and the time they take at 40% of the device's peak. Pages: "
+    "{pages}. Records: `PAPER/ARTEFACT-SCALE.json`. `python benchmarks/results.py` writes "
+    "this file.\n\n{summary}\n\n"
+    "| artefact | claim | published | ours | scale, seeds | verdict | command | cost |\n"
+    "|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def main() -> None:
+    """Write the files, or compare them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    records = found()
+    wanted = {
+        RESULTS / "README.md": page(records),
+        ROOT / "README.md": summarized((ROOT / "README.md").read_text(), records),
+        MEASURED: measured(records),
+    }
+    stale = {
+        p: text for p, text in wanted.items() if not p.exists() or p.read_text() != text
+    }
+    for path, text in stale.items():
+        print(f"{path.relative_to(ROOT)}: {'not what the records say' if check else 'new'}")
+        if not check:
+            path.write_text(text)
+    raise SystemExit(bool(check and stale))
+
+
+def found() -> dict[str, list[Reproduction]]:
+    """Return the kept records by artefact, larger scales first."""
+    records: dict[str, list[Reproduction]] = {}
+    for scale in reversed(SCALES):
+        for path in sorted(RESULTS.glob(f"*/*-{scale}.json")):
+            record = read_reproduction(path)
+            records.setdefault(record.artefact, []).append(record)
+    return records
+
+
+def page(records: dict[str, list[Reproduction]]) -> str:
+    """Return docs/results/README.md."""
+    lines = [line for name in captions() for line in rows(name, records.get(name, []))]
+    pages = sorted(path.name for path in RESULTS.glob("*.md") if path.name != "README.md")
+    links = ", ".join(f"[{name.removesuffix('.md')}]({name})" for name in pages)
+    head = HEAD.format(pages=links, summary=summary(records))
+    return head + "\n".join(lines) + "\n"
+
+
+def rows(name: str, records: list[Reproduction]) -> list[str]:
+    """Return an artefact's lines."""
+    if name in ILLUSTRATIONS:
+        return [line(name, f"({ILLUSTRATIONS[name]})", "", "", "", "", "", "")]
+    artefact = ARTEFACTS[name]
+    if not records:
+        costs = known().get(name, {})
+        told = "; ".join(f"{scale} {costs[scale]}" for scale in costs)
+        claims = "<br>".join(claim.text for claim in artefact.claims)
+        what = f"`advnorm reproduce {name}`"
+        return [line(name, claims, "", "", "", "not measured", what, told)]
+    return [text for record in records for text in claimed(artefact, record)]
+
+
+def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
+    """Return a line for each claim of a record."""
+    command = f"`advnorm reproduce {record.artefact} --scale {record.scale}"
+    command += f" --seeds {record.seeds}`"
+    cost = f"{record.seconds / 60:.1f} min"
+    where = f"{record.scale}, {record.seeds}"
+    if not artefact.claims:
+        shown = "drawn; no claim that a machine can check"
+        return [line(record.artefact, shown, "", "", where, "measured", command, cost)]
+    theirs = {
+        row: {column: Measured(values=(one.value,)) for column, one in cells.items()}
+        for row, cells in artefact.published.items()
+    }
+    lines = []
+    for claim, ours in zip(artefact.claims, record.claims, strict=True):
+        assert claim.text == ours.text, f"{record.artefact}: made with other claims"
+        published = claim.judge(theirs, "full").why
+        published = "" if "not measured" in published else published
+        lines.append(
+            line(
+                record.artefact,
+                ours.text,
+                published,
+                ours.why,
+                where,
+                ours.verdict,
+                command,
+                cost,
+            )
+        )
+    return lines
+
+
+def line(*cells: str) -> str:
+    """Return one line of the table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def summary(records: dict[str, list[Reproduction]]) -> str:
+    """Count the verdicts."""
+    lines = []
+    for scale in reversed(SCALES):
+        made = [r for each in records.values() for r in each if r.scale == scale]
+        verdicts = Counter(claim.verdict for record in made for claim in record.claims)
+        if made and scale != "smoke":
+            told = ", ".join(f"{verdicts[name]} {name}" for name in VERDICTS)
+            lines.append(f"At `{scale}`, {len(made)} tables and figures: {told}.")
+    left = len(ARTEFACTS) - len(records)
+    return " ".join([*lines, f"Not measured: {left} of {len(ARTEFACTS)}."])
+
+
+def summarized(readme: str, records: dict[str, list[Reproduction]]) -> str:
+    """Return README with its summary between the marks."""
+    block = f"{BEGIN}\n{summary(records)}\n{END}"
+    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", block, readme, flags=re.DOTALL)
+
+
+def measured(records: dict[str, list[Reproduction]]) -> str:
+    """Return what ``advnorm list papers`` shows."""
+    kept = {
+        name: [
+            {
+                "scale": record.scale,
+                "seeds": record.seeds,
+                "minutes": round(record.seconds / 60, 1),
+                "verdicts": [claim.verdict for claim in record.claims],
+            }
+            for record in records[name]
+        ]
+        for name in captions()
+        if name in records
+    }
+    return json.dumps(kept, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    main()
