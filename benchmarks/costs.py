@@ -3,7 +3,7 @@
     python benchmarks/costs.py [PAPER...] [--check]
 
 With papers named, only their artefacts are counted anew. Recipes that differ in nothing
-that costs are counted once. ``--check`` writes nothing and exits with 1 where the kept counts
+that costs are counted once. ``--check`` writes nothing and exits with 1 where kept counts
 are not those of the artefacts.
 """
 
