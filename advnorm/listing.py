@@ -96,8 +96,8 @@ def _summary(kind: str, registry: Registry, name: str) -> str:  # type: ignore[t
 def _settings(kind: str, name: str) -> str:
     """Return the settings of a name with their defaults, as a recipe writes them.
 
-    >>> _settings("models", "mlp"), _settings("norms", "none"), _settings("data", "mnist")
-    (' [width=1000, depth=2]', '', '')
+    >>> _settings("models", "vgg8"), _settings("norms", "none"), _settings("data", "mnist")
+    (' [width=64]', '', '')
     >>> _settings("attacks", "fgsm")
     ' [+random, +least_likely]'
     """

@@ -82,26 +82,26 @@ def reproduce(
     on: Annotated[
         str, typer.Option(help="How many processes train at once, or ray for a cluster.")
     ] = "1",
-    rows: Annotated[
+    set_: Annotated[
         list[str] | None,
-        typer.Option("--row", help="Only this row of the table; repeatable."),
+        typer.Option("--set", metavar="row=NAME", help="Only this row; repeatable."),
     ] = None,
     device: Device = "auto",
     data: Root = None,
 ) -> None:
     """Regenerate tables and figures of the papers; goes on where it stopped."""
-    from advnorm.papers import Place, named, reproduce, scale_of, workers
+    from advnorm.papers import Place, named, reproduce, rows_of, scale_of, workers
     from advnorm.progress import shown
     from advnorm.report import reproduction_text, write_pages
     from advnorm.train import StoppedError
 
     size, place = scale_of(scale), Place(out, data, device, workers(on))
-    failed = False
+    rows, failed = rows_of(set_ or []), False
     with shown() as progress:
         for name in named(artefacts):
             try:
                 record = reproduce(
-                    name, place, scale=size, seeds=seeds, rows=rows or (), progress=progress
+                    name, place, scale=size, seeds=seeds, rows=rows, progress=progress
                 )
             except (StoppedError, KeyboardInterrupt) as error:
                 stopped = StoppedError(signal.SIGINT)

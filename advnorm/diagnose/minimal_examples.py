@@ -54,7 +54,7 @@ def minimal_examples(
         numbers={
             "mean L2 distance": float(reached.mean()) if len(reached) else float("inf"),
             "found": float(found.found.double().mean()),
-            "mean confidence": float(top[found.found].mean()),
+            "mean confidence": float(top[found.found].mean()) if len(reached) else 0.0,
         },
         settings={"n": len(rows), "steps": steps, "confidence": confidence},
         panels=(

@@ -2,7 +2,15 @@
 
 from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
-from advnorm.papers.reproduce import Place, named, reproduce, scale_of, where, workers
+from advnorm.papers.reproduce import (
+    Place,
+    named,
+    reproduce,
+    rows_of,
+    scale_of,
+    where,
+    workers,
+)
 
 __all__ = [
     "ARTEFACTS",
@@ -15,6 +23,7 @@ __all__ = [
     "galloway2019",
     "named",
     "reproduce",
+    "rows_of",
     "scale_of",
     "sitawarin2021",
     "sridhar2021",

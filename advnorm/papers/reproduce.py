@@ -93,6 +93,18 @@ def _chosen(jobs: Sequence[Job], rows: Sequence[str]) -> list[Job]:
     return [job for job in jobs if not rows or job.row in rows]
 
 
+def rows_of(changes: Sequence[str]) -> list[str]:
+    """Return the rows that ``row=NAME`` settings ask for.
+
+    >>> rows_of(["row=GD + WD", "row=28, batch norm"])
+    ['GD + WD', '28, batch norm']
+    """
+    for change in changes:
+        if not change.startswith("row="):
+            raise ValueError(f"reproduce takes --set row=NAME, not {change!r}")
+    return [change.removeprefix("row=") for change in changes]
+
+
 def named(names: Sequence[str]) -> list[str]:
     """Return artefacts by name; a paper's name stands for all of its own."""
     papers = {ARTEFACTS[name].paper for name in ARTEFACTS}

@@ -33,7 +33,8 @@ def say(tmp_path, monkeypatch, capsys):
         (["galloway2019/table1", "--seeds", "0"], "--seeds 0: at least one"),
         (["galloway2019/table1", "--on", "0"], "--on takes a number of processes or ray"),
         (["galloway2019/table1", "--on", "two"], "not 'two'"),
-        (["galloway2019/table1", "--row", "DG"], "no row 'DG': did you mean 'GD'?"),
+        (["galloway2019/table1", "--set", "row=DG"], "no row 'DG': did you mean 'GD'?"),
+        (["galloway2019/table1", "--set", "rate=1"], "takes --set row=NAME, not 'rate=1'"),
     ],
 )
 def test_one_sentence_each(say, arguments, sentence):
