@@ -4,11 +4,15 @@ One job that fails does not stop the rest. Jobs that share a run are given to th
 process, one after the other.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from os import cpu_count
+from threading import current_thread, main_thread
+from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from advnorm.train import StoppedError
@@ -72,22 +76,71 @@ def _on_processes(
 def _pool(
     work: Callable[[T], R], tasks: Mapping[int, T], workers: int
 ) -> Iterator[Outcome[R]]:
-    threads = max(1, (cpu_count() or 1) // workers)
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(threads,)
-    ) as pool:
-        waiting = [pool.submit(_attempt, work, n, task) for n, task in tasks.items()]
+    """Share tasks; whoever stops waiting for them stops the processes, at a safe point."""
+    threads, others = max(1, (cpu_count() or 1) // workers), active_children()
+    with (
+        _terminable(),
+        ProcessPoolExecutor(
+            workers,
+            mp_context=get_context("spawn"),
+            initializer=_begin,
+            initargs=(threads,),
+        ) as pool,
+    ):
+        waiting = [pool.submit(_in_process, work, n, task) for n, task in tasks.items()]
         try:
             for future in as_completed(waiting):
                 yield future.result()
+        except BaseException:
+            for process in active_children():
+                if process not in others:
+                    process.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """While entered, SIGTERM is an exception, so that it leaves no process behind."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise StoppedError(signum)
+
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+_stops: list[BaseException] = []
+"""Of this process: what stopped its task. The pool would hand it the next one."""
+
+
 def _begin(threads: int) -> None:
+    """Prepare a process: the one that waits for it says when to stop, by SIGTERM.
+
+    Ctrl-C reaches all processes of a terminal; a second signal would end a step half-way.
+    """
     import torch
 
     torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _in_process(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+    if _stops:
+        raise _stops[0]
+    try:
+        return _attempt(work, number, task)
+    except (StoppedError, KeyboardInterrupt) as stopped:
+        _stops.append(stopped)
+        raise
 
 
 def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:

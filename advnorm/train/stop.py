@@ -19,9 +19,15 @@ class StoppedError(Exception):
         self.resume = ""
         """The command that goes on, where there is one."""
 
+    def __reduce__(self) -> tuple[type["StoppedError"], tuple[int]]:
+        """Let another process read it."""
+        return StoppedError, (self.signum,)
+
 
 class Stop:
     """While entered, a first signal is kept for the next safe point; a second acts at once.
+
+    A signal that is ignored stays so.
 
     >>> with Stop() as stop:
     ...     stop.check()
@@ -34,7 +40,8 @@ class Stop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                self._before[signum] = signal.signal(signum, self._receive)
+                if signal.getsignal(signum) is not signal.SIG_IGN:
+                    self._before[signum] = signal.signal(signum, self._receive)
         return self
 
     def __exit__(

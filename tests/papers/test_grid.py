@@ -1,9 +1,17 @@
 """Tasks on one or several processes: every outcome comes, failures do not stop the rest."""
 
+import os
+import pickle
+import signal
+import time
+from multiprocessing import active_children
+from threading import Thread
+
 import pytest
-from grid_tasks import die, square
+from grid_tasks import die, linger, square
 
 from advnorm.papers.grid import spread
+from advnorm.train import StoppedError
 
 
 def check(outcomes) -> None:
@@ -30,6 +38,32 @@ def test_a_process_that_dies_is_named_and_the_rest_goes_on():
     assert found[1].result is None
     assert "died" in found[1].failure
     assert [found[n].result for n in (0, 2, 3)] == [0, 2, 3]
+
+
+def test_a_stop_can_be_told_by_another_process():
+    told = pickle.loads(pickle.dumps(StoppedError(signal.SIGTERM)))
+    assert told.signum == signal.SIGTERM and str(told) == "stopped by SIGTERM"
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_all_processes_and_begins_no_other_task(tmp_path, signum):
+    """Six tasks, two processes: those that wait in the pool's queue must not begin."""
+
+    def interrupt():
+        for _ in range(600):
+            if len(list(tmp_path.iterdir())) == 2:
+                break
+            time.sleep(0.05)
+        os.kill(os.getpid(), signum)
+
+    Thread(target=interrupt).start()
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises((KeyboardInterrupt, StoppedError)):
+        list(spread(linger, [str(tmp_path)] * 6, on=2))
+    assert len(list(tmp_path.iterdir())) == 2
+    assert not active_children() and signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.slow

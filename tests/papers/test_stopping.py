@@ -42,7 +42,8 @@ def interrupted(folder, workers, more_than):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.ci), 2])
+@pytest.mark.ci
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_stopped_reproduction_goes_on_where_it_was(tmp_path, workers):
     code, said = interrupted(tmp_path, workers, 2)
     assert code == 130
