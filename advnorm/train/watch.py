@@ -30,14 +30,17 @@ class Watch:
     def keep(self, glimpse: Glimpse, state: State) -> None:
         """Write down what a step has shown; the weights are still those of the step."""
         numbers = glimpse.numbers()
-        if "hessian" in self._spec.questions and ranks.first():
+        ranks.lead(partial(self._write, glimpse, state, numbers))
+
+    def _write(self, glimpse: Glimpse, state: State, numbers: dict[str, float]) -> None:
+        if "hessian" in self._spec.questions:
             numbers |= self._hessian(glimpse, state)
         line = Watched(
             step=state.step + 1,
             epoch=state.epoch + state.seen / self._job.steps_per_epoch,
             numbers=numbers,
         )
-        ranks.lead(partial(self._run.append_watched, line))
+        self._run.append_watched(line)
 
     def _hessian(self, glimpse: Glimpse, state: State) -> dict[str, float]:
         start, spec = perf_counter(), self._spec

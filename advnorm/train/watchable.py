@@ -17,8 +17,9 @@ def watchable(recipe: Recipe) -> None:
             "watch.questions: hessian is found by the first rank alone, and norms with "
             "sync need all of them; leave one of both out"
         )
-    if asked & {"moments", "wasserstein"} and recipe.batch_size < 2 * ranks.size():
+    rows = recipe.batch_size // recipe.optimizer.accumulate
+    if asked & {"moments", "wasserstein"} and rows < 2 * ranks.size():
         raise ValueError(
-            f"watch.questions: moments need at least 2 samples on each rank, and "
-            f"batch_size is {recipe.batch_size}"
+            "watch.questions: moments need at least 2 samples on each rank, in each part "
+            f"of a batch: {recipe.batch_size} samples are too few"
         )

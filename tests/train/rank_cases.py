@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe, RecipeError, from_yaml, override
 from advnorm.records import Run
 from advnorm.train import NotFiniteError, assess, check, perturb, train, transfer_runs
+from advnorm.train.glimpse import Glimpse
+from advnorm.train.step import Stepper
 
 TINY = override(
     Recipe(),
@@ -110,6 +113,16 @@ SHIFTED = [
     "evaluation={batch_size: 20}",
 ]
 STRIKES = ["evaluation={attacks: [pgd-3, fgsm], eps: [], batch_size: 20}"]
+LOOKS = "watch={every: 3, questions: [gradient_norm, moments, wasserstein]}"
+SHARP = "watch={every: 7, questions: [gradient_norm, hessian], hessian_steps: 200}"
+WATCHED = {
+    "synced": ([*NORMS["mixture"], "objective.name=mixed"], LOOKS),
+    "own statistics": (
+        ["objective.name=standard", "norm.name=batch", "batch_size=11", "data.train=220"],
+        LOOKS,
+    ),
+    "sharp": (["norm.name=none", "objective.name=standard"], SHARP),
+}
 
 
 def trained(changes, out: Path):
@@ -171,9 +184,57 @@ def spoilt(what, out: Path):
         OBJECTIVES._entries["pgd"], torch.optim.SGD.step = objectives.pgd, original
 
 
+def followed(changes, out: Path):
+    """Train, and return a digest of this rank's own weights and buffers after each step."""
+    digest, original = sha256(), Stepper.__call__
+
+    def step(self, batch, state):
+        numbers = original(self, batch, state)
+        for value in self.job.model.state_dict().values():
+            digest.update(value.numpy().tobytes())
+        return numbers
+
+    Stepper.__call__ = step
+    try:
+        trained(changes, out)
+    finally:
+        Stepper.__call__ = original
+    return digest.hexdigest()
+
+
+def watched(folder: Path):
+    """Return digests of every watched case, with and without."""
+    return {
+        name: {
+            "plain": followed(changes, folder / f"{name}, plain"),
+            "watched": followed([*changes, looks], folder / f"{name}, watched"),
+        }
+        for name, (changes, looks) in WATCHED.items()
+    }
+
+
+def blunt(out: Path):
+    """Return what a rank says where the first one does not find the Hessian."""
+    original = Glimpse.sharpness
+
+    def fails(*_, **__):
+        raise ValueError("no eigenvalue")
+
+    changes, looks = WATCHED["sharp"]
+    Glimpse.sharpness = fails
+    try:
+        trained([*changes, looks], out)
+        return "nothing"
+    except ValueError as error:
+        return str(error)
+    finally:
+        Glimpse.sharpness = original
+
+
 def others(index, folder: Path):
     """Do what else ranks do together, and leave each rank's findings."""
     found = {what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")}
+    found |= {"watched": watched(folder), "blunt": blunt(folder / "blunt")}
     shifted(Run.open(folder / "judged"))
     found["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
     (folder / f"rank-{index}.json").write_text(json.dumps(found))

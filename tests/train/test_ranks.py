@@ -9,10 +9,15 @@ import rank_cases
 import torch
 import torch.multiprocessing as mp
 from rank_cases import CASES, QUICK
+from torch import nn
+from torch.nn import functional as F
 
+from advnorm.diagnose import spectrum
+from advnorm.draws import permutation
+from advnorm.norms import batch_norms
 from advnorm.recipe import override
 from advnorm.records import Run
-from advnorm.train import train
+from advnorm.train import build, train
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +158,80 @@ def test_two_ranks_transfer_as_one_process(pair, whole, other, tmp_path):
     alone = json.loads(json.dumps(alone))
     assert [found["transfer"] for found in findings(pair)] == [alone, alone]
     assert alone[0]["clean"][0]["n"] == 41
+
+
+@pytest.mark.parametrize("name", rank_cases.WATCHED)
+def test_watching_changes_no_bit_on_either_rank_and_one_of_them_writes(pair, name):
+    first, second = (found["watched"][name] for found in findings(pair))
+    assert first == second and first["plain"] == first["watched"]
+    folder = pair(tuple(QUICK))
+    every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).watch.every
+    steps = [line.step for line in Run.open(folder / f"{name}, watched").watched()]
+    assert steps == list(range(1, 21, every))
+    assert not Run.open(folder / f"{name}, plain").watched()
+
+
+def test_two_ranks_watch_all_rows_of_the_batch(pair, tmp_path):
+    """With synced norms both train the same network: the numbers are one process's."""
+    changes, looks = rank_cases.WATCHED["synced"]
+    alone = train(override(rank_cases.TINY, [*changes, looks]), tmp_path / "run")
+    lines = Run.open(pair(tuple(QUICK)) / "synced, watched").watched()
+    for mine, theirs in zip(lines, alone.watched(), strict=True):
+        assert (mine.step, mine.epoch) == (theirs.step, theirs.epoch)
+        assert mine.numbers == pytest.approx(theirs.numbers, abs=1e-10)
+    assert {
+        "gradient_norm",
+        "variance/clean",
+        "wasserstein/adversarial",
+    } <= mine.numbers.keys()
+
+
+def first_step(name):
+    """Return the model before its first step, and each rank's images and labels."""
+    changes, _ = rank_cases.WATCHED[name]
+    job = build(override(rank_cases.TINY, changes), root=None, device="cpu")
+    data = job.data.train
+    order = permutation(len(data), job.recipe.seed, "order", 0)[: job.batch_size]
+    batch = next(data.batches(order, batch_size=len(order), device=job.device, epoch=0))
+    images = batch.images.double()
+    return job.model, [(images[rank::2], batch.labels[rank::2]) for rank in (0, 1)]
+
+
+def looked(pair, name):
+    """Return the numbers of the first step that two ranks watched."""
+    return Run.open(pair(tuple(QUICK)) / f"{name}, watched").watched()[0].numbers
+
+
+@torch.no_grad()
+def test_without_sync_each_rank_normalizes_its_rows_and_the_moments_are_of_all(pair):
+    model, dealt = first_step("own statistics")
+    standardize = next(model.children())
+    first = next(m for m in model.modules() if isinstance(m, nn.Linear))
+    (norm,) = batch_norms(model)
+    entered = [first(standardize(images).flatten(1)) for images, _ in dealt]
+    assert [len(rows) for rows in entered] == [6, 5]
+    deepest = [
+        (rows - rows.mean(0)) / (rows.var(0, correction=0) + norm.eps).sqrt()
+        for rows in entered
+    ]
+    deepest = (torch.cat(deepest) * norm.weight + norm.bias).relu()
+    rows, running = torch.cat(entered), (norm.running_mean, norm.running_var.sqrt())
+    apart = (rows.mean(0) - running[0], rows.std(0, correction=0) - running[1])
+    found = looked(pair, "own statistics")
+    assert found["wasserstein/clean"] == pytest.approx(
+        float(sum(gap.square().sum() for gap in apart)), 1e-9
+    )
+    assert found["mean/clean"] == pytest.approx(float(deepest.mean()), 1e-9)
+    variance = float(deepest.var(0, correction=0).mean())
+    assert found["variance/clean"] == pytest.approx(variance, 1e-9)
+
+
+def test_the_hessian_is_that_of_the_first_ranks_rows(pair):
+    model, ((images, labels), _) = first_step("sharp")
+    parameters = list(model.parameters())
+    found = spectrum(lambda: F.cross_entropy(model(images), labels), parameters, steps=200)
+    assert looked(pair, "sharp")["hessian"] == pytest.approx(found.largest, 1e-6)
+
+
+def test_a_hessian_that_the_first_rank_does_not_find_stops_both(pair):
+    assert [found["blunt"] for found in findings(pair)] == ["no eigenvalue"] * 2

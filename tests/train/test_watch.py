@@ -259,6 +259,10 @@ def test_a_stopped_run_goes_on_with_the_same_lines(tiny, tmp_path, monkeypatch):
             ["batch_size=1", "norm.name=none", "watch.questions=[moments]"],
             "at least 2 samples",
         ),
+        (
+            ["optimizer.accumulate=32", "norm.name=none", "watch.questions=[wasserstein]"],
+            "each part of a batch: 32 samples",
+        ),
     ],
 )
 def test_what_cannot_be_watched_is_refused(tiny, tmp_path, changes, words):
