@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from advnorm import ranks
 from advnorm.diagnose import QUESTIONS
 from advnorm.diagnose.asking import typed
 from advnorm.norms import branch, route
@@ -36,11 +37,14 @@ def diagnose_run(
 
     ``asked`` is what :func:`questions` returns. With ``skip`` a question that cannot be
     asked of this model is left out with a line that says why, else it raises. ``recipe`` is
-    the run's own; ``evaluation.weights`` and ``evaluation.branch`` count here too.
+    the run's own; ``evaluation.weights`` and ``evaluation.branch`` count here too. Under
+    torchrun it is refused.
     """
-    progress = progress or Quiet()
+    progress, where = progress or Quiet(), choose_device(device)
+    with ranks.joined(where):
+        ranks.alone("a diagnosis looks at all of its samples together")
     with run.lock():
-        subject = subject_of(run, recipe, root, choose_device(device), progress)
+        subject = subject_of(run, recipe, root, where, progress)
         for name, question in asked.items():
             try:
                 found = _answer(subject, question, samples, progress)

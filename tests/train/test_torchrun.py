@@ -143,11 +143,14 @@ def test_a_transfer_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", [["audit"], ["perturb", "--set=statistics=batch"]], ids=["audit", "perturb"]
+    "command",
+    [["audit"], ["perturb", "--set=statistics=batch"], ["diagnose", "dead"]],
+    ids=["audit", "perturb", "diagnose"],
 )
 def test_what_ranks_cannot_share_is_refused_in_one_sentence(two_runs, tmp_path, command):
     shutil.copytree(two_runs / "batch", tmp_path / "run")
     name, *options = command
     said = finished(torchrun(name, tmp_path / "run", *options, "--device=cpu"), code=1)
     assert said.count("run it in one process, without torchrun") == 1
-    assert Run.open(tmp_path / "run").results() == []
+    run = Run.open(tmp_path / "run")
+    assert run.results() == [] and run.diagnoses() == []
