@@ -50,7 +50,9 @@ def branches(
     with resting(model), route(model, domain=domain):
         seen = images
         if threat is not None:
-            seen = weak(model, images, labels, threat, steps=steps, seed=seed)
+            seen = weak(
+                model, images, labels, threat, steps=steps, seed=seed, progress=progress
+            )
         with mode(model, "batch"):
             halves = [
                 moments(model, half) for half in torch.chunk(seen, 2) if len(half) > 1

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from advnorm.attacks import fooling
 from advnorm.diagnose.pictures import picture
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.diagnose.rest import box, logits_of, resting
+from advnorm.diagnose.rest import box, counted, logits_of, resting
 from advnorm.draws import Draws
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
@@ -34,7 +34,7 @@ def fooling_images(
     with resting(model):
         targets = torch.arange(logits_of(model, images[:2]).shape[1], device=images.device)
         found = fooling(
-            lambda x: model(x.to(images.dtype)),
+            counted(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
             targets,
             shape=tuple(images.shape[1:]),
             bounds=box(threat),

@@ -48,8 +48,10 @@ def gradient_norm(
 ) -> Diagnosis:
     """Norm of the gradient of the plain, adversarial or certified loss, by parameter."""
     with looking(model, statistics) as parameters:
-        value = loss_of(model, images, labels, loss=loss, threat=threat)()
-        grads = torch.autograd.grad(value, parameters, materialize_grads=True)
+        surface = loss_of(
+            model, images, labels, loss=loss, threat=threat, progress=progress
+        )
+        grads = torch.autograd.grad(surface(), parameters, materialize_grads=True)
     found = gradient_norms(grads)
     each = found.each.tolist()
     return Diagnosis(

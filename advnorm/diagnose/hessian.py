@@ -93,8 +93,11 @@ def hessian(
 ) -> Diagnosis:
     """Largest Hessian eigenvalue of the plain, adversarial or certified loss."""
     with looking(model, statistics) as parameters:
+        surface = loss_of(
+            model, images, labels, loss=loss, threat=threat, progress=progress
+        )
         found = spectrum(
-            loss_of(model, images, labels, loss=loss, threat=threat),
+            surface,
             parameters,
             steps=steps,
             tolerance=tolerance,

@@ -120,11 +120,14 @@ def input_dimension(
     ball = Linf(0.1, box(threat)) if threat is None else threat
     setting = Setting(network, epochs=epochs, decay=decay)
     found: dict[str, list[Row]] = {"no decay": [], "decay": []}
+    progress.update(0, 2 * len(factors), "networks")
     for name, rows in found.items():
         chosen = decay if name == "decay" else 0.0
         for factor in factors:
             rows.append(measure(parts, factor, ball, setting, decay=chosen))
-            progress.update(len(rows), len(factors), f"{name}, {factor} times as wide")
+            done = sum(map(len, found.values()))
+            text = f"networks; {name}, {factor} times as wide"
+            progress.update(done, 2 * len(factors), text)
     numbers = {
         f"{name}, {factor} x: {kind}": number
         for name, rows in found.items()

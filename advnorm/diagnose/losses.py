@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from advnorm.certify import around, bounded, trace
 from advnorm.diagnose.domains import weak
 from advnorm.norms import Mode, mode, twice
+from advnorm.progress import Progress
 from advnorm.registry import unknown
 from advnorm.threat import Threat
 
@@ -30,6 +31,7 @@ def loss_of(
     loss: str = "plain",
     threat: Threat | None = None,
     steps: int = 10,
+    progress: Progress | None = None,
 ) -> LossFn:
     r"""Return the mean cross-entropy as a function of the parameters.
 
@@ -45,7 +47,7 @@ def loss_of(
         raise ValueError(f"the {loss} loss needs a threat, such as Linf(8/255)")
     if loss == "adversarial":
         with mode(model, "running"):
-            x = weak(model, images, labels, threat, steps=steps)
+            x = weak(model, images, labels, threat, steps=steps, progress=progress)
         return lambda: F.cross_entropy(model(x), labels)
     graph = trace(model)
     return lambda: F.cross_entropy(

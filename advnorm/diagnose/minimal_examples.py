@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from advnorm.attacks import Search, cw_distance
 from advnorm.diagnose.pictures import picture
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.diagnose.rest import box, logits_of, resting
+from advnorm.diagnose.rest import box, counted, logits_of, resting
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
@@ -34,7 +34,9 @@ def minimal_examples(
         if not len(rows):
             raise ValueError("no image is classified right: there is nothing to change")
         clean, search = images[rows], Search(steps=steps, confidence=confidence)
-        found = cw_distance(model, clean, labels[rows], bounds=box(threat), search=search)
+        most = 2 * search.constants * steps  # with the nearest rival's turn
+        passing = counted(model, progress, most, "passes at most")
+        found = cw_distance(passing, clean, labels[rows], bounds=box(threat), search=search)
         softmax = logits_of(model, found.adversarial).softmax(1)
     top, guesses = softmax.max(1)
     pictures = []

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from advnorm.attacks import LogitsFn
 from advnorm.norms import Mode, mode
+from advnorm.progress import Progress
 from advnorm.scoped import evaluating, frozen
 from advnorm.threat import Bounds, Threat
 
@@ -39,6 +41,31 @@ def logits_of(model: nn.Module, images: Tensor) -> Tensor:
     """Return the logits without gradients, a part at a time."""
     with torch.no_grad():
         return torch.cat([model(part) for part in torch.split(images, BATCH)])
+
+
+def together(count: int) -> int:
+    """Return how many of the samples are attacked at a time: the time left is soon known.
+
+    >>> together(20), together(200), together(10_000)
+    (16, 25, 256)
+    """
+    return min(BATCH, max(16, -(-count // 8)))
+
+
+def counted(model: LogitsFn, progress: Progress | None, total: int, text: str) -> LogitsFn:
+    """Return the model so that every pass is reported, of ``total`` at most."""
+    if progress is None:
+        return model
+    done = 0
+    progress.update(done, total, text)
+
+    def passing(images: Tensor) -> Tensor:
+        nonlocal done
+        done = min(done + 1, total)
+        progress.update(done, total, text)
+        return model(images)
+
+    return passing
 
 
 def values(tensor: Tensor) -> tuple[float, ...]:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.diagnose.rest import BATCH, logits_of, resting
+from advnorm.diagnose.rest import logits_of, resting, together
 from advnorm.draws import permutation
 from advnorm.norms import Norm
+from advnorm.progress import Progress, Quiet
 
 Make = Callable[[], nn.Module]
 
@@ -72,11 +73,20 @@ def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Mod
 
 
 def attacked(
-    attack: Callable[[Tensor, Tensor], Tensor], images: Tensor, labels: Tensor
+    attack: Callable[[Tensor, Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    progress: Progress | None = None,
 ) -> Tensor:
     """Attack the images a part at a time."""
-    parts = zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True)
-    return torch.cat([attack(x, y) for x, y in parts])
+    progress, size, found = progress or Quiet(), together(len(images)), list[Tensor]()
+    progress.update(0, len(images), "images attacked")
+    for start in range(0, len(images), size):
+        rows = slice(start, start + size)
+        found.append(attack(images[rows], labels[rows]))
+        progress.update(min(start + size, len(images)), len(images), "images attacked")
+    return torch.cat(found)
 
 
 def score(model: nn.Module, images: Tensor, labels: Tensor) -> Score:

@@ -93,7 +93,9 @@ def smoothness(
         )
     rates = [largest * 2.0**-k for k in reversed(range(points))]
     with looking(model, statistics) as parameters:
-        surface = loss_of(model, images, labels, loss=loss, threat=threat)
+        surface = loss_of(
+            model, images, labels, loss=loss, threat=threat, progress=progress
+        )
         found = walk(surface, parameters, rates, progress=progress)
     return Diagnosis(
         question="smoothness",

@@ -39,6 +39,7 @@ def top_k(
             lambda x, y: bim(model, x, y, threat, steps=steps, step_size=size),
             images,
             labels,
+            progress=progress,
         )
         seen = {"clean": images, "noise": images + noise, "attacked": moved}
         numbers = {

@@ -116,7 +116,7 @@ def wasserstein(
     """
     threat = needed(threat, "wasserstein")
     with resting(model):
-        attacked = weak(model, images, labels, threat, steps=steps)
+        attacked = weak(model, images, labels, threat, steps=steps, progress=progress)
     with resting(model, statistics):
         found = {
             "clean": from_running(model, images, domain="clean"),

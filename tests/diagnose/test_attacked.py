@@ -40,7 +40,8 @@ def test_it_needs_a_threat(linear):
 
 def test_running_statistics_decide_also_in_train_mode():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6), nn.Linear(6, 2)).double()
+    layers = [nn.Flatten(), nn.BatchNorm1d(6), nn.Dropout(0.5), nn.Linear(6, 2)]
+    model = nn.Sequential(*layers).double()
     x, y = torch.rand(40, 1, 2, 3, dtype=torch.float64), torch.arange(40) % 2
     ours = attacked_loss(model.train(), x, y, threat=Linf(EPS)).numbers
     assert ours == attacked_loss(model.eval(), x, y, threat=Linf(EPS)).numbers

@@ -94,6 +94,33 @@ def test_it_leaves_everything_as_it_was(question, norm):
     assert Diagnosis.model_validate_json(found.model_dump_json()) == found
 
 
+class Told:
+    """Progress that remembers how far a question said that it is."""
+
+    def __init__(self):
+        self.shares = []
+
+    def update(self, done, total, text):
+        assert 0 <= done <= total and text
+        self.shares.append(done / total)
+
+
+ONE_PASS = {"moments", "depth_pca", "weights", "dead"}  # a part at a time, 256 or more
+SLOWER = {"gradient_norm": {"loss": "adversarial"}, "toy": {"samples": (20, 30)}}
+
+
+@pytest.mark.parametrize("question", sorted(set(QUESTIONS) - ONE_PASS))
+def test_what_takes_long_says_how_far_it_is_before_the_end(question):
+    torch.manual_seed(0)
+    images, labels, told = torch.rand(40, *SHAPE), torch.arange(40) % 3, Told()
+    model = build("linear", shape=SHAPE, classes=3, norm=norms.NORMS["batch"](), options={})
+    options = {**QUICK.get(question, {}), **SLOWER.get(question, {})}
+    if question == "trainable_depth":
+        options["depths"] = (1, 2)
+    QUESTIONS[question](model, images, labels, threat=Linf(0.1), progress=told, **options)
+    assert any(0 < share < 1 for share in told.shares), told.shares
+
+
 def test_a_model_at_rest_is_evaluated_and_frozen():
     model = subject("mixture").append(nn.Dropout(0.5))
     before = snapshot(model)
