@@ -3,7 +3,8 @@
 :class:`Backward` walks a batch forward once with interval bounds, keeping what each node
 was called with, and then takes rows of any node back, node by node in reverse order; where
 a value was used twice, the coefficients that arrive add up. A layer that has an interval
-rule alone ends the way: its rows are bounded by its own box.
+rule alone ends the way: its rows are bounded by its own box. So do images that are only
+standardized, once all rows have arrived there: their box is exact.
 """
 
 from collections.abc import Callable, Mapping
@@ -65,7 +66,10 @@ class Backward:
         waiting, bias = {start: rows.coefficients}, rows.bias
         for index in range(start, 0, -1):
             if index in waiting:
-                found, more = self._step(index, waiting.pop(index))
+                a = waiting.pop(index)
+                if index in self.shallow.boxes and not waiting:  # the set of images itself
+                    return least(self.boxes[index], Rows(a, bias))
+                found, more = self._step(index, a)
                 bias = bias + more
                 for source, a in found:
                     waiting[source] = waiting[source] + a if source in waiting else a

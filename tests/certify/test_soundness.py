@@ -132,6 +132,18 @@ def test_a_ball_of_no_size_gives_the_forward_value(method, norm):
     torch.testing.assert_close(margins, logits.gather(1, labels[:, None]) - logits)
 
 
+class Beside(nn.Module):
+    """A layer of the standardized images, and one of the images themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.standardize = Standardize((0.3, 0.6), (0.2, 0.5))
+        self.one, self.two = nn.Linear(12, 3), nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.one(self.standardize(x).flatten(1)) - self.two(x.flatten(1))
+
+
 @pytest.mark.parametrize("threat", THREATS, ids=lambda threat: threat.name)
 def test_linear_networks_are_exact(threat):
     """One layer for ibp; any depth for the linear bounds, whose minimum is attained."""
@@ -143,8 +155,11 @@ def test_linear_networks_are_exact(threat):
         nn.Linear(6, 5),
         nn.Linear(5, 3),
     ).double()
+    scaled = nn.Sequential(Standardize((0.3, 0.6), (0.2, 0.5)), deepcopy(deep)).double()
     clean, labels = images(4) * 0.4 + 0.3, torch.tensor([0, 1, 2, 0])  # bounds do not bind
-    for model, methods in ((flat, METHODS), (deep, ("crown-ibp", "crown"))):
+    tight = ("crown-ibp", "crown")
+    any_depth = [(model, tight) for model in (deep, scaled, Beside().double())]
+    for model, methods in ((flat, METHODS), *any_depth):
         x = clean.clone().requires_grad_()
         for wrong in range(3):
             margin = model(x).gather(1, labels[:, None])[:, 0] - model(x)[:, wrong]
