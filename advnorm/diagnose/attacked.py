@@ -53,8 +53,9 @@ def attacked_loss(
             Panel(
                 kind="bars",
                 title="Mean loss",
-                x="0 clean, 1 attacked",
-                y="cross-entropy",
+                x="images",
+                names=("clean", "attacked"),
+                y="mean cross-entropy",
                 series=(Series(name="loss", x=(0.0, 1.0), y=(clean, raised)),),
             ),
         ),

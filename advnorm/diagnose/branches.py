@@ -64,13 +64,12 @@ def branches(
     batches = {
         f"batch {i}, {domain}": _unbiased(half[name]) for i, half in enumerate(halves, 1)
     }
-    single = "" if two else " This model has a single branch: there is one running line."
     return Diagnosis(
         question="branches",
         source="xie2020 Figs. 5, 6",
-        reading="Lines of two branches that lie apart are two domains; a batch that lies "
-        "apart from its running line is normalized otherwise in training than at test "
-        f"time.{single}",
+        reading="Running lines of two branches that lie apart are two domains (a model "
+        "with a single branch has one running line); a batch that lies apart from its "
+        "running line is normalized otherwise in training than at test time.",
         numbers=_numbers(running, halves, domain),
         settings={"n": len(images), "place": name, "domain": domain, "channels": channels},
         panels=tuple(
@@ -180,7 +179,7 @@ def _panel(title: str, lines: Branches, part: str, chosen: list[int]) -> Panel:
     return Panel(
         kind="lines",
         title=f"Channel {title}",
-        x="channel (drawn)",
+        x="channel, drawn at random",
         y=title,
         log=part == "var",
         series=tuple(

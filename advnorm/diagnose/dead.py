@@ -49,7 +49,7 @@ def dead(
         question="dead",
         source="sridhar2021 A.5",
         reading="A layer whose units are all dead passes nothing on: the network then "
-        "predicts one class for every image.",
+        "predicts one class for every image. No bar is a layer whose units all fire.",
         numbers={
             "dead units": silent / units if units else 0.0,
             "dead layers": float(sum(share == 1 for share in layers)),

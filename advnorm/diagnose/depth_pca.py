@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.features import observed, places
-from advnorm.diagnose.pca import spread
+from advnorm.diagnose.pca import place, spread
 from advnorm.diagnose.plane import Plane, principal
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import resting, values
@@ -42,7 +42,8 @@ def depth_pca(
             f"{len(rows)}: choose others with classes"
         )
     halves = [rows[0::2], rows[1::2]]
-    names = spread(list(places(model)), layers)
+    known = list(places(model))
+    names = spread(known, layers)
     with resting(model, statistics):
         seen = [_representations(model, images[half], names) for half in halves]
     drawn = {name: principal(torch.cat([part[name] for part in seen])) for name in seen[0]}
@@ -59,7 +60,13 @@ def depth_pca(
         numbers=numbers,
         settings={"n": len(rows), "statistics": statistics},
         panels=tuple(
-            _panel(name, plane, tags, len(halves[0])) for name, plane in drawn.items()
+            _panel(
+                "Input" if name == "input" else f"At {place(name, known)}",
+                plane,
+                tags,
+                len(halves[0]),
+            )
+            for name, plane in drawn.items()
         ),
     )
 
@@ -80,7 +87,7 @@ def _representations(
     return {name: value.flatten(1).cpu() for name, value in found.items()}
 
 
-def _panel(name: str, plane: Plane, labels: Tensor, first: int) -> Panel:
+def _panel(title: str, plane: Plane, labels: Tensor, first: int) -> Panel:
     clouds: Mapping[str, Tensor] = {
         f"batch {batch}, class {label}": points[labels_of == label]
         for batch, points, labels_of in (
@@ -91,7 +98,7 @@ def _panel(name: str, plane: Plane, labels: Tensor, first: int) -> Panel:
     }
     return Panel(
         kind="points",
-        title="Input" if name == "input" else f"At {name}",
+        title=title,
         x="first component",
         y="second component",
         series=tuple(

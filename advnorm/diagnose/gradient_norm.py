@@ -53,7 +53,11 @@ def gradient_norm(
         )
         grads = torch.autograd.grad(surface(), parameters, materialize_grads=True)
     found = gradient_norms(grads)
-    each = found.each.tolist()
+    layers = [
+        size
+        for size, parameter in zip(found.each.tolist(), parameters, strict=True)
+        if parameter.ndim > 1  # those that networks with and without norms share
+    ]
     return Diagnosis(
         question="gradient_norm",
         source="sridhar2021 Fig. 1a",
@@ -65,12 +69,10 @@ def gradient_norm(
             Panel(
                 kind="bars",
                 title=f"Gradient norm of the {loss} loss",
-                x="parameter, from the input",
+                x="weights of a layer, from the input",
                 y="norm",
                 log=True,
-                series=(
-                    Series(name="norm", x=tuple(range(1, len(each) + 1)), y=tuple(each)),
-                ),
+                series=(Series(name="norm", x=tuple(range(1, len(layers) + 1)), y=layers),),
             ),
         ),
     )

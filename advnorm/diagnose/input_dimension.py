@@ -166,27 +166,25 @@ def _noise(parts: Parts) -> Tensor:
 
 
 def _panels(found: dict[str, list[Row]], factors: Sequence[int]) -> tuple[Panel, ...]:
-    x = tuple(map(float, factors))
+    x, wide = tuple(map(float, factors)), "width of the images, relative"
     accuracies, losses = [], []
     for name, rows in found.items():
-        for kind in Row._fields:
-            scores = tuple(getattr(row, kind).accuracy for row in rows)
-            accuracies.append(Series(name=f"{kind}, {name}", x=x, y=scores))
+        scores = {k: [getattr(row, k).accuracy for row in rows] for k in Row._fields}
+        lines = tuple(Series(name=kind, x=x, y=tuple(y)) for kind, y in scores.items())
+        title = f"Accuracy, {name}"
+        accuracies.append(
+            Panel(kind="lines", title=title, x=wide, y="accuracy", series=lines)
+        )
         start = rows[0].attacked.loss
         grown = tuple(row.attacked.loss / start for row in rows)
-        losses.append(Series(name=f"attacked, {name}", x=x, y=grown))
+        losses.append(Series(name=name, x=x, y=grown))
     predicted = tuple(factor / factors[0] for factor in factors)
     losses.append(Series(name="predicted without decay", x=x, y=predicted))
-    wide = "width of the images, relative"
-    return (
-        Panel(
-            kind="lines", title="Accuracy", x=wide, y="accuracy", series=tuple(accuracies)
-        ),
-        Panel(
-            kind="lines",
-            title="Growth of the loss",
-            x=wide,
-            y="loss by that of the smallest",
-            series=tuple(losses),
-        ),
+    growth = Panel(
+        kind="lines",
+        title="Growth of the attacked loss",
+        x=wide,
+        y="loss, relative to the first width",
+        series=tuple(losses),
     )
+    return (*accuracies, growth)

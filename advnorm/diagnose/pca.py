@@ -35,7 +35,8 @@ def pca(
     and the last.
     """
     threat = needed(threat, "pca")
-    names = where.split(",") if where else spread(list(places(model)), 3)
+    known = list(places(model))
+    names = where.split(",") if where else spread(known, 3)
     with resting(model):
         seen = three(
             model,
@@ -61,7 +62,9 @@ def pca(
         "between. Gaps are in units of the clouds' spread.",
         numbers=numbers,
         settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
-        panels=tuple(_panel(name, drawn[name], list(seen)) for name in names),
+        panels=tuple(
+            _panel(place(name, known), plane, list(seen)) for name, plane in drawn.items()
+        ),
     )
 
 
@@ -74,6 +77,15 @@ def spread(names: list[str], count: int) -> list[str]:
     if len(names) <= count:
         return names
     return [names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)]
+
+
+def place(name: str, known: list[str]) -> str:
+    """Return where a place is, alike for networks whose layers have other names.
+
+    >>> place("hidden.4", ["hidden.1", "hidden.4"])
+    'place 2 of 2'
+    """
+    return f"place {known.index(name) + 1} of {len(known)}"
 
 
 def gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
@@ -100,12 +112,12 @@ def _project(model: nn.Module, seen: Mapping[str, Tensor], name: str) -> Plane:
     return principal(torch.cat(rows))
 
 
-def _panel(name: str, plane: Plane, domains: list[str]) -> Panel:
+def _panel(where: str, plane: Plane, domains: list[str]) -> Panel:
     clouds = torch.split(plane.points, len(plane.points) // len(domains))
     first, second = plane.explained
     return Panel(
         kind="points",
-        title=f"Features at {name}",
+        title=f"Features at {where}",
         x=f"first component ({first:.0%} of the variance)",
         y=f"second component ({second:.0%})",
         series=tuple(

@@ -5,7 +5,9 @@ from torch import Tensor
 from advnorm.records import Picture
 
 
-def picture(label: str, image: Tensor, *, signed: bool = False) -> Picture:
+def picture(
+    label: str, image: Tensor, *, signed: bool = False, stretched: bool = False
+) -> Picture:
     """Return a picture of ``(height, width)`` or ``(channels, height, width)``.
 
     A vector is one row; of more than three channels the mean is shown.
@@ -15,4 +17,4 @@ def picture(label: str, image: Tensor, *, signed: bool = False) -> Picture:
     image = image[None] if image.ndim == 2 else image
     image = image if len(image) in (1, 3) else image.mean(0, keepdim=True)
     channels = tuple(tuple(map(tuple, channel)) for channel in image.tolist())
-    return Picture(label=label, channels=channels, signed=signed)
+    return Picture(label=label, channels=channels, signed=signed, stretched=stretched)

@@ -87,8 +87,9 @@ def surface(
         question="surface",
         source="Athalye et al. (2018)",
         reading="Where a random step raises the loss more than a step along the gradient, "
-        "or the loss is flat and then jumps, the gradient is masked. In the picture the "
-        "gradient's direction runs to the right, the random one up.",
+        "or the loss is flat and then jumps, the gradient is masked. In the map the "
+        "gradient's direction runs to the right, the random one up, from "
+        f"{-span:g} to {span:g} eps.",
         numbers={
             "loss": float(clean.mean()),
             "loss after a gradient step": float(steepest.mean()),
@@ -110,7 +111,13 @@ def surface(
             Panel(
                 kind="pictures",
                 title="Loss in the plane of both directions",
-                pictures=(picture(f"sample {sample}", around.flip(0)),),
+                pictures=(
+                    picture(
+                        f"{around.min():.3g} (black) to {around.max():.3g} (white)",
+                        around.flip(0),
+                        stretched=True,
+                    ),
+                ),
             ),
         ),
     )

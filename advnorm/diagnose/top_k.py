@@ -56,7 +56,8 @@ def top_k(
             Panel(
                 kind="bars",
                 title=f"Top-{k} accuracy",
-                x="0 clean, 1 noise, 2 attacked",
+                x="images",
+                names=tuple(numbers),
                 y="percent",
                 series=(
                     Series(name=f"top {k}", x=(0.0, 1.0, 2.0), y=tuple(numbers.values())),

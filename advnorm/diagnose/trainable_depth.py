@@ -40,6 +40,7 @@ from advnorm.threat import Linf, Threat
 _SCALES = 16  # as many depth scales are trainable, Yang et al., Fig. 3
 _TRAVEL = 6.0  # rate x steps of the paper: 1e-5 B x 10 epochs x 60,000 / B
 _NOISE, _EPS, _STEPS = 0.25, 0.1, 10
+_TITLES = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
 
 
 def growth(batch_size: int) -> float:
@@ -126,13 +127,13 @@ def trainable_depth(
     return Diagnosis(
         question="trainable_depth",
         source="galloway2019 Figs. 2, 6",
-        reading="With batch norm, networks deeper than the theoretical limit stay at "
-        "chance; the limit rises with the batch size and soon no more.",
+        reading="With batch norm, networks deeper than the theoretical limit (the upright "
+        "lines) stay at chance; the limit rises with the batch size and soon no more.",
         numbers=numbers,
         settings={"n": len(images), "width": width, "epochs": epochs},
         panels=(
             *(
-                _panel(name, kind, table, grid)
+                _panel(name, kind, table, grid, limits=name == "batch norm")
                 for name, tables in found.items()
                 for kind, table in tables.items()
             ),
@@ -171,20 +172,22 @@ def _accuracies(model: nn.Module, parts: Parts) -> dict[str, float]:
     return {name: score(model, x, labels).accuracy for name, x in seen.items()}
 
 
-def _panel(name: str, kind: str, table: Tensor, grid: Grid) -> Panel:
+def _panel(name: str, kind: str, table: Tensor, grid: Grid, *, limits: bool) -> Panel:
+    depths = tuple(map(float, grid.depths))
+    lines = [
+        Series(name=f"batches of {size}", x=depths, y=tuple(table[:, column].tolist()))
+        for column, size in enumerate(grid.batch_sizes)
+    ]
+    upright = [
+        Series(name=f"limit of {size}", x=(deepest(size),) * 2, y=(0.0, 1.0))
+        for size in (grid.batch_sizes if limits else ())
+    ]
     return Panel(
         kind="lines",
-        title=f"{kind} accuracy, {name}",
+        title=f"{_TITLES[kind]}, {name}",
         x="depth, layers",
         y="accuracy",
-        series=tuple(
-            Series(
-                name=f"batches of {size}",
-                x=tuple(map(float, grid.depths)),
-                y=tuple(table[:, column].tolist()),
-            )
-            for column, size in enumerate(grid.batch_sizes)
-        ),
+        series=(*lines, *upright),
     )
 
 

@@ -3,14 +3,17 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnose.boundary import directions, first_layer
+from advnorm.diagnose.boundary import directions, first_layer, input_norms
 from advnorm.diagnose.descent import angle
 from advnorm.diagnose.pictures import picture
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.tilt import boundaries, centroids
+from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Picture
 from advnorm.threat import Threat
+
+_ALIKE: dict[str, Mode] = {"": "running"}  # without a norm before, nothing is normalized
 
 
 @QUESTIONS.register("weights")
@@ -39,8 +42,9 @@ def weights(
     return Diagnosis(
         question="weights",
         source="galloway2019 Figs. 10, 11",
-        reading="Weights that resemble the nearest centroid use what a person sees; large "
-        "weights where the images hardly deviate are the tilt that batch norm brings.",
+        reading="Red is above zero, blue below. Weights that resemble the nearest centroid "
+        "use what a person sees; large weights where the images hardly deviate are the "
+        "tilt that batch norm brings.",
         numbers={
             "largest deviation": float(deviation.max()),
             "values without deviation": float((deviation == 0).double().mean()),
@@ -62,11 +66,12 @@ def _boundaries(
 ) -> tuple[Picture, ...]:
     centroid = centroids(images, labels, pair)
     pictures = [picture("nearest centroid", centroid.view_as(images[0]), signed=True)]
-    for name, statistics in (("tracked", "running"), ("batch", "batch")):
-        found = directions(model, images, statistics=statistics)  # type: ignore[arg-type]
+    kinds: dict[str, Mode] = {"tracked, ": "running", "batch, ": "batch"}
+    for name, statistics in (kinds if input_norms(model) else _ALIKE).items():
+        found = directions(model, images, statistics=statistics)
         rows = boundaries(model, images, pair, found)[:count]
         for row, degrees in zip(rows, angle(rows, centroid).tolist(), strict=True):
-            label = f"{name}, {degrees:.1f} degrees"
+            label = f"{name}{degrees:.1f} degrees"
             pictures.append(picture(label, row.view_as(images[0]), signed=True))
     return tuple(pictures)
 

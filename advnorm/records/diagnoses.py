@@ -30,6 +30,8 @@ class Picture(Record):
     channels: tuple[tuple[tuple[float, ...], ...], ...]
     signed: bool = False
     """Whether zero is the middle of its colours, as for weights."""
+    stretched: bool = False
+    """Whether its smallest value is black and its largest white, as for a map."""
 
 
 class Panel(Record):
@@ -41,6 +43,8 @@ class Panel(Record):
     y: str = ""
     log: bool = False
     """Whether the y axis is logarithmic."""
+    names: tuple[str, ...] = ()
+    """Of the places x = 0, 1, ..., where they are no numbers."""
     series: tuple[Series, ...] = ()
     pictures: tuple[Picture, ...] = ()
 

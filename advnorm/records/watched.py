@@ -110,7 +110,7 @@ def _sizes(
                 kind="lines",
                 title=f"{title} over training",
                 x="step",
-                y=title.lower(),
+                y=title[0].lower() + title[1:],
                 log=min(values) > 0,
                 series=(
                     Series(name="each", x=steps, y=values, faint=True),

@@ -15,10 +15,14 @@ from advnorm.report.groups import Group, Loaded
 from advnorm.report.images import png
 from advnorm.report.looks import OTHER, Look
 
-MOST_NUMBERS = 12
-"""Columns of a table."""
-MOST_PICTURES = 24
+MOST_NUMBERS = 40
+"""Numbers of one question in the table; beyond these they are in the record alone."""
+MOST_COLUMNS = 7
+"""Columns of a table; of more numbers each has a row, and each group a column."""
+MOST_PICTURES = 40
 """Pictures of one run in one panel."""
+EVERY = "every run"
+"""Names what is the same for all groups, because nothing of the model is in it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,11 @@ class Gallery:
     strips: tuple[tuple[str, Look, tuple[tuple[str, str], ...]], ...]
     """Label, look, and the pictures: address and caption each."""
 
+    @property
+    def single(self) -> bool:
+        """Whether each group has one picture: they are drawn larger, side by side."""
+        return all(len(pictures) == 1 for *_, pictures in self.strips)
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -69,6 +78,11 @@ class Topic:
         """The question in words."""
         text = self.question.replace("_", " ").capitalize()
         return text.replace("Pca", "PCA").replace("pca", "PCA")
+
+    @property
+    def tall(self) -> bool:
+        """Whether the numbers are rows, since there are too many for columns."""
+        return len(self.numbers) > MOST_COLUMNS
 
 
 def topics(groups: Sequence[Group], looks: figures.Looks, prefix: str) -> list[Topic]:
@@ -106,24 +120,42 @@ def _topic(name: str, answers: Sequence[Answers], prefix: str) -> Topic:
         reading=" ".join(dict.fromkeys(d.reading for d in every)),
         settings=_settings(every),
         numbers=numbers,
-        answers=tuple(answers),
+        answers=tuple(_differing(answers)),
         panels=tuple(panels),
         galleries=tuple(galleries),
     )
 
 
+def _differing(answers: Sequence[Answers]) -> Sequence[Answers]:
+    """Return the answers, or one for all of them where they have the same numbers."""
+    first = answers[0].diagnoses[0]
+    if len(answers) > 1 and _same([d.numbers for a in answers for d in a.diagnoses]):
+        return [Answers(EVERY, OTHER, answers[0].runs, (first,))]
+    return answers
+
+
+def _same(found: Sequence[object]) -> bool:
+    return all(one == found[0] for one in found)
+
+
 def _settings(diagnoses: Sequence[Diagnosis]) -> str:
-    told = {", ".join(f"{k} {v}" for k, v in d.settings.items()) for d in diagnoses}
-    if len(told) > 1:
-        return "asked with different settings: compare with care"
-    return next(iter(told))
+    """Write the settings; where they differ, each and a warning."""
+    keys = dict.fromkeys(key for d in diagnoses for key in d.settings)
+    values = {k: [str(d.settings.get(k, "none")) for d in diagnoses] for k in keys}
+    told = ", ".join(f"{k} {' or '.join(dict.fromkeys(v))}" for k, v in values.items())
+    differ = not _same([d.settings for d in diagnoses])
+    return f"{told} (settings differ: compare with care)" if differ else told
 
 
 def _drawn(title: str, answers: Sequence[Answers], prefix: str) -> Iterator[figures.Panel]:
     """Draw one panel: the norms of a family in the same axes, or each by itself."""
     found = [(answer, list(_panels(title, answer))) for answer in answers]
     found = [(answer, panels) for answer, panels in found if panels]
-    if not drawings.together([panel for _, panels in found for panel in panels]):
+    every = [panel for _, panels in found for panel in panels]
+    if len(found) > 1 and _same(every):
+        yield drawings.alone(title, Shown(EVERY, OTHER, every[0]), prefix)
+        return
+    if not drawings.together(every):
         for number, (answer, panels) in enumerate(found):
             named = f"{title}: {answer.label}" if len(answers) > 1 else title
             one = Shown(answer.label, answer.look, panels[0])
@@ -144,23 +176,29 @@ def _panels(title: str, answer: Answers) -> Iterator[Panel]:
 
 
 def _gallery(title: str, answers: Sequence[Answers]) -> Gallery:
-    strips = []
-    for answer in answers:
-        panel = next(_panels(title, answer), None)
-        if panel is not None:
-            pictures = panel.pictures[:MOST_PICTURES]
-            shown = tuple((address(picture), picture.label) for picture in pictures)
-            strips.append((answer.label, answer.look, shown))
-    return Gallery(title, tuple(strips))
+    found = [(answer, next(_panels(title, answer), None)) for answer in answers]
+    shown = [
+        (answer.label, answer.look, panel) for answer, panel in found if panel is not None
+    ]
+    if len(shown) > 1 and _same([panel for *_, panel in shown]):
+        shown = [(EVERY, OTHER, shown[0][2])]
+    return Gallery(title, tuple((a, b, addresses(panel)) for a, b, panel in shown))
+
+
+def addresses(panel: Panel) -> tuple[tuple[str, str], ...]:
+    """Return the pictures of a panel: address and caption each."""
+    return tuple((address(one), one.label) for one in panel.pictures[:MOST_PICTURES])
 
 
 def address(picture: Picture) -> str:
     """Return a picture as PNG: signed ones blue below zero and red above."""
     values = np.array(picture.channels, dtype=np.float64)
-    if not picture.signed:
-        low, high = float(values.min(initial=0.0)), float(values.max(initial=1.0))
-        return png((values - low) / (high - low))
-    return png(diverging(values.mean(0)))
+    if picture.signed:
+        return png(diverging(values.mean(0)))
+    low, high = float(values.min(initial=0.0)), float(values.max(initial=1.0))
+    if picture.stretched:
+        low, high = float(values.min()), float(values.max())
+    return png((values - low) / (high - low or 1.0))
 
 
 def diverging(values: NDArray[np.float64]) -> NDArray[np.float64]:

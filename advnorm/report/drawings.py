@@ -86,10 +86,10 @@ def alone(title: str, shown: Shown, prefix: str) -> figures.Panel:
             elif panel.kind == "bars":
                 _bars(axes, series, colour, index, len(names))
             else:
-                _line(axes, series, colour, "-", marker)
+                _line(axes, series, colour, _STYLES[index % len(_STYLES)], marker)
         _finish(axes, [panel])
         if len(names) > 1:
-            styles = ["none" if panel.kind == "points" else "-"] * len(names)
+            styles = ["none"] if panel.kind == "points" else _STYLES
             _legend(axes, names, _COLOURS, styles, _MARKERS)
         svg = figures.svg_of(axes, prefix)
     return figures.Panel(title, _ends(panel), svg)
@@ -141,8 +141,13 @@ def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
             axes.set_ylim(bottom=max(min(positive), 1e-4 * max(positive)) / 2)
     elif bars and not positive:
         axes.set_ylim(min(values, default=0.0) or 0.0, 1.0)
-    if all(x == int(x) for panel in panels for s in panel.series for x in s.x):
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if panels[0].y == "accuracy":
+        axes.set_ylim(-0.02, 1.02)
+    if names := panels[0].names:
+        axes.set_xticks(range(len(names)), [_plain(name) for name in names])
+    else:
+        whole = all(x == int(x) for panel in panels for s in panel.series for x in s.x)
+        axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole))
     if not values:
         axes.text(0.5, 0.5, "nothing to draw", transform=axes.transAxes, ha="center")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advnorm.records import Claimed, Panel, Reproduction, Verdict
 from advnorm.report import drawings, figures, plotted
-from advnorm.report.diagnoses import MOST_PICTURES, address
+from advnorm.report.diagnoses import addresses
 from advnorm.report.looks import LOOKS
 from advnorm.report.reproductions import cell_text
 from advnorm.report.template import environment
@@ -94,5 +94,4 @@ def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.Panel]:
 
 
 def _gallery(panel: Panel) -> tuple[str, tuple[tuple[str, str], ...]]:
-    pictures = panel.pictures[:MOST_PICTURES]
-    return panel.title, tuple((address(picture), picture.label) for picture in pictures)
+    return panel.title, addresses(panel)

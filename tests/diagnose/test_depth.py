@@ -37,7 +37,11 @@ def test_each_mini_batch_passes_by_itself(statistics):
             rows.append(model[:4](images[half]))
     expected = principal(torch.cat(rows)).points
     entered, first, last = found.panels
-    assert (entered.title, first.title, last.title) == ("Input", "At 1", "At 4")
+    assert (entered.title, first.title, last.title) == (
+        "Input",
+        "At place 1 of 2",
+        "At place 2 of 2",
+    )
     drawn = {s.name: list(zip(s.x, s.y, strict=True)) for s in last.series}
     tags = labels[kept[0::2] + kept[1::2]].tolist()
     batches = [1] * len(kept[0::2]) + [2] * len(kept[1::2])
@@ -151,9 +155,14 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
             accuracy
         )
         assert numbers[f"deepest for batches of {size}"] == deepest(size)
-    shown = {panel.title: [s.y[0] for s in panel.series] for panel in question.panels}
-    for kind in ("clean", "noise", "bim"):
-        assert shown[f"{kind} accuracy, batch norm"] == found[kind][0].tolist()
-        assert shown[f"{kind} accuracy, no norm"] == plain[kind][0].tolist()
+    shown = {panel.title: panel.series for panel in question.panels}
+    titles = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
+    for kind, title in titles.items():
+        *lines, small, large = shown[f"{title}, batch norm"]
+        assert [line.y[0] for line in lines] == found[kind][0].tolist()
+        assert (small.x, large.x) == ((deepest(4),) * 2, (deepest(8),) * 2)
+        assert (small.name, large.y) == ("limit of 4", (0.0, 1.0))
+        plainly = [line.y[0] for line in shown[f"{title}, no norm"]]
+        assert plainly == plain[kind][0].tolist()
     limit = question.panels[-1].series[0]
     assert dict(zip(limit.x, limit.y, strict=True))[256.0] == deepest(256)

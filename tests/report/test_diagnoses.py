@@ -1,13 +1,16 @@
 """Diagnoses on the page: runs side by side, families in the same axes, pictures."""
 
 import re
+from base64 import b64decode
+from io import BytesIO
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from advnorm.records import Diagnosis, Panel, Picture, Run, Series, Watched
 from advnorm.report import write
-from advnorm.report.diagnoses import diverging, topics
+from advnorm.report.diagnoses import address, diverging, topics
 from advnorm.report.drawings import MOST_POINTS, together
 from advnorm.report.groups import gather
 from advnorm.report.looks import LOOKS
@@ -41,8 +44,8 @@ def test_norms_of_one_family_share_axes_in_their_own_colours(maker):
         for objective in ("pgd", "ibp")
         for norm in ("batch", "none")
     ]
-    for run in runs:
-        run.write_diagnosis(answer(series=[line(1.0, 2.0)]))
+    for start, run in enumerate(runs):
+        run.write_diagnosis(answer(series=[line(start, 2.0)]))
     (topic,) = looked(runs)
     assert [panel.title for panel in topic.panels] == [
         "Sharpness: pgd · cnn",
@@ -56,9 +59,9 @@ def test_norms_of_one_family_share_axes_in_their_own_colours(maker):
 
 def test_clouds_and_many_lines_are_drawn_run_by_run(maker):
     runs = [maker.run(norm, norm=norm) for norm in ("batch", "none")]
-    for run in runs:
-        run.write_diagnosis(answer("cloud", kind="points", series=[line(1.0, 2.0)]))
-        many = [line(1.0, 2.0, name=str(i)) for i in range(6)]
+    for start, run in enumerate(runs):
+        run.write_diagnosis(answer("cloud", kind="points", series=[line(start, 2.0)]))
+        many = [line(start, 2.0, name=str(i)) for i in range(6)]
         run.write_diagnosis(answer("many", series=many))
     cloud, many = looked(runs)
     names = ["Sharpness: batch · madry · cnn", "Sharpness: none · madry · cnn"]
@@ -81,7 +84,7 @@ def test_other_settings_are_said(maker):
     runs = [maker.run(norm, norm=norm) for norm in ("batch", "none")]
     for n, run in enumerate(runs):
         run.write_diagnosis(answer(settings={"n": n}, series=[line(1.0)]))
-    assert "compare with care" in looked(runs)[0].settings
+    assert looked(runs)[0].settings == "n 0 or 1 (settings differ: compare with care)"
 
 
 def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
@@ -92,6 +95,56 @@ def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
     assert len(gather(runs)) == 1
     found = [topic.question for topic in looked(runs)]
     assert found == ["gradient_norm_over_training", "sharp"]
+
+
+def test_what_is_the_same_for_all_runs_is_shown_once(maker):
+    runs = [maker.run(norm, norm=norm) for norm in ("batch", "none")]
+    flat = Picture(label="p", channels=(((0.0, 1.0),),))
+    for run in runs:
+        run.write_diagnosis(answer(numbers={"size": 1.0}, series=[line(1.0, 2.0)]))
+        run.write_diagnosis(answer("maps", kind="pictures", pictures=[flat]))
+    maps, sharp = looked(runs)
+    assert [panel.title for panel in sharp.panels] == ["Sharpness"]
+    assert [a.label for a in sharp.answers] == ["every run"]
+    assert sharp.answers[0].cells(["size"]) == ["1"]
+    assert [label for label, *_ in maps.galleries[0].strips] == ["every run"]
+    runs[1].write_diagnosis(answer(numbers={"size": 2.0}, series=[line(1.0, 2.0)]))
+    assert len(looked(runs)[1].answers) == 2
+
+
+def test_many_numbers_are_rows_and_pictures_one_a_group_stand_side_by_side(maker, tmp_path):
+    runs = [maker.run(norm, norm=norm) for norm in ("batch", "none")]
+    for start, run in enumerate(runs):
+        numbers = {f"number {i}": start + i for i in range(8)}
+        run.write_diagnosis(answer(numbers=numbers, series=[line(start)]))
+        one = Picture(label="map", channels=(((start, 1.0),),))
+        run.write_diagnosis(answer("maps", kind="pictures", pictures=[one]))
+    maps, sharp = looked(runs)
+    assert sharp.tall and maps.galleries[0].single and not maps.tall
+    text = write(runs, tmp_path / "r.html").read_text()
+    assert '<th scope="row">number 7</th><td class="number">7</td>' in text
+    assert text.count('class="gallery maps"') == 1
+
+
+def test_places_that_are_no_numbers_are_named(maker):
+    run = maker.run("named")
+    bars = Series(name="loss", x=(0, 1), y=(1.0, 2.0))
+    run.write_diagnosis(answer(kind="bars", names=("clean", "$<moved>"), series=[bars]))
+    svg = looked([run])[0].panels[0].svg
+    assert ">clean</text>" in svg and ">$&lt;moved&gt;</text>" in svg
+
+
+def test_a_stretched_picture_uses_all_of_its_greys():
+    shown = [
+        address(Picture(label="", channels=(((1.0, 1.5, 2.0),),), stretched=stretched))
+        for stretched in (True, False)
+    ]
+    pixels = [
+        np.asarray(Image.open(BytesIO(b64decode(a.split(",")[1])))).ravel() for a in shown
+    ]
+    assert [pixels[0][0], pixels[0][-1]] == [0, 255] and pixels[1][0] != 0
+    level = Picture(label="", channels=(((3.0, 3.0),),), stretched=True)
+    assert address(level).startswith("data:image/png")
 
 
 @pytest.mark.parametrize("kind", ["lines", "points", "bars"])
