@@ -75,6 +75,14 @@ def test_the_error_that_it_names_holds_before_it_is_done():
     assert errors[-1] < 1e-6 < errors[0]
 
 
+def test_the_dominant_one_is_the_largest_in_size_and_keeps_its_sign():
+    sizes = torch.tensor([-5.0, 1.0, 2.0], dtype=torch.float64)
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    found = diagnose.spectrum(lambda: 0.5 * (sizes * x * x).sum(), [x])
+    assert (found.largest, found.smallest) == (pytest.approx(2), pytest.approx(-5))
+    assert found.dominant == found.estimates[-1] == pytest.approx(-5)
+
+
 @pytest.mark.parametrize("loss", ["plain", "adversarial", "certified"])
 def test_it_leaves_the_model_as_it_was(loss):
     model, (images, labels) = network("batch"), data()

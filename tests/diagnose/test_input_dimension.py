@@ -7,10 +7,11 @@ from PIL import Image
 from torch.nn import functional as F
 
 from advnorm import diagnose
-from advnorm.attacks import fgsm
+from advnorm.attacks import bim, fgsm
 from advnorm.data import load
-from advnorm.diagnose.input_dimension import Setting, enlarged, measure
+from advnorm.diagnose.input_dimension import Setting, _noise, enlarged, measure
 from advnorm.diagnose.small import Training, connected, parted, trained
+from advnorm.norms import NORMS
 from advnorm.threat import Linf
 
 
@@ -48,15 +49,73 @@ def test_a_row_is_a_network_trained_on_the_larger_images():
     assert row.attacked.loss > row.clean.loss
 
 
+@pytest.mark.parametrize("network", ["mlp", "mlp+bn"])
+def test_hidden_layers_are_half_as_wide_and_attacked_by_many_small_steps(network):
+    images, labels = digits(60)
+    parts, threat = parted(images, labels), Linf(0.1)
+    row = measure(parts, 1, threat, Setting(network, epochs=3), decay=0.0)
+    norm = NORMS["batch"]() if network == "mlp+bn" else None
+    model = trained(
+        lambda: connected(64, [32, 32], 10, [norm, None]),
+        parts.images,
+        parts.labels,
+        Training(3, 0.01, 8),
+    )
+    x, y = parts.test_images, parts.test_labels
+    moved = bim(model, x, y, threat, steps=100, step_size=0.001)
+    seen = {"clean": x, "noise": x + _noise(parts), "attacked": moved}
+    for name, inputs in seen.items():
+        loss = float(F.cross_entropy(model(inputs), y).detach())
+        assert getattr(row, name).loss == pytest.approx(loss, rel=1e-5), name
+
+
+def test_noise_is_as_strong_as_the_images_deviate_and_comes_before_they_are_enlarged():
+    parts = parted(*digits(200))
+    noise = _noise(parts)
+    assert float(noise.std() / parts.test_images.std()) == pytest.approx(1, rel=0.02)
+    assert abs(float(noise.mean())) < 0.02
+    row = measure(parts, 2, Linf(0.1), Setting(epochs=1), decay=0.0)
+    how = Training(1, 0.01, 12)
+    model = trained(
+        lambda: connected(256, [], 10, []), enlarged(parts.images, 2), parts.labels, how
+    )
+    loss = F.cross_entropy(model(enlarged(parts.test_images + noise, 2)), parts.test_labels)
+    assert row.noise.loss == pytest.approx(float(loss.detach()), rel=1e-5)
+
+
+def test_the_numbers_are_those_of_its_rows():
+    images, labels = digits(60)
+    found = diagnose.input_dimension(None, images, labels, factors=(1, 3), epochs=2)
+    grown = {series.name: series.y for series in found.panels[-1].series}
+    for name, decay in (("no decay", 0.0), ("decay", 0.0025)):
+        setting = Setting(epochs=2)
+        small, large = (
+            measure(parted(images, labels), factor, Linf(0.1), setting, decay=decay)
+            for factor in (1, 3)
+        )
+        for kind in ("clean", "noise", "attacked"):
+            key = f"{name}, 3 x: {kind} accuracy"
+            assert found.numbers[key] == getattr(large, kind).accuracy
+        assert found.numbers[f"{name}, 3 x: attacked loss"] == large.attacked.loss
+        assert grown[name] == (1.0, large.attacked.loss / small.attacked.loss)
+
+
 def test_the_loss_grows_without_decay_and_less_with_it():
     images, labels = digits(200)
     found = diagnose.input_dimension(None, images, labels, factors=(1, 3), epochs=60)
-    accuracy, losses = found.panels
+    *accuracies, losses = found.panels
     grown = {series.name: series.y for series in losses.series}
     assert grown["predicted without decay"] == (1.0, 3.0)
-    assert grown["attacked, no decay"][1] > grown["attacked, decay"][1]
+    assert grown["no decay"][1] > grown["decay"][1]
     assert found.numbers["no decay, 3 x: clean accuracy"] > 0.8
-    assert {s.name.split(",")[0] for s in accuracy.series} == {"clean", "noise", "attacked"}
+    assert [panel.title for panel in accuracies] == [
+        "Accuracy, no decay",
+        "Accuracy, decay",
+    ]
+    for panel in accuracies:
+        name = panel.title.removeprefix("Accuracy, ")
+        shown = {f"{name}, 3 x: {s.name} accuracy": s.y[1] for s in panel.series}
+        assert shown == {key: found.numbers[key] for key in shown} and len(shown) == 3
 
 
 def test_a_wrong_network_is_one_sentence():
