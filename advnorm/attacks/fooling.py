@@ -99,14 +99,15 @@ def transform(
             break
         towards = _Towards(targets[rows])
         moved = fgsm(logits_fn, images[rows], targets[rows], ball, aim=towards)
-        confidences[rows] = towards.margin
+        confidences[rows] = towards.margin.to(confidences)  # a model may be in double
         far = (towards.margin < confidence).nonzero().squeeze(1)
         rows = rows[far]
         images[rows] = moved[far]
         taken[rows] += 1
     if len(rows):
         with torch.no_grad():
-            confidences[rows] = _margin(logits_fn(images[rows]), targets[rows])
+            margin = _margin(logits_fn(images[rows]), targets[rows])
+            confidences[rows] = margin.to(confidences)
     return Fooled(images, confidences, taken)
 
 

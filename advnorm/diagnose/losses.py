@@ -17,6 +17,7 @@ from advnorm.diagnose.domains import weak
 from advnorm.norms import Mode, mode, twice
 from advnorm.progress import Progress
 from advnorm.registry import unknown
+from advnorm.scoped import evaluating
 from advnorm.threat import Threat
 
 LossFn = Callable[[], Tensor]
@@ -57,14 +58,14 @@ def loss_of(
 
 @contextmanager
 def looking(model: nn.Module, statistics: Mode) -> Iterator[list[nn.Parameter]]:
-    """Differentiate a model without a trace; yields the parameters that are trained."""
+    """Differentiate a model without a trace; yields the parameters that are trained.
+
+    Dropout is off: every call of a loss is of the same surface.
+    """
     if statistics == "train":
         raise ValueError("a diagnosis does not move statistics: write batch or running")
-    grads = [parameter.grad for parameter in model.parameters()]
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError("the model has no parameter that is trained")
-    with torch.enable_grad(), mode(model, statistics), twice(model):
+    with torch.enable_grad(), evaluating(model), mode(model, statistics), twice(model):
         yield parameters
-    for parameter, grad in zip(model.parameters(), grads, strict=True):
-        parameter.grad = grad

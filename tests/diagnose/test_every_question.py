@@ -1,5 +1,7 @@
 """Every question leaves the model, and the caller's random state, as they were."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +32,7 @@ QUICK = {
 
 
 def subject(norm):
-    """Return a network with a gradient, a frozen parameter and a mixture of modes."""
+    """Return a network with a gradient, a frozen parameter, modes mixed, and dropout."""
     made = norms.NORMS[norm]()
     name, options = ("linear", {}) if norm == "batch" else ("mlp", {"width": 8, "depth": 2})
     model = build(name, shape=SHAPE, classes=3, norm=made, options=options)
@@ -40,7 +42,7 @@ def subject(norm):
     last.bias.requires_grad_(False)
     model.train()
     next(iter(model.children())).eval()
-    return model
+    return model.append(nn.Dropout(0.5))
 
 
 def snapshot(model):
@@ -94,6 +96,48 @@ def test_it_leaves_everything_as_it_was(question, norm):
     assert Diagnosis.model_validate_json(found.model_dump_json()) == found
 
 
+@pytest.mark.parametrize("question", list(QUESTIONS))
+def test_it_runs_in_double_precision_and_without_gradients_around(question):
+    model = subject("batch").double()
+    images, labels = torch.rand(24, *SHAPE).double(), torch.arange(24) % 3
+    before, options = snapshot(model), QUICK.get(question, {})
+    with torch.no_grad():
+        QUESTIONS[question](model, images, labels, threat=Linf(0.1), **options)
+        assert not torch.is_grad_enabled()
+    assert same(before, snapshot(model))
+
+
+class Stopped(Exception):
+    pass
+
+
+class Impatient:
+    """Progress that stops the question at its first or second word."""
+
+    def __init__(self, words):
+        self.left = words
+
+    def update(self, done, total, text):
+        if not self.left:
+            raise Stopped
+        self.left -= 1
+
+
+@pytest.mark.parametrize("words", [0, 1])
+@pytest.mark.parametrize("question", sorted(set(QUESTIONS) - {"moments", "depth_pca"}))
+def test_one_that_is_stopped_leaves_everything_as_it_was_too(question, words):
+    model = subject("mixture")
+    images, labels = torch.rand(24, *SHAPE), torch.arange(24) % 3
+    before, options = snapshot(model), QUICK.get(question, {})
+    with suppress(Stopped):
+        QUESTIONS[question](
+            model, images, labels, threat=Linf(0.1), progress=Impatient(words), **options
+        )
+    after = snapshot(model)
+    for key in before:
+        assert same(before[key], after[key]), key
+
+
 class Told:
     """Progress that remembers how far a question said that it is."""
 
@@ -122,7 +166,7 @@ def test_what_takes_long_says_how_far_it_is_before_the_end(question):
 
 
 def test_a_model_at_rest_is_evaluated_and_frozen():
-    model = subject("mixture").append(nn.Dropout(0.5))
+    model = subject("mixture")
     before = snapshot(model)
     with resting(model):
         assert not any(layer.training for layer in model.modules())

@@ -63,9 +63,9 @@ def test_the_deepest_map_is_what_the_last_convolution_takes():
 
 def test_moments_average_over_channels():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
-    images = torch.tensor([[[[1.0, 10.0]]], [[[3.0, 10.0]]]])
+    images = torch.tensor([[[[1.0, 10.0]]], [[[5.0, 10.0]]]])
     found = diagnose.moments(model, images, torch.zeros(2, dtype=torch.long))
-    assert found.numbers == {"mean": 6.0, "variance": 0.5}  # means 2, 10; variances 1, 0
+    assert found.numbers == {"mean": 6.5, "variance": 2.0}  # means 3, 10; variances 4, 0
 
 
 @pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "borrowed"])

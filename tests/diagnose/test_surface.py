@@ -32,6 +32,13 @@ def test_the_grid_is_the_loss_of_moved_images(threat):
     assert gradient.y == pytest.approx(grid[2])
     assert random.y == pytest.approx([row[2] for row in reversed(grid)])
     assert found.numbers["random beats gradient"] == 0  # a linear model hides nothing
+    for name, step in {
+        "loss": 0.0,
+        "loss after a gradient step": steps.gradient,
+        "loss after a random step": steps.random,
+    }.items():
+        mean = float(F.cross_entropy(model(images + step), labels).detach())
+        assert found.numbers[name] == pytest.approx(mean), name
 
 
 def test_random_steps_are_of_the_threats_kind():

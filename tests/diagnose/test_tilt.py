@@ -233,8 +233,11 @@ def test_the_toy_as_a_question():
         "published, batch norm",
         "Bayes-optimal",
     ]
-    expected = angles(Toy(50, epochs=5), range(2)).normalized
+    plain, expected = angles(Toy(50, epochs=5), range(2))
     assert found.panels[0].series[0].y == pytest.approx(sorted(expected.tolist()))
-    assert found.numbers["batch norm, 50 samples: mean"] == pytest.approx(
-        float(expected.mean())
-    )
+    assert found.numbers == {
+        "batch norm, 50 samples: mean": pytest.approx(float(expected.mean())),
+        "batch norm, 50 samples: smallest": pytest.approx(min(expected.tolist())),
+        "batch norm, 50 samples: largest": pytest.approx(max(expected.tolist())),
+        "no norm, 50 samples: mean": pytest.approx(float(plain.mean())),
+    }
