@@ -1,6 +1,7 @@
 """Depth: two mini-batches by PCA, and the theory's limit against random networks."""
 
 from math import log, pi
+from statistics import NormalDist
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from advnorm import diagnose, norms
 from advnorm.diagnose.depth_pca import neighbours
 from advnorm.diagnose.plane import principal
 from advnorm.diagnose.small import Training, connected, parted, score, trained
-from advnorm.diagnose.trainable_depth import Grid, deepest, growth, measure
+from advnorm.diagnose.trainable_depth import Grid, _accuracies, deepest, growth, measure
 from advnorm.norms import NORMS
 
 
@@ -51,6 +52,10 @@ def test_each_mini_batch_passes_by_itself(statistics):
     for name, points in drawn.items():
         torch.testing.assert_close(torch.tensor(points), torch.tensor(again[name]))
     assert found.settings["n"] == 8
+    largest = float(expected.abs().max())
+    assert found.numbers["4: largest coordinate"] == pytest.approx(largest, rel=1e-5)
+    alike = neighbours(expected, torch.tensor(tags))
+    assert found.numbers["4: neighbours of the same class"] == alike
 
 
 def test_classes_that_are_not_there_are_one_sentence():
@@ -131,6 +136,23 @@ def test_networks_have_the_layers_asked_for():
         "Flatten",
         "Linear",
     ]
+
+
+@pytest.mark.parametrize(("margin", "attacked"), [(0.125, 1.0), (0.09, 0.0)])
+def test_noise_and_attack_of_a_threshold_are_the_closed_form(margin, attacked):
+    """Noise of deviation 0.25 leaves the share Phi(margin / 0.25), BIM moves by 0.1."""
+    model = nn.Linear(1, 2)
+    with torch.no_grad():
+        model.weight[:], model.bias[:] = (
+            torch.tensor([[-1.0], [1.0]]),
+            torch.tensor([1.0, 0]),
+        )
+        model.bias.sub_(0.5)
+    labels = torch.arange(4000) % 2
+    images = (0.5 + margin * (2.0 * labels - 1))[:, None]
+    found = _accuracies(model, parted(images, labels))
+    assert (found["clean"], found["bim"]) == (1.0, attacked)
+    assert found["noise"] == pytest.approx(NormalDist().cdf(margin / 0.25), abs=0.03)
 
 
 def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():

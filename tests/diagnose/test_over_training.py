@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import diagnose, norms
+from advnorm.diagnose.domains import weak
 from advnorm.diagnose.features import moments
 from advnorm.diagnose.gradient_norm import gradient_norms
 from advnorm.diagnose.moments import deepest, last_layers
-from advnorm.diagnose.wasserstein import running_of
+from advnorm.diagnose.rest import resting
+from advnorm.diagnose.wasserstein import running_of, squared_distance
 from advnorm.models import build
 from advnorm.records.watched import (
     Watched,
@@ -41,6 +43,8 @@ def test_the_gradient_norm_is_that_of_a_backward_pass():
         nn.functional.cross_entropy(model(images), labels).backward()
     whole = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).norm()
     assert found.numbers["norm"] == pytest.approx(float(whole), 1e-5)
+    every = [float(p.grad.norm()) for p in model.parameters()]
+    assert found.numbers["mean of norms"] == pytest.approx(sum(every) / len(every), 1e-5)
     each = [float(p.grad.norm()) for p in model.parameters() if p.ndim > 1]
     assert found.panels[0].series[0].y == pytest.approx(each, rel=1e-4)
 
@@ -91,6 +95,16 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
         seen = moments(model, images).values()
     gaps = [m.var.sum() * ((m.n / (m.n - 1)) ** 0.5 - 1) ** 2 for m in seen]
     assert found.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
+    with resting(model):
+        attacked = weak(model, images, labels, Linf(0.1), steps=2)
+    with norms.mode(model, "batch"):
+        other = moments(model, attacked)
+    gaps = [
+        squared_distance(other[name], running_of(layer, "adversarial"))
+        for name, layer in model.named_modules()
+        if name in other
+    ]
+    assert found.numbers["adversarial"] == pytest.approx(float(sum(gaps)), 1e-4)
     assert found.numbers["adversarial"] > found.numbers["clean"]
     model, *_ = small("group")
     with pytest.raises(ValueError, match="keeps running statistics"):

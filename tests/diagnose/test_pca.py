@@ -68,7 +68,14 @@ def test_points_are_those_of_the_features_of_each_domain():
     drawn = torch.tensor(
         [(x, y) for s in panel.series for x, y in zip(s.x, s.y, strict=True)]
     )
-    torch.testing.assert_close(drawn.double(), principal(rows).points, atol=1e-5, rtol=1e-4)
+    expected = principal(rows)
+    torch.testing.assert_close(drawn.double(), expected.points, atol=1e-5, rtol=1e-4)
+    apart = gaps(expected.points, list(seen), 10)
+    assert found.numbers == {
+        "4: variance shown": pytest.approx(sum(expected.explained)),
+        "4: clean to pgd-2": pytest.approx(apart["pgd-2"], rel=1e-4),
+        "4: clean to quick": pytest.approx(apart["quick"], rel=1e-4),
+    }
     assert (
         len(diagnose.pca(model, images, labels, threat=Linf(0.2), **settings).panels) == 2
     )

@@ -47,6 +47,9 @@ def test_fooling_images_have_the_margin_that_is_written_below():
         margins.append(margin(model, image, target))
         assert shown.label == f"{target} ({margins[-1]:.0%})"
     assert found.numbers["mean margin"] == pytest.approx(sum(margins) / 3, rel=1e-4)
+    assert found.numbers["finished"] == sum(m >= 0.9 for m in margins) / 3
+    few = diagnose.fooling_images(model, images, torch.zeros(4).long(), steps=1)
+    assert few.numbers["finished"] == 0 and few.numbers["mean steps"] == 1
     wide = diagnose.fooling_images(
         model, images, torch.zeros(4).long(), steps=30, threat=Linf(0.1, (-1.0, 1.0))
     )
@@ -58,16 +61,18 @@ def test_the_grid_has_the_images_on_its_diagonal():
     labels = torch.tensor([2, 0, 1, 0, 2, 1, 0, 0])
     found = diagnose.source_target(model, images, labels, steps=60, step_size=0.1)
     assert [panel.title for panel in found.panels] == [f"From class {k}" for k in range(3)]
-    distances = []
+    distances, margins = [], []
     for source, first in ((0, 1), (1, 2), (2, 0)):
         row = found.panels[source].pictures
         torch.testing.assert_close(tensor(row[source]), images[first])
         assert row[source].label == f"{source} (as it is)"
         for target in {0, 1, 2} - {source}:
             image = tensor(row[target])
-            assert row[target].label == f"{target} ({margin(model, image, target):.0%})"
+            margins.append(margin(model, image, target))
+            assert row[target].label == f"{target} ({margins[-1]:.0%})"
             distances.append(float((image - images[first]).norm()))
     assert found.numbers["mean L2 distance"] == pytest.approx(sum(distances) / 6, rel=1e-4)
+    assert found.numbers["mean margin"] == pytest.approx(sum(margins) / 6, rel=1e-4)
 
 
 def test_minimal_examples_are_at_the_distance_of_the_boundary():
@@ -95,7 +100,29 @@ def test_minimal_examples_are_at_the_distance_of_the_boundary():
     assert float((tensor(shown[1]) - images[0]).norm()) == pytest.approx(
         expected[0], rel=0.05
     )
+    sure = [float(model(tensor(shown[i])[None]).softmax(1).max().detach()) for i in (1, 3)]
+    assert found.numbers["mean confidence"] == pytest.approx(sum(sure) / 2, rel=1e-5)
+    assert found.numbers["found"] == 1
     with pytest.raises(ValueError, match="no image is classified right"):
         diagnose.minimal_examples(model, images[:1], 1 - labels[:1])
     far = diagnose.minimal_examples(model, images[:1], labels[:1], steps=2, confidence=50.0)
     assert far.numbers["found"] == 0 and far.panels[0].pictures[1].label == "none found"
+
+
+def test_the_mean_is_of_the_examples_that_were_found():
+    """In the box the margin is from -3 to 5: a lead of 3.5 is out of reach one way."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[1].weight[:] = torch.tensor([[2.0, 1, -1, 0], [0.0, -1, 1, 2]])
+        model[1].bias[:] = torch.tensor([1.0, 0.0])
+    images = torch.tensor([[0.6, 0.6, 0.5, 0.5], [0.2, 0.2, 0.7, 0.7]]).view(2, 1, 2, 2)
+    labels = model(images).argmax(1)
+    assert labels.tolist() == [0, 1]
+    found = diagnose.minimal_examples(model, images, labels, steps=300, confidence=3.5)
+    _, _, start, moved = found.panels[0].pictures
+    assert [shown.label[:4] for shown in found.panels[0].pictures[1::2]] == ["none", "0 (9"]
+    length = float((tensor(moved) - tensor(start)).norm())
+    assert found.numbers["found"] == 0.5
+    assert found.numbers["mean L2 distance"] == pytest.approx(length, rel=1e-3)
+    sure = float(model(tensor(moved)[None]).softmax(1)[0, 0].detach())
+    assert found.numbers["mean confidence"] == pytest.approx(sure, rel=1e-4)

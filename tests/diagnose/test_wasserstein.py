@@ -6,7 +6,9 @@ from scipy.stats import wasserstein_distance
 from torch import nn
 
 from advnorm import diagnose, norms
+from advnorm.diagnose.domains import three
 from advnorm.diagnose.features import moments, observed, places
+from advnorm.diagnose.rest import resting
 from advnorm.diagnose.wasserstein import between, from_running, squared_distance
 from advnorm.models import build
 from advnorm.norms.moments import Moments, measure
@@ -72,7 +74,21 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
         model, images, labels, threat=Linf(0.1), steps=3, suite="quick"
     )
     assert set(found.numbers) == {"clean to pgd-3", "clean to quick", "pgd-3 to quick"}
-    assert all(value > 0 for value in found.numbers.values())
+    with resting(model):
+        three_domains = three(model, images, labels, Linf(0.1), steps=3, suite="quick")
+        clean, pgd, quick = (moments(model, x) for x in three_domains.values())
+    for name, (one, other) in {
+        "clean to pgd-3": (clean, pgd),
+        "clean to quick": (clean, quick),
+        "pgd-3 to quick": (pgd, quick),
+    }.items():
+        gaps = [
+            ((one[k].mean - other[k].mean) ** 2).sum()
+            + ((one[k].var ** 0.5 - other[k].var ** 0.5) ** 2).sum()
+            for k in one
+        ]
+        assert len(gaps) > 1 and found.numbers[name] > 0
+        assert found.numbers[name] == pytest.approx(float(sum(gaps)), rel=1e-4), name
     assert model.training and all(p.grad is None for p in model.parameters())
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]), key
