@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from importlib.resources import files
 
-from advnorm.records import Record, Scale, Verdict
+from advnorm.records import Record, Scale, Verdict, counted
 
 
 class Kept(Record):
@@ -17,7 +17,7 @@ class Kept(Record):
 
     def __str__(self) -> str:
         counts = Counter(self.verdicts)
-        claims = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+        claims = ", ".join(counted(count, verdict) for verdict, count in counts.items())
         told = f": {claims}" if claims else ""
         return f"{self.scale}, {self.seeds} seeds, {self.minutes:g} minutes{told}"
 

@@ -163,22 +163,19 @@ def gather(
     order = dict.fromkeys(job.row for job in artefact.jobs(scale))
     rows = {
         row: {
-            column: Measured(
-                values=tuple(numbers), published=artefact.published_at(row, column)
-            )
+            column: Measured(values=tuple(numbers))
             for column, numbers in values[row].items()
         }
         for row in order
         if row in values
     }
-    return Reproduction(
+    record = Reproduction(
         artefact=artefact.name,
         title=artefact.title,
         scale=scale,
         seeds=seeds,
         columns=tuple(dict.fromkeys(c for row in rows.values() for c in row)),
         rows=rows,
-        claims=tuple(claim.judge(rows, scale) for claim in artefact.claims),
         x=artefact.x,
         y=artefact.y,
         panels=tuple(
@@ -192,6 +189,22 @@ def gather(
         machine=_machine(),
         seconds=sum({one.run: one.seconds for one in done}.values()),
     )
+    return judged(artefact, record)
+
+
+def judged(artefact: Artefact, record: Reproduction) -> Reproduction:
+    """Put the paper's numbers beside those of a record, and judge the claims by its own."""
+    rows = {
+        row: {
+            column: Measured(
+                values=cell.values, published=artefact.published_at(row, column)
+            )
+            for column, cell in cells.items()
+        }
+        for row, cells in record.rows.items()
+    }
+    claims = tuple(claim.judge(rows, record.scale) for claim in artefact.claims)
+    return record.model_copy(update={"rows": rows, "claims": claims})
 
 
 def _machine() -> str:

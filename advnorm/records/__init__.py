@@ -16,6 +16,7 @@ from advnorm.records.artefacts import (
     Reproduction,
     Scale,
     Verdict,
+    counted,
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
@@ -55,6 +56,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "Watched",
+    "counted",
     "holds_reproductions",
     "over_training",
     "read_reproduction",

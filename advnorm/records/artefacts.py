@@ -12,6 +12,22 @@ Scale = Literal["smoke", "reduced", "full"]
 SCALES: tuple[Scale, ...] = ("smoke", "reduced", "full")
 
 
+_SEVERAL: dict[Verdict, str] = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "cannot be told": "cannot be told",
+}
+
+
+def counted(count: int, verdict: Verdict) -> str:
+    """Say how many claims have a verdict.
+
+    >>> counted(8, "holds"), counted(0, "does not hold"), counted(1, "does not hold")
+    ('8 hold', '0 do not hold', '1 does not hold')
+    """
+    return f"{count} {verdict if count == 1 else _SEVERAL[verdict]}"
+
+
 class Published(Record):
     """A number as a paper prints it, with its standard error where it has one."""
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advnorm.records import Claimed, Panel, Reproduction, Verdict
+from advnorm.records import Claimed, Panel, Reproduction, Verdict, counted
 from advnorm.report import drawings, figures, plotted
 from advnorm.report.diagnoses import addresses
 from advnorm.report.looks import LOOKS
@@ -53,7 +53,9 @@ def render(paper: str, records: Sequence[Reproduction]) -> str:
         .render(
             paper=paper,
             shown=shown,
-            verdicts=[(_MARKS[name], name, verdicts[name]) for name in _MARKS],
+            verdicts=[
+                (counted(verdicts[name], name), mark) for name, mark in _MARKS.items()
+            ],
             judged=verdicts.total(),
             machines=list(dict.fromkeys(record.machine for record in records)),
             minutes=sum(record.seconds for record in records) / 60,

@@ -9,7 +9,7 @@ import pytest
 from advnorm.listing import listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
 from advnorm.papers.cost import cost, known
-from advnorm.papers.measured import measured
+from advnorm.papers.measured import Kept, measured
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
 from advnorm.train.plan import plan
@@ -73,6 +73,13 @@ def test_the_list_says_what_was_measured():
     for name in ARTEFACTS:
         assert f"  {name}: {ARTEFACTS[name].title}\n" in text
     assert text.count("not measured") == len(ARTEFACTS) - len(measured())
+
+
+def test_what_is_kept_is_counted_in_words():
+    verdicts = ("holds", "does not hold", "holds")
+    kept = Kept(scale="full", seeds=3, minutes=1.5, verdicts=verdicts)
+    assert str(kept) == "full, 3 seeds, 1.5 minutes: 2 hold, 1 does not hold"
+    assert str(kept.model_copy(update={"verdicts": ()})) == "full, 3 seeds, 1.5 minutes"
 
 
 def test_the_tables_in_docs_are_those_of_the_records():

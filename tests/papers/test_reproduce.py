@@ -10,7 +10,7 @@ from advnorm.papers import transferred as elsewhere
 from advnorm.papers import work as works
 from advnorm.papers.claims import Claim, above
 from advnorm.papers.prolong import prolong
-from advnorm.papers.reproduce import Found, _tasks, gather, seeded
+from advnorm.papers.reproduce import Found, _tasks, gather, judged, seeded
 from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
@@ -61,6 +61,7 @@ def test_what_only_judges_does_not_change_a_runs_identity():
     others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.rate=0.2"]
     names = {identity(override(TINY, [change])) for change in others}
     assert len(names | {identity(TINY)}) == 6
+    assert decisive(TINY) != decisive(override(TINY, ["seed=1"]))  # whatever the data
 
 
 def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
@@ -135,6 +136,21 @@ def test_what_is_watched_answers_as_a_question_does(tmp_path):
     norms = [look.numbers["gradient_norm"] for look in looks]
     assert found.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
     assert [panel.title for panel in found.panels] == ["Gradient norm over training"]
+
+
+def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
+    found = [
+        Found("one", seed, f"r{seed}", {"clean": 50.0 + seed}, (), 1.0) for seed in (0, 1)
+    ]
+    old = gather(tiny, "full", 2, found, {})
+    claims = (Claim("it is perfect", (above("one", "clean", 99),)),)
+    now = replace(tiny, claims=claims, published={"one": {"clean": Published(value=2.0)}})
+    new = judged(now, old)
+    assert [(claim.text, claim.verdict) for claim in old.claims] == [("it learns", "holds")]
+    assert [claim.verdict for claim in new.claims] == ["does not hold"]
+    assert new.rows["one"]["clean"].values == old.rows["one"]["clean"].values
+    assert new.rows["one"]["clean"].published.value == 2.0
+    assert judged(tiny, new) == old
 
 
 def test_a_ratio_to_nothing_is_not_a_number(tiny):

@@ -37,6 +37,7 @@ TABLE = Reproduction(
     },
     claims=(
         Claimed(text="it rises", verdict="holds", why="1 against 2"),
+        Claimed(text="it stays", verdict="holds", why="1 against 1"),
         Claimed(text="it falls", verdict="does not hold", why="2 against 1"),
     ),
     failed={"without, seed 1": "RuntimeError: no memory"},
@@ -100,7 +101,7 @@ def test_claims_stand_above_tables_and_tables_above_figures(folder):
     text = page(folder)
     places = [text.index(part) for part in ("it rises", '<h2 id="h-1"', "drawn", "seen")]
     assert places == sorted(places)
-    assert "1 holds (✓), 1 does not hold (✗), 0 cannot be told (?)" in text
+    assert "2 hold (✓), 1 does not hold (✗), 0 cannot be told (?)" in text
 
 
 def test_numbers_stand_beside_the_published_ones(folder):
