@@ -34,6 +34,24 @@ def test_claims_and_published_numbers_are_about_what_is_measured(name):
     assert not artefact.relative_to or artefact.relative_to in numbers
 
 
+@pytest.mark.parametrize("name", list(ARTEFACTS))
+def test_no_claim_is_refuted_by_the_papers_own_numbers(name):
+    artefact = ARTEFACTS[name]
+    numbers = {
+        row: {column: Measured(values=(one.value,) * 2) for column, one in cells.items()}
+        for row, cells in artefact.published.items()
+    }
+    for claim in artefact.claims:
+        told = claim.judge(numbers, claim.scales[-1])
+        assert told.verdict == "holds" or "not measured" in told.why, claim.text
+
+
+def test_the_text_of_a_claim_is_its_own():
+    for name in ARTEFACTS:
+        texts = [claim.text for claim in ARTEFACTS[name].claims]
+        assert len(set(texts)) == len(texts)
+
+
 def runs_at_smoke(folder, name):
     record = reproduce(name, Place(folder))
     assert not record.failed

@@ -65,6 +65,9 @@ def test_gains_are_compared_with_the_errors_of_both(gain, verdict):
     numbers = table(a=gain, b=(1.0, 2.0, 3.0), c=(5.0, 5.0, 5.0), d=(1.0, 1.0, 1.0))
     part = wider((("a", "x"), ("b", "x")), (("c", "x"), ("d", "x")))
     assert part(numbers).verdict == verdict
+    mirrored = wider((("c", "x"), ("d", "x")), (("a", "x"), ("b", "x")))
+    opposite = {"holds": "does not hold", "does not hold": "holds"}
+    assert mirrored(numbers).verdict == opposite.get(verdict, verdict)
     for name in "abcd":
         fewer = {row: cells for row, cells in numbers.items() if row != name}
         assert part(fewer).why == f"{name}, x: not measured"

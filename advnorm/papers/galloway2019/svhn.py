@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, below, more
+from advnorm.papers.claims import Claim, above, below, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, Judging, pixels, recipe, vgg
 from advnorm.recipe import Recipe, override
@@ -41,11 +41,11 @@ def _trained(depth: int, *, norm: bool) -> Recipe:
     },
     claims=(
         Claim(
-            "batch norm raises clean accuracy, by 1.9 points",
+            "batch norm raises clean accuracy (1.9 points in the paper)",
             (more(("VGG8, batch norm", "Clean"), ("VGG8", "Clean")),),
         ),
         Claim(
-            "batch norm lowers accuracy under noise and PGD, by 5 to 20 points",
+            "batch norm lowers accuracy under noise and PGD (5 to 20 points in the paper)",
             tuple(
                 more(("VGG8", column), ("VGG8, batch norm", column))
                 for column in _COLUMNS[1:]
@@ -77,8 +77,14 @@ def table9(scale: Scale) -> Sequence[Job]:
     },
     claims=(
         Claim(
-            "none of them is as robust under PGD-l2 as VGG8 without batch norm (22.0%)",
-            tuple(below(f"VGG{depth}", L2, 22.0) for depth in (11, 13, 16, 19)),
+            "none of them is much more robust under PGD-l2 than VGG8 with batch norm "
+            "(1.6%; asked for: under 10 points more)",
+            tuple(below(f"VGG{depth}", L2, 11.6) for depth in (11, 13, 16, 19)),
+            scales=("full",),
+        ),
+        Claim(
+            "under PGD-linf they all do better than it (10%)",
+            tuple(above(f"VGG{depth}", LINF, 10) for depth in (11, 13, 16, 19)),
             scales=("full",),
         ),
     ),

@@ -37,6 +37,13 @@ _METHODS = {
 _NORMS = {"BN": "batch", "IN": "instance", "GN": "group", "none": "none"}
 
 
+_BESIDE = {
+    row: "MAT-Cat-0.5, BN" if row.endswith("BN") else "MAT-Cat-0.75, none" for row in _SOUND
+}
+"""By sound model, the falsely robust one of its norm."""
+_DISTANCES = ("Clean-PGD", "Clean-AA", "PGD-AA")
+
+
 def _asked(scale: Scale) -> tuple[str, str]:
     return f"steps={weak_steps(scale)}", f"suite={STRONG[scale]}"
 
@@ -44,7 +51,7 @@ def _asked(scale: Scale) -> tuple[str, str]:
 @artefact(
     "sitawarin2021/table2",
     "Distances of the clean, PGD and AutoAttack features, by method and norm",
-    columns=("PGD - AA", "Clean-PGD", "Clean-AA", "PGD-AA"),
+    columns=("PGD - AA", *_DISTANCES),
     published={
         "AT, BN": (9.77, 1.6057, 0.5072, 1.2728),
         "MAT-Cat-0.25, BN": (9.85, 1.5499, 0.6168, 1.2830),
@@ -72,22 +79,18 @@ def _asked(scale: Scale) -> tuple[str, str]:
         Claim(
             "with batch norm MAT-Cat at gamma 0.5 loses more from PGD to AutoAttack than "
             "the other methods; without norm, more at gamma 0.75 than at 0.5",
-            (
-                *(
-                    more(("MAT-Cat-0.5, BN", "PGD - AA"), (row, "PGD - AA"))
-                    for row in _SOUND
-                    if row.endswith("BN")
-                ),
-                more(("MAT-Cat-0.75, none", "PGD - AA"), ("MAT-Cat-0.5, none", "PGD - AA")),
+            tuple(
+                more((false, "PGD - AA"), (row, "PGD - AA"))
+                for row, false in _BESIDE.items()
             ),
         ),
         Claim(
-            "a falsely robust model's clean and PGD features are about ten times as far "
-            "apart as those of a sound one with batch norm",
+            "a falsely robust model's features are further apart than a sound one's of the "
+            "same norm (about ten times in the paper), for every pair of domains",
             tuple(
-                more(("MAT-Cat-0.5, BN", "Clean-PGD"), (row, "Clean-PGD"))
-                for row in _SOUND
-                if row.endswith("BN")
+                more((false, column), (row, column))
+                for column in _DISTANCES
+                for row, false in _BESIDE.items()
             ),
         ),
     ),
@@ -99,13 +102,10 @@ def table2(scale: Scale) -> Sequence[Job]:
     say what it does there. The distances are of all test samples; at reduced of 200, and
     the single step of PGD is 2.5 eps long there, as in the question.
     """
+    pgd, strong = f"pgd-{weak_steps(scale)}", STRONG[scale]
+    pairs = (f"clean to {pgd}", f"clean to {strong}", f"{pgd} to {strong}")
     distances = {
-        column: f"distances/{pair}"
-        for column, pair in {
-            "Clean-PGD": f"clean to pgd-{weak_steps(scale)}",
-            "Clean-AA": f"clean to {STRONG[scale]}",
-            "PGD-AA": f"pgd-{weak_steps(scale)} to {STRONG[scale]}",
-        }.items()
+        column: f"distances/{pair}" for column, pair in zip(_DISTANCES, pairs, strict=True)
     }
     few = ("MAT-Cat-0.5, BN", "MAT-Cat-0.75, none", "TRADES-Cat-6, BN")
     rows = few if scale == "smoke" else table2_rows()
@@ -159,11 +159,10 @@ _GAMMAS: dict[Scale, tuple[float, ...]] = {
             ),
         ),
         Claim(
-            f"PGD minus AA is below {GAP:g} points at gamma 0.25 and above from 0.5 on",
+            f"PGD minus AA is below {GAP:g} points at gamma 0.25 and above from 0.3 on",
             (
                 below("PGD - AA", "0.25", GAP),
-                above("PGD - AA", "0.5", GAP),
-                above("PGD - AA", "0.75", GAP),
+                *(above("PGD - AA", f"{g:g}", GAP) for g in _GAMMAS["full"] if g >= 0.3),
             ),
             scales=("full",),
         ),

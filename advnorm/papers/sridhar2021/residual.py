@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more
+from advnorm.papers.claims import Claim, more, within
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
 
@@ -81,6 +81,14 @@ def _recipe(scale: Scale, norm: str, objective: str) -> Recipe:
         Claim(
             "with clean and adversarial images in one batch (MAT-100) batch norm hurts",
             tuple(more(("MAT-100", c), ("MAT-100, BN", c)) for c in _COLUMNS),
+        ),
+        Claim(
+            "with TRADES batch norm moves robustness little (asked for: under 3 points)",
+            tuple(
+                within((one, c), (other, c), 3)
+                for c in ("PGD", "AA")
+                for one, other in (("TRADES", "TRADES, BN"), ("TRADES, BN", "TRADES"))
+            ),
         ),
         Claim(
             "with batch norm, MAT-100 is below PGD-AT, clean and robust",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more, within
+from advnorm.papers.claims import Claim, more, rising, within
 from advnorm.papers.xie2020.setting import (
     ADVERSARIAL,
     BATCHES,
@@ -65,7 +65,15 @@ def _thirst(low: int, high: int) -> tuple[Claim, Claim]:
         _ROBUST: tuple(line[-1] for line in _PUBLISHED),
         _CLEAN: (78.9, None, 79.4, None, None),
     },
-    claims=(*_thirst(152, 338), *_thirst(20, 56)),
+    claims=(
+        *_thirst(152, 338),
+        *_thirst(20, 56),
+        Claim(
+            "robustness grows with every step of depth, up to ResNet-638",
+            rising(_ROBUST, tuple(map(str, _DEPTHS["full"]))),
+            scales=("full",),
+        ),
+    ),
     x="depth",
     y="accuracy, %",
     needs=NEEDS,
@@ -97,7 +105,7 @@ def figure7(scale: Scale) -> Sequence[Job]:
     },
     claims=(
         Claim(
-            "half and a quarter of the default batch are better by about a point",
+            "half and a quarter of the default batch are better (a point in the paper)",
             tuple(
                 more((size, "PGD-2000"), ("4096", "PGD-2000")) for size in ("2048", "1024")
             ),
