@@ -16,6 +16,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="Fetch data sets and say where they are.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
+Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting.")
 ]

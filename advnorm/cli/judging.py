@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advnorm.cli.base import Device, Root, Set, app, leads, say
+from advnorm.cli.base import Device, Root, Runs, Set, app, leads, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from advnorm.recipe import Recipe
-    from advnorm.records import Run
+    from advnorm.records import Result, Run
 
 
 @app.command()
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    runs: Runs,
     set_: Set = None,
     device: Device = "auto",
     data: Root = None,
@@ -23,20 +25,12 @@ def evaluate(
     ] = None,
 ) -> None:
     """Attack the models of runs; --set changes their 'evaluation' settings."""
-    from advnorm.progress import shown
     from advnorm.records import Run
-    from advnorm.report import corruption_errors, terminal
+    from advnorm.report import corruption_errors
     from advnorm.train import assess
 
-    changes = _of_evaluation(set_)
-    found = [Run.open(path) for path in runs]
     reference = Run.open(baseline) if baseline else None
-    with shown() as progress:
-        for run in found:
-            recipe = _changed(run, changes)
-            progress.line(f"{run.path}:")
-            assess(run, recipe, root=data, device=device, progress=progress)
-    say(terminal(found))
+    found = _judged(runs, _of_evaluation(set_), assess, data, device)
     for run in found:
         for line in corruption_errors(run, reference):
             say(f"{run.path}: {line}")
@@ -45,7 +39,7 @@ def evaluate(
 
 @app.command()
 def certify(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    runs: Runs,
     method: Annotated[str, typer.Option(help="ibp, crown-ibp or crown.")] = "crown",
     set_: Set = None,
     device: Device = "auto",
@@ -89,31 +83,22 @@ def transfer(
 
 @app.command()
 def perturb(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    runs: Runs,
     set_: Set = None,
     device: Device = "auto",
     data: Root = None,
 ) -> None:
     """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
-    from advnorm.progress import shown
-    from advnorm.records import Run
-    from advnorm.report import terminal
     from advnorm.train import perturb as run_perturbation
 
     known = ("evaluation.", "perturbation.")
     changes = [c if c.startswith(known) else f"perturbation.{c}" for c in set_ or []]
-    found = [Run.open(path) for path in runs]
-    with shown() as progress:
-        for run in found:
-            recipe = _changed(run, changes)
-            progress.line(f"{run.path}:")
-            run_perturbation(run, recipe, root=data, device=device, progress=progress)
-    say(terminal(found))
+    _judged(runs, changes, run_perturbation, data, device)
 
 
 @app.command()
 def audit(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    runs: Runs,
     suite: Annotated[
         str, typer.Option(help="Strong attacks, by commas; 'standard' is AutoAttack.")
     ] = "apgd_ce-50,apgd_t-20,square-500",
@@ -176,6 +161,28 @@ def diagnose(
         ):
             typer.echo(str(diagnosis))
     typer.echo(f"next: advnorm report {run} --out report.html")
+
+
+def _judged(
+    runs: list[Path],
+    changes: list[str],
+    judge: "Callable[..., list[Result]]",
+    data: Path | None,
+    device: str,
+) -> "list[Run]":
+    """Judge runs by their recipes with some settings changed, and print what came of it."""
+    from advnorm.progress import shown
+    from advnorm.records import Run
+    from advnorm.report import terminal
+
+    found = [Run.open(path) for path in runs]
+    with shown() as progress:
+        for run in found:
+            recipe = _changed(run, changes)
+            progress.line(f"{run.path}:")
+            judge(run, recipe, root=data, device=device, progress=progress)
+    say(terminal(found))
+    return found
 
 
 def _of_evaluation(changes: list[str] | None) -> list[str]:

@@ -5,28 +5,23 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
 from advnorm.papers.sitawarin2021.setting import (
+    COLUMNS,
     GAP,
     PROBLEMS,
     accuracies,
+    from_pgd_to_aa,
     mat,
+    more_of_both,
     recipe,
     trades,
 )
 from advnorm.records import Scale
 
-_COLUMNS = tuple(
-    f"{problem} {kind}" for problem in PROBLEMS["full"] for kind in ("Clean", "PGD", "AA")
-)
-
-
-def _gap(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (row, "16/255 PGD"), (row, "16/255 AA")
-
 
 @artefact(
     "sitawarin2021/table1",
     "Sequential and concatenated batches",
-    columns=_COLUMNS,
+    columns=COLUMNS,
     published={
         "MAT-Seq-0.5": (85.13, 45.15, 40.77, 52.85, 21.96, 10.08, 67.82, 24.60, 13.99),
         "MAT-Cat-0.5": (85.53, 46.03, 43.29, 93.95, 33.11, 3.70, 72.43, 28.62, 23.67),
@@ -37,10 +32,7 @@ def _gap(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
         Claim(
             "at 16/255 concatenation makes TRADES better, clean and under AutoAttack "
             "(3.4 and 5.7 points in the paper)",
-            tuple(
-                more(("TRADES-Cat-6", column), ("TRADES-Seq-6", column))
-                for column in ("16/255 Clean", "16/255 AA")
-            ),
+            more_of_both("TRADES-Cat-6", "TRADES-Seq-6", "16/255 "),
         ),
         Claim(
             "at 8/255 concatenation makes MAT and TRADES better under AutoAttack (1 to 3 "
@@ -52,21 +44,21 @@ def _gap(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
         ),
         Claim(
             "at 16/255 MAT-Cat loses more from PGD to AutoAttack than TRADES-Cat",
-            (wider(_gap("MAT-Cat-0.5"), _gap("TRADES-Cat-6")),),
+            (wider(from_pgd_to_aa("MAT-Cat-0.5"), from_pgd_to_aa("TRADES-Cat-6")),),
         ),
         Claim(
             f"MAT-Cat is falsely robust at 16/255 (PGD minus AA > {GAP:g} points) and "
             "TRADES-Cat is not",
-            (more(*_gap("MAT-Cat-0.5"), by=GAP), within(*_gap("TRADES-Cat-6"), GAP)),
+            (
+                more(*from_pgd_to_aa("MAT-Cat-0.5"), by=GAP),
+                within(*from_pgd_to_aa("TRADES-Cat-6"), GAP),
+            ),
             scales=("full",),
         ),
         Claim(
             "on Imagenette concatenation makes MAT better, clean and under AutoAttack (5 "
             "and 10 points in the paper)",
-            tuple(
-                more(("MAT-Cat-0.5", column), ("MAT-Seq-0.5", column))
-                for column in ("Imagenette Clean", "Imagenette AA")
-            ),
+            more_of_both("MAT-Cat-0.5", "MAT-Seq-0.5", "Imagenette "),
             scales=("full",),
         ),
     ),

@@ -9,6 +9,7 @@ from advnorm.papers.sitawarin2021.setting import (
     adversarial,
     mat,
     mat_kl,
+    more_of_both,
     recipe,
     trades,
 )
@@ -45,10 +46,7 @@ _PAIRS = tuple(zip(list(_TABLE)[1::2], list(_TABLE)[::2], strict=True))
         ),
         Claim(
             "at beta 4 it has more of both accuracies than adversarial training",
-            tuple(
-                more(("MAT-Cat-0.5 + KL-4", column), ("AT", column))
-                for column in ("Clean", "AA")
-            ),
+            more_of_both("MAT-Cat-0.5 + KL-4", "AT"),
         ),
         Claim(
             "a larger weight of the divergence costs clean accuracy and adds robustness",
@@ -118,17 +116,11 @@ _KINDS: dict[str, Callable[[float], str]] = {
         Claim(
             "MAT with a divergence has a better trade-off than TRADES: more of both "
             "accuracies at beta 1 than TRADES at 6",
-            tuple(
-                more(("MAT-Cat-0.5 + KL-1", column), ("TRADES-Cat-6", column))
-                for column in ("Clean", "AA")
-            ),
+            more_of_both("MAT-Cat-0.5 + KL-1", "TRADES-Cat-6"),
         ),
         Claim(
             "and than MAT: more of both at beta 0.5 than MAT-Cat at gamma 0.25",
-            tuple(
-                more(("MAT-Cat-0.5 + KL-0.5", column), ("MAT-Cat-0.25", column))
-                for column in ("Clean", "AA")
-            ),
+            more_of_both("MAT-Cat-0.5 + KL-0.5", "MAT-Cat-0.25"),
         ),
     ),
 )

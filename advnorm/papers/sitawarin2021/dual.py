@@ -5,21 +5,21 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
 from advnorm.papers.sitawarin2021.setting import (
+    COLUMNS,
     GAP,
     PROBLEMS,
     Problem,
     accuracies,
     dual,
+    from_pgd_to_aa,
     mat,
     mat_kl,
+    more_of_both,
     recipe,
     trades,
 )
 from advnorm.records import Scale
 
-_COLUMNS = tuple(
-    f"{problem} {kind}" for problem in PROBLEMS["full"] for kind in ("Clean", "PGD", "AA")
-)
 _WITH = {
     "TRADES-Cat + DBN": "TRADES-Cat",
     "MAT-Cat + DBN": "MAT-Cat",
@@ -27,14 +27,10 @@ _WITH = {
 }
 
 
-def _gap(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (row, "16/255 PGD"), (row, "16/255 AA")
-
-
 @artefact(
     "sitawarin2021/table4",
     "Dual batch norm and the divergence, added one by one",
-    columns=_COLUMNS,
+    columns=COLUMNS,
     published={
         "TRADES-Cat": (82.20, 52.06, 48.10, 73.82, 33.16, 22.89, 62.14, 28.83, 23.77),
         "TRADES-Cat + DBN": (81.68, 53.65, 49.01, 74.79, 36.91, 22.63, 64.89, 31.59, 24.79),
@@ -65,20 +61,25 @@ def _gap(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
             "at 16/255 the divergence narrows the gap from PGD to AutoAttack, with batch "
             "norm and with dual batch norm",
             (
-                wider(_gap("MAT-Cat"), _gap("MAT-Cat + KL")),
-                wider(_gap("MAT-Cat + DBN"), _gap("MAT-Cat + DBN + KL")),
+                wider(from_pgd_to_aa("MAT-Cat"), from_pgd_to_aa("MAT-Cat + KL")),
+                wider(
+                    from_pgd_to_aa("MAT-Cat + DBN"), from_pgd_to_aa("MAT-Cat + DBN + KL")
+                ),
             ),
         ),
         Claim(
             "dual batch norm does not solve the false robustness of MAT-Cat at 16/255: "
             f"PGD minus AA > {GAP:g} points with it and without",
-            tuple(more(*_gap(row), by=GAP) for row in ("MAT-Cat", "MAT-Cat + DBN")),
+            tuple(
+                more(*from_pgd_to_aa(row), by=GAP) for row in ("MAT-Cat", "MAT-Cat + DBN")
+            ),
             scales=("full",),
         ),
         Claim(
             "the divergence eliminates it, with batch norm and with dual batch norm",
             tuple(
-                within(*_gap(row), GAP) for row in ("MAT-Cat + KL", "MAT-Cat + DBN + KL")
+                within(*from_pgd_to_aa(row), GAP)
+                for row in ("MAT-Cat + KL", "MAT-Cat + DBN + KL")
             ),
             scales=("full",),
         ),
@@ -161,25 +162,19 @@ _OURS, _SEQ = "MAT-Cat + DBN + KL-1", "TRADES-Seq-6"
     claims=(
         Claim(
             "at 16/255 the best scheme has more of both accuracies than TRADES-Seq",
-            tuple(
-                more((_OURS, f"16/255 {c}"), (_SEQ, f"16/255 {c}")) for c in ("Clean", "AA")
-            ),
+            more_of_both(_OURS, _SEQ, "16/255 "),
         ),
         Claim(
             "on Imagenette it has more of both than TRADES-Seq and MAT-Cat",
-            tuple(
-                more((_OURS, f"Imagenette {column}"), (other, f"Imagenette {column}"))
-                for column in ("Clean", "AA")
-                for other in (_SEQ, "MAT-Cat-0.5")
+            (
+                *more_of_both(_OURS, _SEQ, "Imagenette "),
+                *more_of_both(_OURS, "MAT-Cat-0.5", "Imagenette "),
             ),
             scales=("full",),
         ),
         Claim(
             "MAT-Cat with a small gamma has more of both than TRADES-Seq",
-            tuple(
-                more(("MAT-Cat-0.25", f"16/255 {c}"), (_SEQ, f"16/255 {c}"))
-                for c in ("Clean", "AA")
-            ),
+            more_of_both("MAT-Cat-0.25", _SEQ, "16/255 "),
             scales=("full",),
         ),
     ),
@@ -206,9 +201,7 @@ def figure3(scale: Scale) -> Sequence[Job]:
     claims=(
         Claim(
             "at 8/255 the best scheme has more of both accuracies than TRADES-Seq",
-            tuple(
-                more((_OURS, f"8/255 {c}"), (_SEQ, f"8/255 {c}")) for c in ("Clean", "AA")
-            ),
+            more_of_both(_OURS, _SEQ, "8/255 "),
         ),
     ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Literal
 
+from advnorm.papers.claims import Part, more
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
 
@@ -17,6 +18,10 @@ PROBLEMS: Mapping[Scale, tuple[Problem, ...]] = {
     "smoke": ("16/255",),
 }
 """Those that a scale has."""
+COLUMNS = tuple(
+    f"{problem} {kind}" for problem in PROBLEMS["full"] for kind in ("Clean", "PGD", "AA")
+)
+"""Of the tables that have all problems."""
 GAP = 15.0
 """Points from PGD to AutoAttack above which a model is called falsely robust here.
 
@@ -74,6 +79,17 @@ def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, st
 def weak_steps(scale: Scale) -> int:
     """Return the steps of the training attack."""
     return _STEPS[scale]
+
+
+def more_of_both(better: str, other: str, prefix: str = "") -> tuple[Part, Part]:
+    """Claim that a row has more of both accuracies, clean and under AutoAttack."""
+    clean, strong = f"{prefix}Clean", f"{prefix}AA"
+    return more((better, clean), (other, clean)), more((better, strong), (other, strong))
+
+
+def from_pgd_to_aa(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the two cells of a row whose difference tells false robustness at 16/255."""
+    return (row, "16/255 PGD"), (row, "16/255 AA")
 
 
 def gap(scale: Scale, problem: Problem) -> str:
