@@ -8,7 +8,7 @@ import pytest
 
 from advnorm.listing import listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
-from advnorm.papers.cost import cost, known
+from advnorm.papers.cost import Cost, cost, known
 from advnorm.papers.measured import Kept, measured
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
@@ -28,6 +28,8 @@ LINEAR = override(
     ],
 )
 
+PRODUCT = 2 * 784 * 10
+
 
 def artefact(*jobs):
     return Artefact("here/table1", "", lambda scale: jobs, {})
@@ -36,10 +38,44 @@ def artefact(*jobs):
 def test_operations_are_those_of_a_linear_model_by_hand():
     """A product of d x k weights is 2 d k operations; its weights' gradient as many."""
     found = cost(artefact(Job("a", LINEAR, {})), "full")
-    product = 2 * 784 * 10
-    training = 3 * 100 * 2 * product  # forward, and the gradient of the weights
-    attacks = 50 * (1 + 2 * 10 * 3) * product
+    training = 3 * 100 * 2 * PRODUCT  # forward, and the gradient of the weights
+    attacks = 50 * (1 + 2 * 10 * 3) * PRODUCT
     assert found.runs == 1 and found.operations == training + attacks
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [
+        ("attacks=[clean]", 50),  # a pass a test image
+        ("samples=20", 20 * 61),
+        ("samples=80", 50 * 61),  # no more than there are
+        ("eps=[]", 50 * 61),  # the two radii of the default
+        ("attacks=[pgd-10x3]", 50 * 2 * 90),
+        ("attacks=[noise-1, clean]", 50 * 2),  # no radius
+        ("attacks=[corruptions]", 50 * 95),  # 19 kinds at 5 severities
+    ],
+)
+def test_passes_of_an_evaluation_by_hand(change, passes):
+    job = Job("a", LINEAR, {}, evaluations=([change],))
+    found = cost(artefact(job), "full").operations - plan(LINEAR).epoch * 3
+    assert found == passes * PRODUCT
+    twice = Job("a", LINEAR, {}, evaluations=([change], [change]))
+    assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * found
+
+
+def test_a_set_without_a_test_size_is_tested_whole():
+    whole = override(LINEAR, ["data.test=null", "evaluation={attacks: [clean]}"])
+    found = cost(artefact(Job("a", whole, {})), "full").operations
+    assert found - plan(whole).epoch * 3 == 10_000 * PRODUCT
+
+
+def test_costs_in_words():
+    assert str(Cost(runs=1, operations=1e12)) == (
+        "1 run, 1.0e+12 operations, under a minute on one a100"
+    )
+    hour = Cost(runs=2, operations=1e12 / Cost(runs=2, operations=1e12).hours)
+    assert str(hour).endswith(" operations, 1 h on one a100")
+    assert str(hour).startswith("2 runs, ")
 
 
 def test_a_shared_run_costs_its_training_once():

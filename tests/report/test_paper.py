@@ -4,6 +4,7 @@ import re
 import sys
 
 import pytest
+from matplotlib.figure import Figure
 
 from advnorm import cli
 from advnorm.records import (
@@ -18,7 +19,9 @@ from advnorm.records import (
     reproductions,
 )
 from advnorm.report import write_pages
-from advnorm.report.plotted import lines
+from advnorm.report.looks import LOOKS
+from advnorm.report.paper import MOST_DRAWINGS
+from advnorm.report.plotted import _row, _scale, lines
 
 TABLE = Reproduction(
     artefact="here2020/table2",
@@ -104,6 +107,42 @@ def test_claims_stand_above_tables_and_tables_above_figures(folder):
     assert "2 hold (✓), 1 does not hold (✗), 0 cannot be told (?)" in text
 
 
+def test_every_claim_has_its_reason_and_no_claim_is_said(folder):
+    text = page(folder)
+    assert "1 against 2." in text and "2 against 1." in text
+    assert text.count("makes no claim that a machine can check") == 1
+    assert "2 artefacts, 2 minutes of runs on 4 cores of a machine" in text
+
+
+def test_claims_at_smoke_are_not_counted(folder):
+    smoke = TABLE.model_copy(update={"artefact": "here2020/table3", "scale": "smoke"})
+    (folder / "here2020" / "table3-smoke.json").write_text(smoke.model_dump_json())
+    text = page(folder)
+    assert "Of 3 claims" in text and "Made at scale smoke" not in text
+    for path in (folder / "here2020").glob("*-[fr]*.json"):
+        path.unlink()
+    assert "Made at scale smoke: the path works, no claim is judged." in page(folder)
+
+
+def test_a_record_without_numbers_says_so(folder):
+    path = folder / "here2020" / "table2-full.json"
+    assert "Nothing is measured yet." not in page(folder)
+    path.write_text(TABLE.model_copy(update={"rows": {}}).model_dump_json())
+    assert "Nothing is measured yet." in page(folder)
+
+
+def test_a_figure_is_drawn_and_too_many_drawings_are_left_out(folder):
+    text = page(folder)
+    assert "A figure. line: 0.1 6, 10 9.25" in text and text.count("<svg") == 2
+    assert "more drawings" not in text
+    many = tuple(FIGURE.panels[i] for i in (0, 1) for _ in range(MOST_DRAWINGS + 2))
+    record = FIGURE.model_copy(update={"panels": many})
+    (folder / "here2020" / "figure10-reduced.json").write_text(record.model_dump_json())
+    text = page(folder)
+    assert text.count("<svg") == text.count("<img") + 1 == MOST_DRAWINGS + 1
+    assert "4 more drawings are in the run folders." in text
+
+
 def test_numbers_stand_beside_the_published_ones(folder):
     text = page(folder)
     assert "91 ± 1* [80 ± 1]" in text and ">2 ± 1<" in text
@@ -121,8 +160,24 @@ def test_the_same_records_give_the_same_bytes(folder):
     assert page(folder) == page(folder)
 
 
-def test_a_wide_range_has_a_logarithmic_axis_and_words_have_places():
-    assert "10" in lines(FIGURE, "f").svg
+@pytest.mark.parametrize(("columns", "scale"), [(("0.1", "10"), "log"), ("12", "linear")])
+def test_a_wide_range_has_a_logarithmic_axis(columns, scale):
+    axes = Figure().add_subplot()
+    _scale(axes, columns, {column: float(column) for column in columns})
+    assert axes.get_xscale() == scale
+
+
+def test_bars_are_two_standard_errors_and_the_papers_numbers_are_dotted():
+    axes = Figure().add_subplot()
+    _row(axes, FIGURE.rows["line"], {"0.1": 0.1, "10": 10.0}, LOOKS[0])
+    (bars,) = axes.collections
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert ends == [[4.0, 8.0], [8.75, 9.75]]  # errors 1 and 0.25
+    theirs = axes.lines[-1]
+    assert theirs.get_xydata().tolist() == [[0.1, 6.5]] and theirs.get_linestyle() == ":"
+
+
+def test_words_have_places():
     words = FIGURE.model_copy(
         update={
             "columns": ("few", "many"),
