@@ -63,10 +63,14 @@ def test_passes_of_an_evaluation_by_hand(change, passes):
     assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * found
 
 
-def test_a_set_without_a_test_size_is_tested_whole():
-    whole = override(LINEAR, ["data.test=null", "evaluation={attacks: [clean]}"])
+@pytest.mark.parametrize(
+    ("data", "images", "pixels"), [("mnist", 10_000, 784), ("digits", 360, 64)]
+)
+def test_a_set_without_a_test_size_is_tested_whole(data, images, pixels):
+    changes = [f"data={{name: {data}, train: 100}}", "evaluation={attacks: [clean]}"]
+    whole = override(LINEAR, ["data.test=null", *changes])
     found = cost(artefact(Job("a", whole, {})), "full").operations
-    assert found - plan(whole).epoch * 3 == 10_000 * PRODUCT
+    assert found - plan(whole).epoch * 3 == images * 2 * pixels * 10
 
 
 def test_costs_in_words():
