@@ -151,6 +151,8 @@ def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
     assert new.rows["one"]["clean"].values == old.rows["one"]["clean"].values
     assert new.rows["one"]["clean"].published.value == 2.0
     assert judged(tiny, new) == old
+    smoke = judged(tiny, old.model_copy(update={"scale": "smoke"}))
+    assert [claim.verdict for claim in smoke.claims] == ["cannot be told"]
 
 
 def test_a_ratio_to_nothing_is_not_a_number(tiny):
