@@ -8,12 +8,16 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import typer
 
-from advnorm import __version__, cli
+from advnorm import __version__, cli, diagnose
+from advnorm.cli.own import own_model
+from advnorm.recipe import Recipe
 from advnorm.recipes import RECIPES, find
 from advnorm.records import Run
-from advnorm.train import check
+from advnorm.threat import Linf
+from advnorm.train import check, load
 
 TINY = [
     "--set=data.train=96",
@@ -202,6 +206,50 @@ def test_a_mistake_is_one_message_with_its_remedy(
     code, _, error = call(monkeypatch, capsys, *arguments, *out)
     assert code == 2 and words in error and "Traceback" not in error
     assert not (tmp_path / "run").exists(), "a mistake left a folder behind"
+
+
+MINE = """
+import torch
+from neighbour import WIDTH
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Flatten(), nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+number = 3
+
+
+def build():
+    return net
+
+
+assert __name__ != "__main__"
+"""
+
+
+def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, capsys):
+    (tmp_path / "neighbour.py").write_text("WIDTH = 8\n")
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    asked = ["attacked_loss", "--set", "threat.eps=0.2", "--samples", "24"]
+    asked += ["--set", "attacked_loss.steps=4"]
+    said = [
+        call(monkeypatch, capsys, "diagnose", f"{mine}:{name}", *asked)[:2]
+        for name in ("net", "build")
+    ]
+    assert said[0] == said[1] and said[0][0] == 0
+    model = own_model(f"{mine}:net")
+    data = load(Recipe(name="own"), root=None)
+    images, labels, _ = next(
+        data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
+    )
+    found = diagnose.attacked_loss(model.eval(), images, labels, threat=Linf(0.2), steps=4)
+    assert str(found) in said[0][1] and "report" not in said[0][1]
+    assert sorted(p.name for p in tmp_path.glob("*.*")) == ["mine.py", "neighbour.py"]
+    for name, words in (("nut", "its models are net"), ("number", "no torch.nn.Module")):
+        code, _, error = call(monkeypatch, capsys, "diagnose", f"{mine}:{name}", "hessian")
+        assert code == 2 and words in error and "Traceback" not in error
+    code, _, error = call(monkeypatch, capsys, "diagnose", "none.py:net", "hessian")
+    assert code == 2 and "FILE.py:NAME" in error
 
 
 def test_an_existing_run_is_refused_and_kept(tmp_path, monkeypatch, capsys):

@@ -125,7 +125,7 @@ def audit(
 
 @app.command()
 def diagnose(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[str, typer.Argument(help="A run folder, or your model: FILE.py:NAME.")],
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUESTION...", help="Names of 'advnorm list questions'."),
@@ -136,31 +136,39 @@ def diagnose(
     device: Device = "auto",
     data: Root = None,
 ) -> None:
-    """Ask why a run's model works or fails; --set QUESTION.OPTION=VALUE, evaluation.KEY."""
+    """Ask why a model works or fails; --set QUESTION.OPTION=VALUE, evaluation.KEY.
+
+    Of your own model: --set data.name=NAME and threat.eps=EPS too.
+    """
+    from functools import partial
+
+    from advnorm.cli.own import is_own, own_model
     from advnorm.diagnose import QUESTIONS
     from advnorm.progress import shown
+    from advnorm.recipe import Recipe, override
     from advnorm.records import Run
-    from advnorm.train import diagnose_run, questions
+    from advnorm.train import diagnose_model, diagnose_run, questions
 
     if not names and not all_:
         raise ValueError("name a question of 'advnorm list questions', or write --all")
-    ours = [change for change in set_ or [] if change.startswith("evaluation.")]
-    options = [change for change in set_ or [] if not change.startswith("evaluation.")]
+    own = is_own(run)
+    of_recipe = ("evaluation.", "data.", "threat.") if own else ("evaluation.",)
+    settings = [change for change in set_ or [] if change.startswith(of_recipe)]
+    options = [change for change in set_ or [] if not change.startswith(of_recipe)]
     asked = questions(list(QUESTIONS) if all_ else names or [], options)
-    found = Run.open(run)
+    if own:
+        recipe = override(Recipe(name=run), settings)
+        ask = partial(diagnose_model, own_model(run), recipe)
+    else:
+        found = Run.open(Path(run))
+        ask = partial(diagnose_run, found, _changed(found, settings))
     with shown() as progress:
-        for diagnosis in diagnose_run(
-            found,
-            _changed(found, ours),
-            asked,
-            samples=samples,
-            skip=all_,
-            root=data,
-            device=device,
-            progress=progress,
+        for diagnosis in ask(
+            asked, samples=samples, skip=all_, root=data, device=device, progress=progress
         ):
             typer.echo(str(diagnosis))
-    typer.echo(f"next: advnorm report {run} --out report.html")
+    if not own:
+        typer.echo(f"next: advnorm report {run} --out report.html")
 
 
 def _judged(

@@ -3,7 +3,7 @@
 from advnorm.train.assess import assess, load_model
 from advnorm.train.auditing import audit_run
 from advnorm.train.build import Job, build, check
-from advnorm.train.diagnosing import diagnose_run, questions
+from advnorm.train.diagnosing import diagnose_model, diagnose_run, questions
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.parts import load, network
 from advnorm.train.perturb import perturb
@@ -19,6 +19,7 @@ __all__ = [
     "audit_run",
     "build",
     "check",
+    "diagnose_model",
     "diagnose_run",
     "how_to_resume",
     "load",

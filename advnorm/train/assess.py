@@ -120,6 +120,13 @@ def subject_of(
     )
     for warning in warnings:
         progress.line(warning)
+    return examined(recipe, data, model, weights, device)
+
+
+def examined(
+    recipe: Recipe, data: DataSet, model: nn.Module, weights: str, device: torch.device
+) -> Subject:
+    """Try a model and data out together, on a few samples."""
     classes = _fits(recipe, model.to(device), data, device)
     flags = flags_of(probe(model, first(data, FEW, device), recipe.threat.build()))
     return Subject(recipe, data, model, weights, device, classes, flags)

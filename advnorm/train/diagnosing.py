@@ -1,10 +1,13 @@
-"""Asks questions about a run: its weights, its test data, its threat."""
+"""Asks questions about a run, or about a model and a data set of the user's own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import torch
+from torch import nn
 
 from advnorm import ranks
 from advnorm.diagnose import QUESTIONS
@@ -13,8 +16,9 @@ from advnorm.norms import branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.train.assess import Subject, first, subject_of
+from advnorm.train.assess import Subject, examined, first, subject_of
 from advnorm.train.build import choose_device
+from advnorm.train.parts import load
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""
@@ -40,21 +44,54 @@ def diagnose_run(
     the run's own; ``evaluation.weights`` and ``evaluation.branch`` count here too. Under
     torchrun it is refused.
     """
-    progress, where = progress or Quiet(), choose_device(device)
-    with ranks.joined(where):
-        ranks.alone("a diagnosis looks at all of its samples together")
+    progress, where = progress or Quiet(), _alone(device)
     with run.lock():
         subject = subject_of(run, recipe, root, where, progress)
-        for name, question in asked.items():
-            try:
-                found = _answer(subject, question, samples, progress)
-            except (ValueError, NotImplementedError) as error:
-                if not skip:
-                    raise
-                progress.line(f"{name}: not asked ({error})")
-                continue
+        for found in _answers(subject, asked, samples, skip, progress):
             run.write_diagnosis(found)
             yield found
+
+
+def diagnose_model(
+    model: nn.Module,
+    recipe: Recipe,
+    asked: Asked,
+    *,
+    samples: int = SAMPLES,
+    skip: bool = False,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Iterator[Diagnosis]:
+    """Answer questions about a model that is no run's; nothing is written.
+
+    Of ``recipe``, data, threat and ``evaluation.branch`` count; its name stands for the
+    weights.
+    """
+    progress, where = progress or Quiet(), _alone(device)
+    subject = examined(recipe, load(recipe, root=root), model, recipe.name, where)
+    yield from _answers(subject, asked, samples, skip, progress)
+
+
+def _alone(device: str) -> torch.device:
+    where = choose_device(device)
+    with ranks.joined(where):
+        ranks.alone("a diagnosis looks at all of its samples together")
+    return where
+
+
+def _answers(
+    subject: Subject, asked: Asked, samples: int, skip: bool, progress: Progress
+) -> Iterator[Diagnosis]:
+    for name, question in asked.items():
+        try:
+            found = _answer(subject, question, samples, progress)
+        except (ValueError, NotImplementedError) as error:
+            if not skip:
+                raise
+            progress.line(f"{name}: not asked ({error})")
+            continue
+        yield found
 
 
 def questions(names: Sequence[str], changes: Sequence[str] = ()) -> Asked:

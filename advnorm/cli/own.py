@@ -1,0 +1,42 @@
+"""A model of the user's own, from a file of theirs: FILE.py:NAME on the command line."""
+
+import runpy
+import sys
+from pathlib import Path
+
+from torch import nn
+
+
+def is_own(text: str) -> bool:
+    """Tell whether a text names a model in a Python file, and not a run folder.
+
+    >>> is_own("mine.py:build"), is_own("runs/a")
+    (True, False)
+    """
+    return ".py:" in text
+
+
+def own_model(text: str) -> nn.Module:
+    """Return the model NAME of FILE.py, or what the function of that name returns.
+
+    The file is run as ``python FILE.py`` would run it, but for the name of the module: what
+    stands under ``if __name__ == "__main__"`` is not. Only a file that the user names is.
+    """
+    path, name = text.rsplit(":", 1)
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is not a file: give your model as FILE.py:NAME")
+    sys.path.insert(0, str(file.resolve().parent))  # its neighbours can be imported
+    try:
+        values = runpy.run_path(str(file))
+    finally:
+        sys.path.pop(0)
+    if name not in values:
+        models = [key for key, value in values.items() if isinstance(value, nn.Module)]
+        known = f"; its models are {', '.join(models)}" if models else ""
+        raise ValueError(f"{file} has no {name!r}{known}")
+    found = values[name]
+    model = found if isinstance(found, nn.Module) else found() if callable(found) else found
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{text} is no torch.nn.Module, nor a function that returns one")
+    return model
