@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from advnorm.train import StoppedError
+from advnorm.train.stop import SIGNALS, obey
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -102,7 +103,7 @@ def _pool(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """While entered, SIGTERM is an exception, so that it leaves no process behind."""
+    """While entered, a signal is an exception, so that it leaves no process behind."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
         raise StoppedError(signum)
@@ -110,11 +111,12 @@ def _terminable() -> Iterator[None]:
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {signum: signal.signal(signum, stop) for signum in SIGNALS}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 _stops: list[BaseException] = []
@@ -122,15 +124,11 @@ _stops: list[BaseException] = []
 
 
 def _begin(threads: int) -> None:
-    """Prepare a process: the one that waits for it says when to stop, by SIGTERM.
-
-    Ctrl-C reaches all processes of a terminal; a second signal would end a step half-way.
-    """
+    """Prepare a process; the one that waits for it says when to stop."""
     import torch
 
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    obey()
 
 
 def _in_process(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:

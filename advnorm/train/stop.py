@@ -7,7 +7,18 @@ from typing import Any, Self
 
 from advnorm import ranks
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+"""What stops this process. One that another process stops takes SIGTERM alone."""
+
+
+def obey() -> None:
+    """Have another process say when to stop, by SIGTERM.
+
+    Ctrl-C reaches all processes of a terminal, and a second signal would act at once.
+    """
+    SIGNALS[:] = [signal.SIGTERM]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 class StoppedError(Exception):
@@ -27,8 +38,6 @@ class StoppedError(Exception):
 class Stop:
     """While entered, a first signal is kept for the next safe point; a second acts at once.
 
-    A signal that is ignored stays so.
-
     >>> with Stop() as stop:
     ...     stop.check()
     """
@@ -40,8 +49,7 @@ class Stop:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for signum in SIGNALS:
-                if signal.getsignal(signum) is not signal.SIG_IGN:
-                    self._before[signum] = signal.signal(signum, self._receive)
+                self._before[signum] = signal.signal(signum, self._receive)
         return self
 
     def __exit__(

@@ -11,6 +11,7 @@ from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
 from advnorm.train import StoppedError, assess, checkpoints, train, validate
 from advnorm.train.run import how_to_resume
+from advnorm.train.stop import Stop
 
 
 class SignalAt(Quiet):
@@ -73,6 +74,19 @@ def test_stopped_during_validation_and_resumed_is_bitwise_the_same(
     monkeypatch.undo()
     resumed = train(tiny, tmp_path / "run", resume=True)
     assert fingerprint(resumed) == fingerprint(whole(tiny))
+
+
+def test_a_job_in_the_background_of_a_script_can_be_interrupted_too():
+    """A shell without job control starts it with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(StoppedError, match="SIGINT"), Stop() as stop:
+            stop.check()
+            os.kill(os.getpid(), signal.SIGINT)
+            stop.check()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_several_stops_and_dropout_and_mixup_and_augmentation(
