@@ -10,6 +10,13 @@ from advnorm.records import Scale
 
 _DECAY = {28: 0.0, 56: 0.01, 84: 0.0225, 112: 0.05}
 """Weight decay by image width, tuned on the linear model (Table 13)."""
+_DEVIATION = 0.3081
+"""MNIST's. The paper's pixels are standardized: noise of variance 1 has "the same first two
+moments as the clean images", and radii and steps are of such pixels too. Neither noise nor
+attack is cut at black and white: with the cut, a network of width 28 keeps 87% under BIM
+instead of the published 66.7%."""
+_EPS, _STEP = f"{0.1 * _DEVIATION:.5f}", f"{0.001 * _DEVIATION:.7f}"
+_NOISE, _ATTACK = f"noise-{_DEVIATION}+unclipped", f"bim-100+step={_STEP}"
 _WIDTHS: dict[Scale, dict[int, int]] = {
     "full": {width: width for width in _DECAY},
     "reduced": {width: width for width in _DECAY},
@@ -38,9 +45,9 @@ def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
             f"optimizer.weight_decay={decay}",
             "batch_size=128",
             "epochs=50",
-            "threat.eps=0.1",
+            f"threat={{eps: {_EPS}, bounds: [-1, 2]}}",
             "validation={every: 1000, samples: 10, steps: 1}",
-            "evaluation={eps: [0.1], weights: last}",
+            f"evaluation={{eps: [{_EPS}], weights: last}}",
             *whole,
             *small,
             *(reduced if scale == "reduced" else []),
@@ -68,13 +75,13 @@ def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe
         decay,
         f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
         *(["norm={name: batch, where: [1]}"] if norm else []),
-        "evaluation.attacks=[clean, noise-1, 'bim-100+step=0.001']",
+        f"evaluation.attacks=[clean, {_NOISE}, '{_ATTACK}']",
     )
 
 
-_TABLE = {"Clean": "clean", "Noise": "noise-1", "eps 0.1": "bim-100+step=0.001_linf_0.1"}
+_TABLE = {"Clean": "clean", "Noise": _NOISE, "eps 0.1": f"{_ATTACK}_linf_{_EPS}"}
 _LOSSES = {"loss": "attacked_loss/clean", "loss eps 0.1": "attacked_loss/attacked"}
-_BIM = ("steps=100", "step_size=0.001")
+_BIM = ("steps=100", f"step_size={_STEP}")
 
 
 def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, Recipe]:
@@ -200,7 +207,7 @@ def table7(scale: Scale) -> Sequence[Job]:
 )
 def table13(scale: Scale) -> Sequence[Job]:
     """Ratios to width 28 of accuracy and loss, clean and under FGSM at 0.1."""
-    numbers = {"Clean": "clean", "eps 0.1": "fgsm_linf_0.1", **_LOSSES}
+    numbers = {"Clean": "clean", "eps 0.1": f"fgsm_linf_{_EPS}", **_LOSSES}
     rows = {"28": _linear(scale, 28, 0.0)}
     for width in (56, 84, 112):
         rows[f"{width}"] = _linear(scale, width, 0.0)
