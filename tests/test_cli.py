@@ -215,7 +215,6 @@ from torch import nn
 
 torch.manual_seed(0)
 net = nn.Sequential(nn.Flatten(), nn.Linear(64, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
-number = 3
 
 
 def build():
@@ -245,11 +244,57 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     found = diagnose.attacked_loss(model.eval(), images, labels, threat=Linf(0.2), steps=4)
     assert str(found) in said[0][1] and "report" not in said[0][1]
     assert sorted(p.name for p in tmp_path.glob("*.*")) == ["mine.py", "neighbour.py"]
-    for name, words in (("nut", "its models are net"), ("number", "no torch.nn.Module")):
-        code, _, error = call(monkeypatch, capsys, "diagnose", f"{mine}:{name}", "hessian")
-        assert code == 2 and words in error and "Traceback" not in error
-    code, _, error = call(monkeypatch, capsys, "diagnose", "none.py:net", "hessian")
-    assert code == 2 and "FILE.py:NAME" in error
+
+
+WRONG = """
+from torch import nn
+def wide(width): return nn.Linear(width, 2)
+def lost(): raise RuntimeError("no weights file")
+number = 3
+narrow = nn.Sequential(nn.Flatten(), nn.Linear(5, 10))
+plain = nn.Sequential(nn.Flatten(), nn.ReLU())
+class Pair(nn.Module):
+    def forward(self, x): return x.flatten(1), 1
+"""
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("wide", "wide() missing 1 required positional argument"),
+        ("lost", "line 4: RuntimeError: no weights file"),
+        ("number", "number is no torch.nn.Module"),
+        ("nut", "there is no 'nut'; its models are narrow, plain"),
+        ("narrow", "does not map samples of digits, of shape (1, 8, 8), to logits"),
+        ("Pair", "does not map samples of digits"),
+        ("plain", "no parameter"),
+    ],
+)
+def test_a_mistake_in_a_file_of_ones_own_is_one_sentence(
+    name, words, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "mine.py").write_text(WRONG)
+    mine = f"{tmp_path}/mine.py:{name}"
+    code, _, error = call(monkeypatch, capsys, "diagnose", mine, "hessian")
+    assert code == 2 and words in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("net = (", "line 1: SyntaxError"),
+        ("import torch\nimport nothing_like_it", "line 2: ModuleNotFoundError"),
+        (None, "FILE.py:NAME"),
+    ],
+)
+def test_a_file_of_ones_own_that_does_not_run_is_named(
+    text, words, tmp_path, monkeypatch, capsys
+):
+    if text:
+        (tmp_path / "mine.py").write_text(text)
+    mine = f"{tmp_path}/mine.py:net"
+    code, _, error = call(monkeypatch, capsys, "diagnose", mine, "hessian")
+    assert code == 2 and words in error and "mine.py" in error and "Traceback" not in error
 
 
 def test_an_existing_run_is_refused_and_kept(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,8 @@
 import runpy
 import sys
 from pathlib import Path
+from traceback import extract_tb
+from typing import Any
 
 from torch import nn
 
@@ -28,15 +30,29 @@ def own_model(text: str) -> nn.Module:
         raise FileNotFoundError(f"{file} is not a file: give your model as FILE.py:NAME")
     sys.path.insert(0, str(file.resolve().parent))  # its neighbours can be imported
     try:
-        values = runpy.run_path(str(file))
+        return _found(runpy.run_path(str(file)), file, name)
+    except Exception as error:
+        line = error.lineno if isinstance(error, SyntaxError) else _line(error, file)
+        where = f"{file}, line {line}" if line else f"{file}"
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{where}: {kind}{error}") from error
     finally:
         sys.path.pop(0)
+
+
+def _found(values: dict[str, Any], file: Path, name: str) -> nn.Module:
     if name not in values:
         models = [key for key, value in values.items() if isinstance(value, nn.Module)]
         known = f"; its models are {', '.join(models)}" if models else ""
-        raise ValueError(f"{file} has no {name!r}{known}")
+        raise ValueError(f"there is no {name!r}{known}")
     found = values[name]
     model = found if isinstance(found, nn.Module) else found() if callable(found) else found
     if not isinstance(model, nn.Module):
-        raise ValueError(f"{text} is no torch.nn.Module, nor a function that returns one")
+        raise ValueError(f"{name} is no torch.nn.Module, nor a function that returns one")
     return model
+
+
+def _line(error: Exception, file: Path) -> int | None:
+    """Return the last line of the file that an error passed through."""
+    passed = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == str(file)]
+    return passed[-1] if passed else None

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from advnorm.attacks import bim
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.diagnose.rest import logits_of, resting
+from advnorm.diagnose.rest import logits_of, needed, resting
 from advnorm.diagnose.small import attacked
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -28,8 +28,7 @@ def attacked_loss(
     The attack climbs from the clean image: FGSM for one step, the optimal one on a linear
     model, else BIM with ``step_size``, by default 2.5 eps / steps.
     """
-    if threat is None:
-        raise ValueError("attacked_loss needs a threat, such as Linf(0.1)")
+    threat = needed(threat, "attacked_loss")
     size = step_size or (threat.eps if steps == 1 else 2.5 * threat.eps / steps)
     with resting(model):
         moved = attacked(

@@ -68,8 +68,14 @@ def diagnose_model(
     Of ``recipe``, data, threat and ``evaluation.branch`` count; its name stands for the
     weights.
     """
-    progress, where = progress or Quiet(), _alone(device)
-    subject = examined(recipe, load(recipe, root=root), model, recipe.name, where)
+    progress, where, data = progress or Quiet(), _alone(device), load(recipe, root=root)
+    try:
+        subject = examined(recipe, data, model, recipe.name, where)
+    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"{recipe.name} does not map samples of {data.name}, of shape {data.shape}, to "
+            f"logits: {error}"
+        ) from error
     yield from _answers(subject, asked, samples, skip, progress)
 
 
@@ -118,7 +124,7 @@ def _answer(
 ) -> Diagnosis:
     model, recipe, start = subject.model.eval(), subject.recipe, perf_counter()
     images, labels, _ = first(subject.data, samples, subject.device)
-    images = images.to(next(model.parameters()).dtype)
+    images = images.to(next(model.parameters(), images).dtype)
     clean = recipe.evaluation.branch == "clean"
     with route(model, domain="clean" if clean else "adversarial"):
         found = question(
