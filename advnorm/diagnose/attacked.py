@@ -3,7 +3,6 @@ r"""How far does an attack raise the loss? (galloway2019 Tables 13 and 14)."""
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.attacks import bim
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import logits_of, needed, resting
 from advnorm.diagnose.small import attacked
@@ -32,10 +31,7 @@ def attacked_loss(
     size = step_size or (threat.eps if steps == 1 else 2.5 * threat.eps / steps)
     with resting(model):
         moved = attacked(
-            lambda x, y: bim(model, x, y, threat, steps=steps, step_size=size),
-            images,
-            labels,
-            progress=progress,
+            model, images, labels, threat, steps=steps, step_size=size, progress=progress
         )
         clean, raised = (
             float(F.cross_entropy(logits_of(model, x).double(), labels))

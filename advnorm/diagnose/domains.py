@@ -1,19 +1,14 @@
 """The three domains of sitawarin2021: clean images, and what two attacks make of them."""
 
-from collections.abc import Callable
-
-import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import pgd
-from advnorm.diagnose.rest import together
+from advnorm.diagnose.rest import in_parts
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.judges import worst_case
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.threat import Threat
-
-Search = Callable[[Tensor, Tensor, Draws], Tensor]
 
 
 def weak(
@@ -28,11 +23,12 @@ def weak(
 ) -> Tensor:
     """Return the images of PGD with steps of 2.5 eps / steps, in the model's mode."""
 
-    def search(x: Tensor, y: Tensor, draws: Draws) -> Tensor:
-        size = 2.5 * threat.eps / steps
-        return pgd(model, x, y, threat, steps=steps, step_size=size, draws=draws)
+    def search(rows: Tensor) -> Tensor:
+        given = images[rows], labels[rows], threat
+        size, draws = 2.5 * threat.eps / steps, Draws.of(seed, rows)
+        return pgd(model, *given, steps=steps, step_size=size, draws=draws)
 
-    return _found(search, images, labels, f"pgd-{steps}", seed=seed, progress=progress)
+    return in_parts(search, images, f"images, pgd-{steps}", progress)
 
 
 def strong(
@@ -48,29 +44,10 @@ def strong(
     """Return the worst images that a suite of attacks finds, in the model's mode."""
     judge = worst_case(attackers_of(suite, threat), threat)
 
-    def search(x: Tensor, y: Tensor, draws: Draws) -> Tensor:
-        return judge(model, x, y, draws).images
+    def search(rows: Tensor) -> Tensor:
+        return judge(model, images[rows], labels[rows], Draws.of(seed, rows)).images
 
-    return _found(search, images, labels, suite, seed=seed, progress=progress)
-
-
-def _found(
-    search: Search,
-    images: Tensor,
-    labels: Tensor,
-    name: str,
-    *,
-    seed: int,
-    progress: Progress | None,
-) -> Tensor:
-    """Search a part of the images at a time, each sample with its own random numbers."""
-    progress, parts = progress or Quiet(), list[Tensor]()
-    progress.update(0, len(images), f"images, {name}")
-    samples = torch.arange(len(images), device=images.device)
-    for rows in torch.split(samples, together(len(images))):
-        parts.append(search(images[rows], labels[rows], Draws.of(seed, rows)))
-        progress.update(int(rows[-1]) + 1, len(images), f"images, {name}")
-    return torch.cat(parts)
+    return in_parts(search, images, f"images, {suite}", progress)
 
 
 def three(

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import bim, fgsm
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import box, resting
 from advnorm.diagnose.small import (
@@ -79,17 +78,10 @@ def measure(
         how,
     )
     with resting(model):
-        if setting.network == "linear":  # one step is the best attack on a linear model
-            moved = attacked(
-                lambda x, y: fgsm(model, x, y, threat), test, parts.test_labels
-            )
-        else:
-            step = threat.eps / _STEPS
-            moved = attacked(
-                lambda x, y: bim(model, x, y, threat, steps=_STEPS, step_size=step),
-                test,
-                parts.test_labels,
-            )
+        # one step is the best attack on a linear model
+        steps = 1 if setting.network == "linear" else _STEPS
+        length, labels = threat.eps / steps, parts.test_labels
+        moved = attacked(model, test, labels, threat, steps=steps, step_size=length)
     noisy = enlarged(parts.test_images + _noise(parts), factor)
     return Row(*(score(model, x, parts.test_labels) for x in (test, noisy, moved)))
 

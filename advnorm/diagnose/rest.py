@@ -1,6 +1,6 @@
 """Look at a model without a trace: what every question of trained weights shares."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from advnorm.attacks import LogitsFn
 from advnorm.norms import Mode, mode
-from advnorm.progress import Progress
+from advnorm.progress import Progress, Quiet
 from advnorm.scoped import evaluating, frozen
 from advnorm.threat import Bounds, Threat
 
@@ -50,6 +50,22 @@ def together(count: int) -> int:
     (16, 25, 256)
     """
     return min(BATCH, max(16, -(-count // 8)))
+
+
+def in_parts(
+    search: Callable[[Tensor], Tensor],
+    images: Tensor,
+    text: str,
+    progress: Progress | None,
+) -> Tensor:
+    """Return what a search finds for the images, some of their numbers at a time."""
+    progress, found = progress or Quiet(), list[Tensor]()
+    progress.update(0, len(images), text)
+    numbers = torch.arange(len(images), device=images.device)
+    for rows in torch.split(numbers, together(len(images))):
+        found.append(search(rows))
+        progress.update(int(rows[-1]) + 1, len(images), text)
+    return torch.cat(found)
 
 
 def counted(model: LogitsFn, progress: Progress | None, total: int, text: str) -> LogitsFn:

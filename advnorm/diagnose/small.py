@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.diagnose.rest import logits_of, resting, together
+from advnorm.attacks import bim
+from advnorm.diagnose.rest import in_parts, logits_of, resting
 from advnorm.draws import permutation
 from advnorm.norms import Norm
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
+from advnorm.threat import Threat
 
 Make = Callable[[], nn.Module]
 
@@ -73,20 +75,22 @@ def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Mod
 
 
 def attacked(
-    attack: Callable[[Tensor, Tensor], Tensor],
+    model: nn.Module,
     images: Tensor,
     labels: Tensor,
+    threat: Threat,
     *,
+    steps: int,
+    step_size: float,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Attack the images a part at a time."""
-    progress, size, found = progress or Quiet(), together(len(images)), list[Tensor]()
-    progress.update(0, len(images), "images attacked")
-    for start in range(0, len(images), size):
-        rows = slice(start, start + size)
-        found.append(attack(images[rows], labels[rows]))
-        progress.update(min(start + size, len(images)), len(images), "images attacked")
-    return torch.cat(found)
+    """Return the images of BIM, which is FGSM for one step of length eps."""
+
+    def search(rows: Tensor) -> Tensor:
+        given = images[rows], labels[rows], threat
+        return bim(model, *given, steps=steps, step_size=step_size)
+
+    return in_parts(search, images, "images attacked", progress)
 
 
 def score(model: nn.Module, images: Tensor, labels: Tensor) -> Score:

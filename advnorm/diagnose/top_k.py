@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import bim
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import logits_of, needed, resting
 from advnorm.diagnose.small import attacked
@@ -36,10 +35,7 @@ def top_k(
     noise = sigma * draws.normal(*images.shape[1:], dtype=images.dtype)
     with resting(model):
         moved = attacked(
-            lambda x, y: bim(model, x, y, threat, steps=steps, step_size=size),
-            images,
-            labels,
-            progress=progress,
+            model, images, labels, threat, steps=steps, step_size=size, progress=progress
         )
         seen = {"clean": images, "noise": images + noise, "attacked": moved}
         numbers = {

@@ -19,7 +19,6 @@ from math import acos, log, pi, sqrt
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import bim
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import resting
 from advnorm.diagnose.small import (
@@ -163,11 +162,7 @@ def _accuracies(model: nn.Module, parts: Parts) -> dict[str, float]:
     noise = _NOISE * draws.normal(*images.shape[1:], dtype=images.dtype)
     threat, step = Linf(_EPS), 2.5 * _EPS / _STEPS
     with resting(model):
-        moved = attacked(
-            lambda x, y: bim(model, x, y, threat, steps=_STEPS, step_size=step),
-            images,
-            labels,
-        )
+        moved = attacked(model, images, labels, threat, steps=_STEPS, step_size=step)
     seen = {"clean": images, "noise": images + noise, "bim": moved}
     return {name: score(model, x, labels).accuracy for name, x in seen.items()}
 
