@@ -9,11 +9,12 @@ be importable (it is no dependency); without it only our own numbers are printed
 
     python benchmarks/certify.py [--run RUN] [--eps 0.05] [--threads 2] [--images 1000]
 
-Each side bounds all images in one call, tracing or wrapping included; a measurement is the
-least of ``--rounds`` calls after one that warms up, and both sides take turns in one
-process. auto_LiRPA
-takes as many images at a time as suit it best (the best of ``BATCHES``, measured; crown
-takes fewer), and what wrapping the model costs it is printed. ``bare`` is the time of the
+Each side bounds all images, tracing or wrapping included; a measurement is the least of
+``--rounds`` calls after one that warms up, and both sides take turns in one process. Ours
+splits the images itself. auto_LiRPA takes what it is given: all of them in one call, and
+then, for a user who splits by hand, as many at a time as suit it best (the best of
+``BATCHES``, measured); crown takes parts alone, all at once would not fit into memory. What
+wrapping the model costs it is printed. ``bare`` is the time of the
 convolutions and products of an ibp walk alone, on the whole network: two passes each. Then
 a step of IBP training is timed beside a plain one, and the standard suite behind
 certificates beside the official AutoAttack (``--official CHECKOUT``). ``--only`` names one
@@ -295,17 +296,19 @@ def speed(arguments: argparse.Namespace, has_peer: bool) -> None:
 
 
 def against(arguments: argparse.Namespace, method: str, count: int, peak: float) -> None:
-    """Print both sides' times, in turn in one process, at the peer's best batch."""
-    tried = [
-        (*timed(arguments, "ours+peer+wrap", method, batch)[1:], batch)
-        for batch in BATCHES[method]
-    ]
-    seconds, theirs, wrapping, batch = min(tried, key=lambda found: found[1])
-    more = timed(arguments, "peer", method, batch)[0] if method != "crown" else nan
-    print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
-          f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
-          f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
-          f"{more:.0f} MB", flush=True)  # fmt: skip
+    """Print both sides' times, in turn in one process: all at once, and in parts."""
+    tried = {
+        batch: timed(arguments, "ours+peer+wrap", method, batch)[1:]
+        for batch in (*BATCHES[method], *([count] if method != "crown" else []))
+    }
+    best = min(BATCHES[method], key=lambda batch: tried[batch][1])
+    for batch in dict.fromkeys([max(tried), best]):
+        seconds, theirs, wrapping = tried[batch]
+        more = timed(arguments, "peer", method, batch)[0] if method != "crown" else nan
+        print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
+              f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
+              f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
+              f"{more:.0f} MB", flush=True)  # fmt: skip
 
 
 def arguments_of() -> argparse.Namespace:

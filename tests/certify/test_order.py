@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.certify import bounds, verify
+from advnorm.certify import around, bounds, crown_ibp_and_ibp, trace, verify
 from advnorm.threat import L2, Linf
 
 
@@ -24,6 +24,9 @@ class Sum(nn.Module):
 
 
 def build(kind):
+    if kind == "dense":
+        layers = [nn.Linear(64, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU()]
+        return nn.Sequential(nn.Flatten(), *layers, nn.Linear(50, 10))
     norm = nn.Identity if kind == "none" else norms.BatchNorm
     middle = [nn.Conv2d(6, 6, 3, padding=1), norm(6), nn.ReLU()]
     return nn.Sequential(
@@ -38,16 +41,20 @@ def build(kind):
     )
 
 
-def trained(kind):
+def trained(kind, *, eps=0.0, steps=120):
+    """Train on digits; with an ``eps``, on the worst logits that intervals allow."""
     torch.manual_seed(0)
     digits, model = load_digits(), build(kind)
     images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(digits.target)
     optimizer = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(120):
+    for step in range(steps):
         rows = torch.randint(len(images), (64,))
         optimizer.zero_grad()
-        F.cross_entropy(model(images[rows]), labels[rows]).backward()
+        logits, threat = model(images[rows]), Linf(eps * step / steps)
+        if eps:
+            logits = -bounds(model, images[rows], threat, labels[rows], method="ibp")
+        F.cross_entropy(logits, labels[rows]).backward()
         optimizer.step()
     model.eval()
     assert (model(images).argmax(1) == labels).float().mean() > 0.8
@@ -64,6 +71,21 @@ def test_a_tighter_method_has_larger_margins_on_trained_networks(kind):
             for method in ("ibp", "crown-ibp", "crown")
         )
         assert ibp < crown_ibp < crown
+
+
+def test_the_order_holds_on_a_certified_network_where_lines_are_looser_than_intervals():
+    model, images, labels = trained("dense", eps=0.08, steps=150)
+    for eps in (0.1, 0.2, 0.4):
+        threat, graph = Linf(eps), trace(model)
+        ibp, crown_ibp, crown = (
+            bounds(model, images, threat, labels, method=method).detach()
+            for method in ("ibp", "crown-ibp", "crown")
+        )
+        lines, _ = crown_ibp_and_ibp(graph, around(images, threat), labels)
+        assert ibp.mean() < crown_ibp.mean() < crown.mean()
+        assert (crown_ibp >= torch.maximum(ibp, lines.margins)).all()
+        assert (crown >= ibp).all()
+    assert lines.margins.mean() < ibp.mean()
 
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])

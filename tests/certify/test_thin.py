@@ -144,6 +144,17 @@ def test_what_is_read_twice_is_kept_whole(by_size):
     torch.testing.assert_close(smaller, plain)
 
 
+@pytest.mark.parametrize("channels", [1, 2, 3])
+@torch.no_grad()
+def test_centres_and_radii_are_laid_out_alike(channels):
+    model = nn.Sequential(nn.Conv2d(channels, 4, 3, stride=2), nn.ReLU())
+    images = around(torch.rand(5, channels, 9, 9), Linf(0.1))
+    graph, *_ = thin(trace(model), images)
+    for box in interval.boxes(graph, images)[1:]:
+        assert box.lead.stride() == box.radius.stride()
+        assert box.lead.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_the_hull_holds_every_image():
     clean = torch.rand(9, *SHAPE).double()
     whole = hull(clean, Linf(0.3))

@@ -11,7 +11,11 @@ from advnorm.records import Scale
 def models(scale: Scale) -> dict[str, Recipe]:
     """90 epochs of SGD at rate 0.01 with mini-batches of 50."""
     sizes = {
-        "full": ["data={name: mnist, validation: 0.002}", "epochs=90"],
+        "full": [
+            "data={name: mnist, validation: 0.002}",
+            "epochs=90",
+            "channels_last=true",  # two thirds of the time on a CPU, but for rounding alike
+        ],
         "reduced": [
             "data={name: mnist, train: 5000, test: 1000}",
             "batch_size=20",
