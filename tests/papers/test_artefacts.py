@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 from datetime import date
+from itertools import product
 
 import pytest
 
+from advnorm.data import every_set
+from advnorm.evaluate.cells import cells
+from advnorm.evaluate.statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Place, reproduce
-from advnorm.records import SCALES, Measured
+from advnorm.recipe import override
+from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
 from advnorm.train import check, questions
+from advnorm.train.build import threats
 
 EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 
@@ -18,6 +24,49 @@ def test_recipes_and_questions_of_its_jobs_are_known(name, scale):
         check(job.recipe)
         for question, changes in job.questions.items():
             questions([question], [f"{question}.{change}" for change in changes])
+
+
+def judged(job):
+    """Return the names of the results that a job's evaluations write, with their curves."""
+    found = {}
+    for changes in job.evaluations:
+        recipe = override(job.recipe, [f"evaluation.{change}" for change in changes])
+        spec = recipe.evaluation
+        worst = ["clean", "adversarial"] if spec.branch == "worst" else []
+        branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
+        sets = [None] if spec.data is None else every_set(spec.data)
+        given = spec.attacks, threats(recipe), recipe.threat.bounds
+        for cell in cells(*given, shape=(3, 32, 32)):
+            for branch, data in product(branches, sets):
+                key = result_key(cell.name, cell.threat_record, branch, data)
+                found[key] = cell.counts
+    spec = job.recipe.perturbation
+    for direction, part, radius in product(spec.directions, spec.parts, spec.radii):
+        batch = spec.statistics == "batch"
+        what = Perturbation(direction, part, batch=batch, groups=spec.groups)
+        key = result_key(what.name, ThreatRecord(norm=part, eps=radius))
+        found |= {key: ()} if job.perturbed else {}
+    return found
+
+
+@pytest.mark.parametrize(("name", "scale"), EVERY)
+def test_its_numbers_name_what_its_jobs_write(name, scale):
+    for job in ARTEFACTS[name].jobs(scale):
+        results = judged(job)
+        watched = {f"{question}_over_training" for question in job.recipe.watch.questions}
+        for names in job.numbers.values():
+            for one in names.replace(" - ", " & ").split(" & "):
+                kind, slash, rest = one.partition("/")
+                key, at, step = one.partition("#")
+                if slash and kind == "epoch":
+                    assert rest in Epoch.model_fields
+                elif slash and kind == "transfer":
+                    assert rest in job.targets
+                elif slash and key not in results:
+                    assert kind in {*job.questions, *watched}, one
+                else:
+                    assert key in results, one
+                    assert not at or int(step) in results[key]
 
 
 @pytest.mark.parametrize("name", list(ARTEFACTS))
