@@ -27,7 +27,7 @@ from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, trace
 from advnorm.certify.interval import Bounded, bounded, boxes
 from advnorm.certify.memory import keep_freed_memory
-from advnorm.certify.thin import hull, thin
+from advnorm.certify.thin import Thin, hull, thin
 from advnorm.registry import Registry
 
 Method = Callable[[Graph, Box, Tensor], Bounded]
@@ -89,28 +89,35 @@ def bounds(
         labels: One class number an image.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """
-    bound = METHODS[method]
-    graph, size = _plan(model, clean, threat, method)
-    parts = zip(torch.split(clean, size), torch.split(labels, size), strict=True)
-    return torch.cat([bound(graph, around(x, threat), y).margins for x, y in parts])
+    return _margins(_plan(model, clean, threat), clean, threat, labels, method)
 
 
-def _plan(
-    model: nn.Module, clean: Tensor, threat: InputSet, method: str
-) -> tuple[Graph, int]:
-    """Return the graph to walk, and how many images to take together.
-
-    The graph is a smaller one where no gradient is asked for.
-    """
-    graph, most = trace(model), _TOGETHER[method]
+def _plan(model: nn.Module, clean: Tensor, threat: InputSet) -> Thin:
+    """Return the graph to walk: a smaller one where no gradient is asked for."""
+    graph = trace(model)
     if torch.is_grad_enabled() or not len(clean):
-        return graph, min(most, 50)
+        return Thin(graph, widest=0, outputs=0)
     if clean.device.type == "cpu":
         keep_freed_memory()
-    graph, widest, outputs = thin(graph, hull(clean, threat))
-    rows = 1 if method == "ibp" else outputs
-    most = max(1, min(most, _ENTRIES[method] // (widest * rows)))
-    return graph, ceil(len(clean) / ceil(len(clean) / most))
+    return thin(graph, hull(clean, threat))
+
+
+def _together(plan: Thin, count: int, method: str) -> int:
+    """Return how many images to take together; few where it is not known how wide."""
+    most = _TOGETHER[method]
+    if not plan.widest:
+        return min(most, 50)
+    rows = 1 if method == "ibp" else plan.outputs
+    most = max(1, min(most, _ENTRIES[method] // (plan.widest * rows)))
+    return ceil(count / ceil(count / most))
+
+
+def _margins(
+    plan: Thin, clean: Tensor, threat: InputSet, labels: Tensor, method: str
+) -> Tensor:
+    bound, size = METHODS[method], _together(plan, len(clean), method)
+    parts = zip(torch.split(clean, size), torch.split(labels, size), strict=True)
+    return torch.cat([bound(plan.graph, around(x, threat), y).margins for x, y in parts])
 
 
 def verify(
@@ -123,17 +130,17 @@ def verify(
 ) -> Certificates:
     """Tell which images keep their label whatever the threat does, rounding included."""
     with torch.no_grad():
-        margins = bounds(model, clean, threat, labels, method=method)
-        slack = _slack(model, clean, threat, labels)
+        plan = _plan(model, clean, threat)
+        margins = _margins(plan, clean, threat, labels, method)
+        slack = _slack(plan, clean, threat, labels)
         safe = (margins > slack).scatter(1, labels.unsqueeze(1), True)
     return Certificates(safe.all(1), margins, slack)
 
 
-def _slack(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> Tensor:
+def _slack(plan: Thin, clean: Tensor, threat: InputSet, labels: Tensor) -> Tensor:
     """Return what rounding may cost each margin; see the module's text."""
-    graph, together = _plan(model, clean, threat, "ibp")
-    found = []
-    for x in torch.split(clean, together):
+    graph, found = plan.graph, []
+    for x in torch.split(clean, _together(plan, len(clean), "ibp")):
         box = boxes(graph, around(x, threat), keep=False)[graph.output]
         found.append(box.centre.abs() + box.radius)
     size = torch.cat(found)
