@@ -22,14 +22,18 @@ def linear(
     There is no hidden layer to normalize: the norm acts on the flattened input, each of
     whose values is a feature. A ``start`` of ``uniform`` is PyTorch's own (variance
     1 / (3 d) for d inputs), one of ``normal`` is Glorot and Bengio's of variance
-    2 / (d + classes): what it puts on pixels that are always black stays there.
+    2 / (d + classes): what it puts on pixels that are always black stays there, and an
+    attack finds it. One of ``zeros`` puts nothing there, nor on the bias.
     """
-    if start not in {"uniform", "normal"}:
-        raise ValueError(f"linear starts uniform or normal, not {start!r}")
+    if start not in {"uniform", "normal", "zeros"}:
+        raise ValueError(f"linear starts uniform, normal or zeros, not {start!r}")
     count = shapes.features(shape, model="linear")
     classifier = nn.Linear(count, classes)
     if start == "normal":
         nn.init.xavier_normal_(classifier.weight)
+    if start == "zeros":
+        nn.init.zeros_(classifier.weight)
+        nn.init.zeros_(classifier.bias)
     layers = {"flatten": nn.Flatten(), "norm": norm(count), "classifier": classifier}
     return assemble(standardize, layers)
 

@@ -191,6 +191,12 @@ def test_a_signal_passes_a_deep_perceptron_from_he_initialization_only(start, ke
     assert not kept or apart < 100
 
 
+def test_linear_may_start_from_nothing():
+    options = {"start": "zeros"}
+    model = build("linear", shape=(1, 4, 4), classes=3, norm=NONE, options=options)
+    assert all(bool((p == 0).all()) for p in model.parameters())
+
+
 def test_a_deep_network_without_activation_is_linear():
     given = {"width": 5, "depth": 3, "activation": "none"}
     model = build("mlp", shape=(4,), classes=2, norm=NORMS["none"](), options=given)

@@ -75,7 +75,7 @@ def test_every_option_is_a_plain_value(name):
         ),
         ("cnn_small", {"width": 0}, "cnn_small needs a width of at least 1, not 0"),
         ("lenet5", {"width": 3}, "model 'lenet5' has no options: remove 'width'"),
-        ("linear", {"start": "zero"}, "linear starts uniform or normal, not 'zero'"),
+        ("linear", {"start": "he"}, "linear starts uniform, normal or zeros, not 'he'"),
         ("mlp", {"width": 2.5}, "option 'width' of model 'mlp' is a int, not 2.5"),
         ("mlp", {"width": True}, "option 'width' of model 'mlp' is a int, not True"),
         (
