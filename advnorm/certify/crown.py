@@ -58,9 +58,9 @@ def _larger(backward: Backward, labels: Tensor) -> Bounded:
 def _interval(backward: Backward, labels: Tensor) -> Bounded:
     """Return the interval bounds that the forward walk has left at the last layer."""
     last = backward.graph.output
-    end, output = backward.calls[last], backward.boxes[last]
-    given = end.args[0] if isinstance(end.args[0], Box) else output
-    return margins_of(end.node, given, output, labels)
+    output, call = backward.boxes[last], backward.calls.get(last)
+    given = call.args[0] if call and isinstance(call.args[0], Box) else output
+    return margins_of(backward.graph.nodes[last], given, output, labels)
 
 
 def _linear(backward: Backward, labels: Tensor) -> Bounded:

@@ -115,6 +115,8 @@ def trace(model: nn.Module) -> Graph:
                 f"layer {path or type(layer).__name__!r} has forward hooks or a forward of "
                 "its own, which a certificate would not see: remove them"
             )
+    if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
+        model = nn.Sequential(model)
     try:
         found = _Tracer().trace(model)
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:

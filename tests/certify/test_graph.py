@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import models, norms
-from advnorm.certify import trace, walk
+from advnorm.certify import bounds, trace, walk
+from advnorm.threat import Linf
 
 MODELS = ["cnn_small", "lenet5", "mlp", "preact_resnet18", "resnet20", "resnet18"]
 
@@ -161,3 +162,16 @@ def test_two_inputs_and_two_outputs_are_refused():
     for model in (Two(), Pair()):
         with pytest.raises(NotImplementedError, match="images to logits"):
             trace(model)
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])
+def test_one_layer_alone_or_none_is_a_model_too(method):
+    torch.manual_seed(0)
+    images, labels = 0.3 + 0.4 * torch.rand(5, 3).double(), torch.tensor([0, 1, 2, 1, 0])
+    layer = nn.Linear(3, 3).double()
+    for model, weight in ((layer, layer.weight), (nn.Sequential(), torch.eye(3).double())):
+        logits = model(images)
+        margins = logits.gather(1, labels[:, None]) - logits
+        reach = 0.1 * (weight[labels][:, None] - weight).abs().sum(2)
+        found = bounds(model, images, Linf(0.1), labels, method=method)
+        torch.testing.assert_close(found, margins - reach)
