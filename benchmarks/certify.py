@@ -13,12 +13,11 @@ Each side bounds all images, tracing or wrapping included; a measurement is the 
 ``--rounds`` calls after one that warms up, and both sides take turns in one process. Ours
 splits the images itself. auto_LiRPA takes what it is given: all of them in one call, and
 then, for a user who splits by hand, as many at a time as suit it best (the best of
-``BATCHES``, measured); crown takes parts alone, all at once would not fit into memory. What
-wrapping the model costs it is printed. ``bare`` is the time of the
-convolutions and products of an ibp walk alone, on the whole network: two passes each. Then
-a step of IBP training is timed beside a plain one, and the standard suite behind
-certificates beside the official AutoAttack (``--official CHECKOUT``). ``--only`` names one
-part.
+``BATCHES``, measured); crown takes parts alone. What wrapping costs it is printed.
+``bare`` is the time of the convolutions and products of an ibp walk alone, on the whole
+network: two passes each. Then a step of IBP training is timed beside a plain one, and the
+standard suite behind certificates beside the official AutoAttack (``--official CHECKOUT``).
+``--only`` names one part.
 """
 
 import argparse

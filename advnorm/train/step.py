@@ -250,8 +250,7 @@ def _grow(state: State) -> None:
 def _seed(seed: int, device: torch.device) -> None:
     """Seed what dropout draws from: on a CPU its own generator alone.
 
-    ``torch.manual_seed`` notes down a stack trace for each absent accelerator, which costs
-    more than a step of a small model.
+    ``torch.manual_seed`` notes down a stack trace for each absent accelerator, every time.
     """
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)

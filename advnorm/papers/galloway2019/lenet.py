@@ -14,7 +14,7 @@ def models(scale: Scale) -> dict[str, Recipe]:
         "full": [
             "data={name: mnist, validation: 0.002}",
             "epochs=90",
-            "channels_last=true",  # two thirds of the time on a CPU, but for rounding alike
+            "channels_last=true",  # faster on a CPU, and the same but for rounding
         ],
         "reduced": [
             "data={name: mnist, train: 5000, test: 1000}",
