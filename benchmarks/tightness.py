@@ -11,7 +11,6 @@ import argparse
 from itertools import pairwise
 from pathlib import Path
 
-import torch
 from certify import subject
 
 from advnorm.certify import verify
@@ -45,5 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
     main()
