@@ -140,6 +140,7 @@ def test_every_run_starts_from_the_state_of_the_first():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch.compile asks for it
 def test_compiled_network_moves_statistics_once():
     plain, frugal = pair("resnet20")
     images = torch.rand(3, 3, 16, 16)
