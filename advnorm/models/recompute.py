@@ -38,8 +38,10 @@ def recomputed(block: nn.Module, input: Tensor) -> Tensor:
     """Run ``block`` now, and once more when its gradient is needed."""
     if not torch.is_grad_enabled() or isinstance(input, Proxy):
         output: Tensor = block(input)
-    elif torch.compiler.is_compiling():  # the compiler keeps side effects to the first run
-        output = checkpoint(block, input, use_reentrant=False)
+    elif torch.compiler.is_compiling():
+        # The compiler keeps side effects to the first run, unless it gives up on the block.
+        with torch._dynamo.error_on_graph_break(True):
+            output = checkpoint(block, input, use_reentrant=False)
     else:
         contexts = partial(_contexts, block)
         output = checkpoint(block, input, use_reentrant=False, context_fn=contexts)

@@ -65,7 +65,8 @@ class BatchNorm(_BatchNorm):
                 f"a norm of {self.num_features} features wants (batch, features, ...), not "
                 f"{tuple(input.shape)}"
             )
-        self.dims = input.dim()
+        if not torch.compiler.is_compiling():  # a side effect would end a compiled block
+            self.dims = input.dim()
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``."""

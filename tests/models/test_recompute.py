@@ -140,15 +140,36 @@ def test_every_run_starts_from_the_state_of_the_first():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch.compile asks for it
-def test_compiled_network_moves_statistics_once():
-    plain, frugal = pair("resnet20")
-    images = torch.rand(3, 3, 16, 16)
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # by the compiler
+@pytest.mark.parametrize(
+    "norm", [pytest.param("batch", marks=pytest.mark.ci), "dual", "mixture"]
+)
+def test_compiled_network_moves_statistics_once(norm):
+    torch.compiler.reset()
+    plain, frugal = pair("resnet20", norm)
+    images = torch.rand(4, 3, 16, 16)
     expected = step(plain, images)
     output = step(torch.compile(frugal, backend="aot_eager"), images)
     torch.testing.assert_close(output, expected)
     for (name, ours), theirs in zip(frugal.named_buffers(), plain.buffers(), strict=True):
         torch.testing.assert_close(ours, theirs, msg=name)
+
+
+class Counting(nn.Linear):
+    """Counts in Python, which a compiler cannot keep to the first run."""
+
+    count = 0
+
+    def forward(self, input):
+        self.count += 1
+        return super().forward(input)
+
+
+def test_a_block_that_cannot_be_compiled_is_refused_not_run_twice():
+    torch.compiler.reset()
+    blocks = torch.compile(Blocks(Counting(2, 2), recompute=True), backend="aot_eager")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="count"):
+        blocks(torch.ones(1, 2))
 
 
 def test_block_runs_twice_for_a_gradient_and_once_without():
