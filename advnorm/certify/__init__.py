@@ -6,12 +6,13 @@ from advnorm.certify import (
     interval_linear,
     interval_norms,
 )
-from advnorm.certify.bounds import METHODS, Certificates, bounds, verify
+from advnorm.certify.bounds import METHODS, bounds
 from advnorm.certify.box import Box, around
 from advnorm.certify.crown import crown, crown_ibp, crown_ibp_and_ibp
 from advnorm.certify.graph import Graph, Node, Ref, trace, walk
 from advnorm.certify.interval import Bounded, bounded, boxes
 from advnorm.certify.memory import remembered
+from advnorm.certify.verdicts import Certificates, certified, verify
 
 __all__ = [
     "METHODS",
@@ -25,6 +26,7 @@ __all__ = [
     "bounded",
     "bounds",
     "boxes",
+    "certified",
     "crown",
     "crown_ibp",
     "crown_ibp_and_ibp",

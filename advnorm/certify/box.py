@@ -81,7 +81,7 @@ class Box:
     @property
     def copies(self) -> int:
         """How many times the rows of ``lead`` are those of ``radius``: 1 or 2."""
-        return len(self.lead) // max(len(self.radius), 1)
+        return max(1, len(self.lead) // max(len(self.radius), 1))
 
     @property
     def clean(self) -> Tensor | None:

@@ -93,17 +93,21 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
+    return bounded_logits(graph, images, labels)[0]
+
+
+def bounded_logits(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Box]:
+    """Return :func:`bounded`, and the box of the logits."""
     end = graph.nodes[graph.output]
-    found: list[Bounded] = []
+    given: list[Box] = []
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
-        if node is end and node.kind == "layer" and type(node.target) is nn.Linear:
-            found.append(_folded(node.target, args[0], labels))
-            return images  # the value of the last node is not looked at
+        if node is end and args and isinstance(args[0], Box):
+            given.append(args[0])
         return propagate(node, args, kwargs)
 
     box = walk(graph, images, rule)[graph.output]
-    return found[0] if found else _unfolded(box, labels)
+    return margins_of(end, given[0] if given else box, box, labels), box
 
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import LogitsFn
-from advnorm.certify import METHODS, verify
+from advnorm.certify import METHODS, certified
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.judges import STANDS, Judged, predict
@@ -69,12 +69,10 @@ def judge_cell(
 
 def _covered(model: nn.Module, cell: Cell, clean: Tensor, labels: Tensor) -> Tensor:
     """Return which samples the cell's certificate covers."""
-    if not len(labels):
-        return torch.zeros_like(labels, dtype=torch.bool)
     assert cell.threat is not None and cell.certificate is not None
     dtype = next((p.dtype for p in model.parameters()), clean.dtype)
-    found = verify(model, clean.to(dtype), cell.threat, labels, method=cell.certificate)
-    return found.certified
+    clean = clean.to(dtype)
+    return certified(model, clean, cell.threat, labels, method=cell.certificate)
 
 
 def refuse_meeting(found: Iterable[tuple[Result, Verdicts]]) -> None:
