@@ -13,7 +13,8 @@ Each side bounds all images, tracing or wrapping included; a measurement is the 
 ``--rounds`` calls after one that warms up, and both sides take turns in one process. Ours
 splits the images itself. auto_LiRPA takes what it is given: all of them in one call, and
 then, for a user who splits by hand, as many at a time as suit it best (the best of
-``BATCHES``, measured); crown takes parts alone. What wrapping costs it is printed.
+``BATCHES``, measured); crown takes parts alone. What wrapping costs it is printed, and what
+our verdicts cost without the margins: a dearer method is asked about what is left.
 ``bare`` is the time of the convolutions and products of an ibp walk alone, on the whole
 network: two passes each. Then a step of IBP training is timed beside a plain one, and the
 standard suite behind certificates beside the official AutoAttack (``--official CHECKOUT``).
@@ -37,7 +38,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import norms
-from advnorm.certify import METHODS, bounds
+from advnorm.certify import METHODS, bounds, certified
 from advnorm.models import MODELS, Standardize
 from advnorm.threat import Linf
 
@@ -261,7 +262,14 @@ def ours(
     return bounds(model, images, Linf(eps), labels, method=method)
 
 
-SIDES = {"peer": peer, "ours": ours, "wrap": wrap, "bare": bare}
+def verdicts(
+    model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str
+) -> Tensor:
+    """Return our verdicts alone, which the cheapest method gives that can."""
+    return certified(model, images, Linf(eps), labels, method=method)
+
+
+SIDES = {"peer": peer, "ours": ours, "wrap": wrap, "bare": bare, "verdicts": verdicts}
 
 
 def timed(
@@ -297,17 +305,18 @@ def speed(arguments: argparse.Namespace, has_peer: bool) -> None:
 def against(arguments: argparse.Namespace, method: str, count: int, peak: float) -> None:
     """Print both sides' times, in turn in one process: all at once, and in parts."""
     tried = {
-        batch: timed(arguments, "ours+peer+wrap", method, batch)[1:]
+        batch: timed(arguments, "ours+peer+wrap+verdicts", method, batch)[1:]
         for batch in (*BATCHES[method], *([count] if method != "crown" else []))
     }
     best = min(BATCHES[method], key=lambda batch: tried[batch][1])
     for batch in dict.fromkeys([max(tried), best]):
-        seconds, theirs, wrapping = tried[batch]
+        seconds, theirs, wrapping, alone = tried[batch]
         more = timed(arguments, "peer", method, batch)[0] if method != "crown" else nan
         print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
               f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
               f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
-              f"{more:.0f} MB", flush=True)  # fmt: skip
+              f"{more:.0f} MB; verdicts alone {alone:.3f} s, ratio {theirs / alone:.1f}",
+              flush=True)  # fmt: skip
 
 
 def arguments_of() -> argparse.Namespace:

@@ -56,6 +56,13 @@ class Ball:
         centre = self.centre * factor + shift
         return replace(self, centre=centre, scale=self.scale * factor)
 
+    def room(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Return how large :math:`|\delta|` may be in a box, on the way down and up."""
+        size = self.scale.abs()
+        still, size = size == 0, size.clamp(min=torch.finfo(size.dtype).tiny)
+        down, up = (self.centre - lower).clamp(min=0), (upper - self.centre).clamp(min=0)
+        return (down / size).masked_fill(still, 0), (up / size).masked_fill(still, 0)
+
 
 @dataclass(frozen=True)
 class Box:

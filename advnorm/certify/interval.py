@@ -15,6 +15,8 @@ from torch.nn import functional as F
 from advnorm.certify.box import Box
 from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, walk
+from advnorm.certify.least import least
+from advnorm.certify.linear import Rows
 
 FEW = 16
 """Classes whose pairs are all looked at, though each image asks for those of its label."""
@@ -123,11 +125,11 @@ def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
     clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
     margins = _difference(centre, labels) - _reach(layer.weight, box.radius, labels)
     if box.ball is not None:
-        ball, spread = box.ball, layer.weight[labels][:, None] - layer.weight
-        square = (spread * ball.scale[:, None]).square().sum(2)
-        reach = ball.eps * square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
-        reach = reach * (spread != 0).any(2)  # the label's own column is 0
-        margins = torch.maximum(margins, _difference(layer(ball.centre), labels) - reach)
+        spread = (layer.weight[labels][:, None] - layer.weight).transpose(0, 1)
+        bias = layer.weight.new_zeros(spread.shape[:2])
+        if layer.bias is not None:
+            bias = (layer.bias[labels][:, None] - layer.bias).T
+        margins = torch.maximum(margins, least(box, Rows(spread, bias)).T)
     return Bounded(margins, clean)
 
 

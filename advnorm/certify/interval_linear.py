@@ -4,7 +4,9 @@ r"""Interval rules of layers that are linear, or that only move values.
     W[m - r, m + r] + b \subseteq [W m + b - |W| r, \; W m + b + |W| r]
 
 which is the smallest box. On an L2 ball the dual norm gives another one,
-:math:`W c + b \pm \epsilon \|W \operatorname{diag}(s)\|_2` (row by row), and both hold.
+:math:`W c + b \pm \epsilon \|W \operatorname{diag}(s)\|_2` (row by row), and both hold. So
+does what comes of parting the values of each row: those that the box hardly lets move, as
+black and white pixels one way, count by their room, and only the others by the norm.
 """
 
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from advnorm.certify.box import Ball, Box, between
 from advnorm.certify.interval import layer_rule
 
 Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+STUCK = 1e-4
+"""Values that may move by no more than this part of the radius count by their room."""
 
 
 @layer_rule(nn.Linear)
@@ -83,7 +87,16 @@ def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
 
 def _weighted(apply: Linear, weight: Tensor, bias: Tensor | None, box: Box) -> Box:
     found = Box(apply(box.lead, weight, bias), apply(box.radius, _size(weight), None))
-    return found if box.ball is None else _cut(found, apply, weight, bias, box.ball)
+    if box.ball is None:
+        return found
+    centre = apply(box.ball.centre, weight, bias)
+    rooms = box.ball.room(box.lower, box.upper)
+    fall = _fall(apply, weight, box.ball, *rooms)
+    rise = _fall(apply, weight, box.ball, *reversed(rooms))
+    lower = torch.maximum(found.lower, centre - fall)
+    upper = torch.minimum(found.upper, centre + rise)
+    upper = torch.maximum(lower, upper)  # rounding must not turn them round
+    return between(found.clean, lower, upper)
 
 
 def _size(weight: Tensor) -> Tensor:
@@ -98,13 +111,17 @@ def _size(weight: Tensor) -> Tensor:
     return found
 
 
-def _cut(box: Box, apply: Linear, weight: Tensor, bias: Tensor | None, ball: Ball) -> Box:
-    """Cut a box with what the dual norm says of the ball."""
-    centre = apply(ball.centre, weight, bias)
-    square = apply(ball.scale.square(), weight.square(), None)
-    tiny = torch.finfo(square.dtype).tiny  # the root has no gradient at zero
-    reach = ball.eps * square.clamp(min=tiny).sqrt()
-    lower = torch.maximum(box.lower, centre - reach)
-    upper = torch.minimum(box.upper, centre + reach)
-    upper = torch.maximum(lower, upper)  # rounding must not turn them round
-    return between(box.clean, lower, upper)
+def _fall(apply: Linear, weight: Tensor, ball: Ball, down: Tensor, up: Tensor) -> Tensor:
+    """Bound how far each output falls: a value goes down by a positive weight, else up."""
+    free = apply(ball.scale.square(), weight.square(), None)
+    still, moving = torch.zeros_like(free), torch.zeros_like(free)
+    for part, room in ((weight.clamp(min=0), down), (weight.clamp(max=0).abs(), up)):
+        stuck = room <= STUCK * ball.eps
+        still = still + apply(ball.scale.abs() * room * stuck, part, None)
+        moving = moving + apply(ball.scale.square() * ~stuck, part.square(), None)
+    return torch.minimum(ball.eps * _norm(free), still + ball.eps * _norm(moving))
+
+
+def _norm(square: Tensor) -> Tensor:
+    """Return the root, which has no gradient at zero."""
+    return square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
