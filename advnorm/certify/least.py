@@ -13,6 +13,9 @@ from advnorm.certify.box import Ball, Box
 from advnorm.certify.linear import Rows, inner
 from advnorm.certify.reach import reach
 
+CACHED = 2**16
+"""Entries of rows that are worked on together, over and over, on a CPU."""
+
 
 def least(box: Box, rows: Rows) -> Tensor:
     """Return the least value of each linear form in the box: ``(rows, batch)``."""
@@ -26,5 +29,18 @@ def least(box: Box, rows: Rows) -> Tensor:
 def _fall(a: Tensor, box: Box, ball: Ball) -> Tensor:
     """Return how far each form falls from the ball's centre inside of the box."""
     down, up = ball.room(box.lower, box.upper)
-    room = torch.where(a > 0, down, up)
-    return reach((a * ball.scale).flatten(2), room.flatten(2), ball.eps)
+    return torch.cat(
+        [
+            reach(
+                (rows * ball.scale).flatten(2),
+                torch.where(rows > 0, down, up).flatten(2),
+                ball.eps,
+            )
+            for rows in torch.split(a, _together(a))
+        ]
+    )
+
+
+def _together(a: Tensor) -> int:
+    """Return how many rows to take at a time: so many as a CPU's cache holds."""
+    return len(a) if a.is_cuda else max(1, CACHED // max(1, a[:1].numel()))

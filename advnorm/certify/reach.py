@@ -12,14 +12,15 @@ down, and the radius :math:`\epsilon`, it is
 Every :math:`\mu` gives a bound that holds; the best one is that for which :math:`\|t\|_2 =
 \epsilon`. From :math:`\mu = \|g\|_2 / \epsilon` on, the values that touch the box are taken
 for capped and :math:`\mu` follows from the others; it only falls, more are capped, and no
-value is ever let go, so that this ends.
+value is ever let go, so that this ends. The bound is flat at its minimum: a multiplier that
+is right to half of the digits gives all of them, and that takes three rounds or so.
 """
 
 import torch
 from torch import Tensor
 
 ROUNDS = 16
-"""Most steps; more than a few are rare, and fewer would do no harm but to tightness."""
+"""At most; fewer would do no harm but to tightness."""
 
 
 def reach(slope: Tensor, room: Tensor, eps: float) -> Tensor:
@@ -39,6 +40,7 @@ def reach(slope: Tensor, room: Tensor, eps: float) -> Tensor:
 def _multiplier(size: Tensor, room: Tensor, eps: float) -> Tensor:
     found: Tensor = torch.linalg.vector_norm(size, dim=-1) / eps
     square, most = size.square(), room.square()
+    enough = 1 - torch.finfo(size.dtype).eps ** 0.5
     for _ in range(ROUNDS):
         capped = size >= found.unsqueeze(-1) * room
         left = eps**2 - (most * capped).sum(-1)
@@ -46,7 +48,7 @@ def _multiplier(size: Tensor, room: Tensor, eps: float) -> Tensor:
         better = (free / left).sqrt()
         better = torch.where((left > 0) & (better < found), better, found)
         better = torch.where(free == 0, 0.0, better)  # the box is inside of the ball
-        if torch.equal(better, found):
+        if bool((better >= enough * found).all()):
             break
         found = better
     return found
