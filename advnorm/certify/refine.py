@@ -41,7 +41,8 @@ def tighten(backward: Backward, node: Node, given: Box) -> Box:
     (source,) = node.inputs
     before = backward.graph.nodes[_behind(backward, source)]
     follows = before.kind == "layer" and rules.is_relaxed(before.layer)
-    if follows or source in backward.shallow.exact:
+    is_exact = source in backward.shallow.exact and backward.boxes[0].ball is None
+    if follows or is_exact:
         return given
     low, high = given.lower, given.upper
     bent = type(node.layer) in _PIECEWISE

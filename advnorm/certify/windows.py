@@ -90,7 +90,7 @@ def begin(
 
     ``size`` and ``field`` are of the convolution's input.
     """
-    weight = _ungrouped(conv)[outputs.channel] * scale.view(-1, 1, 1, 1)
+    weight = _spread(conv, _ungrouped(conv))[outputs.channel] * scale.view(-1, 1, 1, 1)
     bias = shift if conv.bias is None else shift + scale * conv.bias[outputs.channel]
     a = torch.stack([weight, -weight])
     return Rows(_inside(a, field, size, outputs), torch.stack([bias, -bias]))
@@ -134,6 +134,16 @@ def _ungrouped(conv: nn.Conv2d) -> Tensor:
             for i, part in enumerate(conv.weight.chunk(conv.groups))
         ]
     )
+
+
+def _spread(conv: nn.Conv2d, weight: Tensor) -> Tensor:
+    """Return the weights of a dilated convolution with the zeros between them."""
+    if max(conv.dilation) == 1:
+        return weight
+    steps = zip(conv.dilation, weight.shape[2:], strict=True)
+    found = weight.new_zeros((*weight.shape[:2], *(d * (k - 1) + 1 for d, k in steps)))
+    found[:, :, :: conv.dilation[0], :: conv.dilation[1]] = weight
+    return found
 
 
 def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:

@@ -213,6 +213,11 @@ WINDOWED = [
     [nn.Conv2d(2, 3, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(3, 4, 3, padding=1)],
     [nn.Conv2d(2, 4, 2, dilation=2), nn.Tanh(), nn.Conv2d(4, 4, 3, stride=2, groups=2)],
     [
+        nn.Conv2d(2, 4, 3),
+        nn.ReLU(),
+        nn.Conv2d(4, 2, 2, dilation=(2, 3), padding=1, groups=2),
+    ],
+    [
         nn.Conv2d(2, 4, (1, 3), padding=(2, 1), bias=False),
         nn.BatchNorm2d(4),
         nn.Conv2d(4, 4, 2, padding=1),
@@ -223,7 +228,9 @@ WINDOWED = [
 
 
 @pytest.mark.parametrize("threat", THREATS, ids=lambda threat: threat.name)
-@pytest.mark.parametrize("layers", WINDOWED, ids=["padded", "dilated", "norms"])
+@pytest.mark.parametrize(
+    "layers", WINDOWED, ids=["padded", "dilated", "dilated last", "norms"]
+)
 def test_windows_give_the_bounds_of_whole_maps(layers, threat, monkeypatch):
     torch.manual_seed(0)
     standardize = Standardize([0.4, 0.6], [0.5, 0.25])
