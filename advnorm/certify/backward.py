@@ -15,7 +15,7 @@ from torch import Tensor
 from advnorm.certify import rules
 from advnorm.certify.box import Box
 from advnorm.certify.graph import Graph, Node, walk
-from advnorm.certify.interval import propagate
+from advnorm.certify.interval import named, propagate
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
 from advnorm.certify.shallow import shallow
@@ -67,7 +67,7 @@ class Backward:
         for index in range(start, 0, -1):
             if index in waiting:
                 a = waiting.pop(index)
-                if index in self.shallow.boxes and not waiting:  # the set of images itself
+                if self._is_images(index) and not waiting:
                     return least(self.boxes[index], Rows(a, bias))
                 found, more = self._step(index, a)
                 bias = bias + more
@@ -75,11 +75,17 @@ class Backward:
                     waiting[source] = waiting[source] + a if source in waiting else a
         return least(self.boxes[0], Rows(waiting[0], bias)) if waiting else bias
 
+    def _is_images(self, index: int) -> bool:
+        """Tell whether a node's set is that of the images, only scaled and moved."""
+        sizes = (self.boxes[i].shape[1:].numel() for i in (0, index))
+        return index in self.shallow.boxes and len(set(sizes)) == 1
+
     def prepared(self, index: int) -> Any:
         """Return what a layer's rule needs besides the rows, made once a batch."""
         if index not in self._prepared:
             call = self.calls[index]
-            self._prepared[index] = rules.prepare(call.node.layer, call.box)
+            with named(call.node):
+                self._prepared[index] = rules.prepare(call.node.layer, call.box)
         return self._prepared[index]
 
     def _forward(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
@@ -94,11 +100,14 @@ class Backward:
         """Take rows of a node to its inputs."""
         node, args, kwargs = call = self.calls[index]
         if node.kind == "function":
-            several, bias = rules.through_function(node, args, kwargs, a)
+            with named(node):
+                several, bias = rules.through_function(node, args, kwargs, a)
             return list(zip(node.inputs, several, strict=True)), bias
         rule = rules.RULES.get(type(node.layer))
         if rule is None:
             zero = a.new_zeros(a.shape[:2])
             return [], least(self.boxes[index], Rows(a, zero))
-        found = rule(node.layer, a, call.box.shape, self.prepared(index))
+        given = self.prepared(index)
+        with named(node):
+            found = rule(node.layer, a, call.box.shape, given)
         return [(node.inputs[0], found.coefficients)], found.bias

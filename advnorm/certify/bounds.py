@@ -20,6 +20,8 @@ from advnorm.registry import Registry
 
 Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
+_NEAR = 1e-5
+"""How far beyond the bounds rounding may take an image."""
 _TOGETHER = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
 _ENTRIES = {"ibp": 2**21, "crown-ibp": 2**22, "crown": 2**22}
 """Most images of a walk, and most entries of its largest value, rows of all images; another
@@ -68,17 +70,36 @@ def bounds(
         labels: One class number an image.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """
-    return margins(plan(model, clean, threat), clean, threat, labels, method)
+    planned = plan(model, clean, threat, labels)
+    return margins(planned, clean, threat, labels, method)
 
 
-def plan(model: nn.Module, clean: Tensor, threat: InputSet) -> Thin:
+def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> Thin:
     """Return the graph to walk: a smaller one where no gradient is asked for."""
+    _check(clean, threat, labels)
     graph = trace(model)
     if torch.is_grad_enabled() or not len(clean):
         return Thin(graph, widest=0, outputs=0)
     if clean.device.type == "cpu":
         keep_freed_memory()
     return thin(graph, hull(clean, threat))
+
+
+def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
+    """Refuse images outside of the set that they are the middle of, and other labels."""
+    if labels.shape != clean.shape[:1]:
+        raise ValueError(
+            f"{len(clean)} images want one class number each, not labels of shape "
+            f"{tuple(labels.shape)}"
+        )
+    if not clean.numel():
+        return
+    (low, high), least, most = threat.bounds, float(clean.amin()), float(clean.amax())
+    if not low - _NEAR <= least <= most <= high + _NEAR:  # nor what is not a number
+        raise ValueError(
+            f"images reach from {least:g} to {most:g}, beyond the threat's bounds {low:g} "
+            f"and {high:g}: scale them, or put the scaling into the model"
+        )
 
 
 def together(thinned: Thin, count: int, method: str) -> int:

@@ -59,6 +59,7 @@ _LAYERS: dict[str, type[nn.Module]] = {
 }
 """Functions that are a layer in another spelling; their settings are the layer's."""
 
+_POOLING = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 _FROM_TORCH = (None, "torch", "torch.nn.functional", "_operator", "torch._C._nn")
 
 
@@ -84,6 +85,8 @@ def is_size(node: FxNode) -> bool:
 def rule_of(node: FxNode, name: str) -> str:
     """Return the name of a function's rule; one without is refused."""
     word = spelling(node)
+    if node.target is getattr:
+        name = f"{name.removesuffix('getattr')}{node.args[1]}"
     if word not in RULES:
         raise NotImplementedError(
             f"no certificate for the function {name!r}: functions that have one are "
@@ -98,11 +101,15 @@ def as_layer(node: FxNode, name: str) -> nn.Module | None:
     if kind is None:
         return None
     args, kwargs = node.args[1:], dict(node.kwargs)
+    if not node.args:
+        del kwargs["input"]
     if any(isinstance(value, FxNode) for value in (*args, *kwargs.values())):
         raise NotImplementedError(f"the settings of {name!r} depend on the input")
     if kind is nn.Dropout:
         return _dropout(args, kwargs)
     kwargs.pop("inplace", None)
+    if kind in (nn.MaxPool1d, nn.MaxPool2d):  # the layers take them in another order
+        args, kwargs = (), dict(zip(_POOLING, args, strict=False)) | kwargs
     return kind(*args, **kwargs)
 
 

@@ -22,6 +22,7 @@ holds the model's own layers, no copies.
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import torch
@@ -34,6 +35,8 @@ from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 
 Kind = Literal["input", "layer", "function", "constant", "size"]
 _NORMS = (BatchNorm, BorrowedNorm, DualNorm, MixtureNorm)
+_DEPEND = ("input", "layer", "function")
+"""Kinds of nodes whose value depends on the images."""
 _OBSERVED = ("_forward_hooks", "_forward_pre_hooks")
 
 
@@ -117,6 +120,7 @@ def trace(model: nn.Module) -> Graph:
             )
     if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
+    before = set(vars(model))
     try:
         found = _Tracer().trace(model)
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
@@ -124,7 +128,9 @@ def trace(model: nn.Module) -> Graph:
             f"{type(model).__name__} cannot be traced: its forward branches on values or "
             f"takes more than one input ({error})"
         ) from error
-    nodes = _Reader(model).read(list(found.nodes))
+    finally:  # tensors that forward makes are put into the model, which is not ours
+        made = {name: vars(model).pop(name) for name in set(vars(model)) - before}
+    nodes = _Reader(model, made).read(list(found.nodes))
     return Graph(model, nodes, _last_use(nodes))
 
 
@@ -150,7 +156,10 @@ def _value(graph: Graph, node: Node, values: list[Any], images: V, rule: Rule[V]
     if node.kind == "constant" and isinstance(node.target, str):
         return operator.attrgetter(node.target)(graph.model)
     if node.kind == "size":
-        values = [_shape_alone(value) for value in values]
+        values = [
+            _shape_alone(value) if owner.kind in _DEPEND else value
+            for owner, value in zip(graph.nodes, values, strict=False)
+        ]
     args, kwargs = _filled((node.args, node.kwargs or {}), values)
     if node.kind in ("constant", "size"):
         return node.target(*args, **kwargs)
@@ -226,8 +235,9 @@ class _Tracer(Tracer):
 class _Reader:
     """Turns torch.fx's nodes into ours."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, made: Mapping[str, Any]) -> None:
         self.model = model
+        self.made = made
         self.nodes: list[Node] = []
         self.index: dict[FxNode, int] = {}
 
@@ -246,7 +256,7 @@ class _Reader:
                 self.index[node] = len(self.nodes)
                 self.nodes.append(self._node(node))
         last = self.index[end.args[0]]
-        if self.nodes[last].kind not in ("input", "layer", "function"):
+        if self.nodes[last].kind not in _DEPEND:
             raise NotImplementedError("the model's output does not depend on its input")
         return tuple(self.nodes[: last + 1])
 
@@ -254,13 +264,13 @@ class _Reader:
         if node.op == "placeholder":
             return Node("input", "input")
         if node.op == "get_attr":
-            return Node("constant", str(node.target), str(node.target))
+            name = str(node.target)
+            known = partial(self.made.__getitem__, name) if name in self.made else name
+            return Node("constant", name, known)
         name = _place(node)
         args = _translated((node.args, node.kwargs), self.index)
         inputs = tuple(
-            ref.index
-            for ref in _refs(args)
-            if self.nodes[ref.index].kind in ("input", "layer", "function")
+            ref.index for ref in _refs(args) if self.nodes[ref.index].kind in _DEPEND
         )
         if node.op == "call_module" and inputs:
             return self._layer(node, name, inputs)

@@ -5,7 +5,8 @@ One rule a layer type, in a table by exact type (:data:`LAYERS`) or by a functio
 input and returns that of its output; the rules are in the modules ``interval_*``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -59,18 +60,44 @@ class Bounded(NamedTuple):
 
 def propagate(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
     """Return the box of a node's value from those of its inputs."""
-    if node.kind == "function":
-        if node.function in POSITIVE:
-            return FUNCTIONS["positive"](node, *args, **kwargs)
-        return FUNCTIONS[node.function](*args, **kwargs)
-    rule = LAYERS.get(type(node.layer))
-    if rule is None:
+    if node.kind == "layer" and type(node.layer) not in LAYERS:
         raise unsupported(node, list(LAYERS))
+    with named(node):
+        if node.kind == "layer":
+            found = LAYERS[type(node.layer)](node.layer, args[0])
+        elif node.function in POSITIVE:
+            found = FUNCTIONS["positive"](node, *args, **kwargs)
+        else:
+            found = FUNCTIONS[node.function](*args, **kwargs)
+        _refuse_mixing(found, (*args, *kwargs.values()))
+    return found
+
+
+def _refuse_mixing(found: Box, given: Iterable[Any]) -> None:
+    """Refuse what has not one row a sample any more: it holds for no image alone."""
+    rows = next((len(value.radius) for value in given if isinstance(value, Box)), None)
+    kept = found.shape[0] if len(found.shape) else 0
+    if rows is not None and kept != rows:
+        raise NotImplementedError(
+            f"it makes {kept} rows of {rows} samples, and a certificate is of each sample "
+            "alone: leave the first dimension as it is"
+        )
+
+
+@contextmanager
+def named(node: Node) -> Iterator[None]:
+    """Say of which layer or function an error is."""
     try:
-        return rule(node.layer, args[0])
-    except (ValueError, NotImplementedError) as error:
-        text = f"layer {node.name!r} ({type(node.layer).__name__}): {error}"
-        raise type(error)(text) from error
+        yield
+    except (ValueError, NotImplementedError, TypeError) as error:
+        is_layer = node.kind == "layer"
+        what = (
+            f"layer {node.name!r} ({type(node.target).__name__})"
+            if is_layer
+            else (f"function {node.name!r}")
+        )
+        kind = NotImplementedError if isinstance(error, TypeError) else type(error)
+        raise kind(f"{what}: {error}") from error
 
 
 def unsupported(node: Node, kinds: list[type[nn.Module]]) -> NotImplementedError:
@@ -95,11 +122,14 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
-    return bounded_logits(graph, images, labels)[0]
+    return bounded_terms(graph, images, labels)[0]
 
 
-def bounded_logits(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Box]:
-    """Return :func:`bounded`, and the box of the logits."""
+def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
+    """Return :func:`bounded`, and how large the terms are that each logit is the sum of.
+
+    That is :math:`|W| (|m| + r) + |b|` of a last linear layer, else the logit's own size.
+    """
     end = graph.nodes[graph.output]
     given: list[Box] = []
 
@@ -109,14 +139,29 @@ def bounded_logits(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, 
         return propagate(node, args, kwargs)
 
     box = walk(graph, images, rule)[graph.output]
-    return margins_of(end, given[0] if given else box, box, labels), box
+    source = given[0] if given else box
+    margins = margins_of(end, source, box, labels)
+    if not _is_linear(end):
+        return margins, box.centre.abs() + box.radius
+    bias = None if end.target.bias is None else end.target.bias.abs()
+    size = source.centre.abs() + source.radius
+    return margins, F.linear(size, end.target.weight.abs(), bias)
 
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
     """Return :func:`bounded` from the boxes of the last node's input and of its output."""
-    if end.kind == "layer" and type(end.target) is nn.Linear:
-        return _folded(end.target, given, labels)
-    return _unfolded(output, labels)
+    if len(output.shape) != 2:
+        raise ValueError(
+            f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
+            "certificates are of classifiers"
+        )
+    return (
+        _folded(end.target, given, labels) if _is_linear(end) else _unfolded(output, labels)
+    )
+
+
+def _is_linear(node: Node) -> bool:
+    return node.kind == "layer" and type(node.target) is nn.Linear
 
 
 def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
@@ -145,11 +190,6 @@ def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
 
 
 def _unfolded(box: Box, labels: Tensor) -> Bounded:
-    if len(box.shape) != 2:
-        raise ValueError(
-            f"logits are of shape (batch, classes), not {tuple(box.shape)}: certificates "
-            "are of classifiers"
-        )
     _check(labels)
     own = labels[:, None]
     margins = (box.lower.gather(1, own) - box.upper).scatter(1, own, 0.0)

@@ -49,6 +49,8 @@ def increasing(layer: nn.Module, box: Box) -> Box:
 @layer_rule(nn.Softplus)
 def softplus(layer: nn.Softplus, box: Box) -> Box:
     """Map both ends; above its threshold PyTorch's falls back onto x, by a hair."""
+    if layer.beta <= 0:
+        raise NotImplementedError(f"it has a rule for beta > 0, not {layer.beta:g}")
     at = layer.threshold / layer.beta
     lower, upper = box.lower, box.upper
     low, high = layer(lower), layer(upper)

@@ -60,9 +60,11 @@ def div(box: Any, divisor: Any) -> Box:
 
 
 @function_rule("cat")
-def cat(tensors: Sequence[Any], dim: int = 0) -> Box:
+def cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Box:
     """Put the boxes side by side."""
-    if dim == 0 or not all(isinstance(box, Box) for box in tensors):
+    dim = dim if axis is None else axis
+    are_boxes = all(isinstance(box, Box) for box in tensors)
+    if not are_boxes or dim % len(tensors[0].shape) == 0:
         raise NotImplementedError(
             "no certificate for a concatenation of samples, or with constants: concatenate "
             "features that depend on the input"
@@ -80,6 +82,8 @@ def positive(node: Node, box: Box, *args: Any, **kwargs: Any) -> Box:
         return found
 
     radius = apply(box.radius)
+    if not radius.ndim:
+        raise NotImplementedError("it mixes the samples of a batch")
     if node.function == "pad":
         radius = radius - apply(torch.zeros_like(box.radius))
     # one part at a time: an argument may be the number of rows
@@ -95,8 +99,13 @@ def positive(node: Node, box: Box, *args: Any, **kwargs: Any) -> Box:
 
 def _known(value: Any, box: Box) -> Any:
     """Return a constant that broadcasts against the rows of a box, clean ones too."""
-    if not isinstance(value, Tensor) or value.ndim < len(box.shape):
+    if not isinstance(value, Tensor):
         return value
     if value.ndim > len(box.shape):
         raise NotImplementedError("a constant has more dimensions than what it is added to")
-    return value if len(value) == 1 else torch.cat([value] * box.copies)
+    if value.ndim == len(box.shape) and len(value) != 1:
+        raise NotImplementedError(
+            f"a constant has {len(value)} rows, one a sample: what holds for an image must "
+            "not depend on its place in the batch"
+        )
+    return value.to(box.radius.dtype) if value.dtype == torch.bool else value

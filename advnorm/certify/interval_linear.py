@@ -40,6 +40,8 @@ def convolution(layer: nn.Conv2d, box: Box) -> Box:
 @layer_rule(nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 def average(layer: nn.Module, box: Box) -> Box:
     """Average centre and radius alike."""
+    if (getattr(layer, "divisor_override", None) or 1) < 0:
+        raise NotImplementedError("it has a rule for a positive divisor_override")
     return Box(layer(box.lead), layer(box.radius))
 
 
@@ -79,10 +81,12 @@ def dropout(layer: nn.Module, box: Box) -> Box:
 def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
     """Return ``factor * box + shift``; both broadcast against one sample."""
     size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
-    ball = box.ball and box.ball.stretched(factor, shift)
-    if isinstance(size, int) and size == factor == 1:  # a shift alone
-        return Box(box.lead + shift, box.radius, ball)
-    return Box(box.lead * factor + shift, box.radius * size, ball)
+    is_moved = isinstance(size, int) and size == factor == 1  # a shift alone
+    lead = (box.lead if is_moved else box.lead * factor) + shift
+    radius = box.radius if is_moved else box.radius * size
+    if lead.shape[1:] != box.shape[1:]:  # values that are repeated are not free: no ball
+        return Box(lead, radius.expand(len(radius), *lead.shape[1:]))
+    return Box(lead, radius, box.ball and box.ball.stretched(factor, shift))
 
 
 def _weighted(apply: Linear, weight: Tensor, bias: Tensor | None, box: Box) -> Box:

@@ -194,9 +194,8 @@ def _odds(
 
 def _normalized(box: Box, groups: int, eps: float) -> Box:
     """Return bounds on the values of each group, centred and divided by the deviation."""
-    rows = box.shape[0]
-    centre, radius = (x.reshape(rows, groups, -1) for x in (box.centre, box.radius))
-    n = centre.shape[2]
+    rows, n = box.shape[0], box.shape[1:].numel() // groups
+    centre, radius = (x.reshape(rows, groups, n) for x in (box.centre, box.radius))
     middle = centre - centre.mean(2, keepdim=True)
     # x_j - mean: its own radius counts (1 - 1/n) times, the others' 1/n
     reach = radius * (1 - 2 / n) + radius.mean(2, keepdim=True)

@@ -129,7 +129,9 @@ def pool_bounds(layer: nn.Module, lower: Tensor, upper: Tensor) -> Pooled:
 def _second(upper: Tensor, index: Tensor, layer: nn.Module) -> Tensor:
     """Return the largest upper bound of each window, the picked entry left out."""
     windows = _windows(upper, layer, fill=-torch.inf)
-    numbers = torch.arange(upper[0, 0].numel(), device=upper.device, dtype=torch.float64)
+    numbers = torch.arange(
+        upper.shape[2:].numel(), device=upper.device, dtype=torch.float64
+    )
     places = _windows(numbers.view(1, 1, *upper.shape[2:]), layer, fill=-1.0)
     for dim, size in enumerate(index.shape[2:], start=2):
         windows, places = windows.narrow(dim, 0, size), places.narrow(dim, 0, size)

@@ -53,13 +53,14 @@ class Thin(NamedTuple):
 
 def thin(graph: Graph, images: Box) -> Thin:
     """Return a smaller graph whose bounds are the same for every box inside ``images``."""
-    found = boxes(graph, images)
+    two = Box(torch.cat([images.lead] * 2), torch.cat([images.radius] * 2))
+    found = boxes(graph, two)  # of two, so that one sample cannot pass for the batch
     nodes, readers = list(graph.nodes), _readers(graph)
     for index in range(len(nodes)):
         _fold(nodes, index, found, readers)
     for index in range(len(nodes)):
         _leave_out(nodes, index, found, readers)
-    sizes = [box.radius.numel() for box in found if isinstance(box, Box)]
+    sizes = [box.shape[1:].numel() for box in found if isinstance(box, Box)]
     return Thin(replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1])
 
 
@@ -121,7 +122,8 @@ def _alive(box: Box) -> Tensor:
     """Tell which features of a ReLU's input may be above zero; one is always kept."""
     reach = box.centre.abs() + box.radius
     rounding = ROUNDING * torch.finfo(reach.dtype).eps / 2 * reach
-    alive = (box.upper + rounding > 0).transpose(0, 1).flatten(1).any(1)
+    off = box.upper + rounding <= 0  # what is not a number is not off
+    alive = (~off).transpose(0, 1).flatten(1).any(1)
     alive[0] = alive[0] | ~alive.any()
     return alive
 

@@ -3,9 +3,10 @@ r"""Verdicts that follow from margins, rounding included.
 An image is certified where every margin is above the rounding slack.
 
 **The slack.** Bounds are computed in floating point of unit roundoff u, and so are the
-logits that they speak of. Both are sums of terms that the magnitudes of the logits'
-interval bounds measure, :math:`M_j = \max |z_j|`, and their rounding errors are small
-multiples of :math:`u (M_y + M_j)`. A verdict therefore subtracts
+logits that they speak of. A logit is a sum of terms, which together are at most
+:math:`M_j = \sum_i |W_{ji}| \max |h_i| + |b_j|` over the set (where the last layer is not
+linear: :math:`\max |z_j|`), and its rounding error is a small multiple of :math:`u M_j`,
+unless larger terms have cancelled out in an earlier layer. A verdict therefore subtracts
 
 .. math:: \tau_j = 512\, u\, (M_y + M_j),
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from advnorm.certify.bounds import METHODS, margins, plan, together
 from advnorm.certify.box import InputSet, around
-from advnorm.certify.interval import bounded_logits
+from advnorm.certify.interval import bounded_terms
 from advnorm.certify.thin import Thin
 
 SLACK = 512
@@ -47,7 +48,7 @@ def verify(
 ) -> Certificates:
     """Tell which images keep their label whatever the threat does, with all margins."""
     with torch.no_grad():
-        thinned = plan(model, clean, threat)
+        thinned = plan(model, clean, threat, labels)
         found, slack = _intervals(thinned, clean, threat, labels)
         if method != "ibp":
             found = margins(thinned, clean, threat, labels, method)
@@ -67,11 +68,14 @@ def certified(
     The cheapest is asked first, and the next about what is left. This is much faster than
     :func:`verify`, and never certifies less.
     """
+    dearer_ones = _after_ibp(method)
+    if not len(clean):
+        return labels.new_zeros(0, dtype=torch.bool)
     with torch.no_grad():
-        thinned = plan(model, clean, threat)
+        thinned = plan(model, clean, threat, labels)
         found, slack = _intervals(thinned, clean, threat, labels)
         sure = _above(found, slack, labels)
-        for dearer in _after_ibp(method):
+        for dearer in dearer_ones:
             left = (~sure).nonzero().squeeze(1)
             if not len(left):
                 break
@@ -100,9 +104,9 @@ def _intervals(
     found, sizes = [], []
     size = together(thinned, len(clean), "ibp")
     for x, y in zip(torch.split(clean, size), torch.split(labels, size), strict=True):
-        bound, box = bounded_logits(thinned.graph, around(x, threat), y)
+        bound, terms = bounded_terms(thinned.graph, around(x, threat), y)
         found.append(bound.margins)
-        sizes.append(box.centre.abs() + box.radius)
-    reach = torch.cat(sizes)
-    own = reach.gather(1, labels.unsqueeze(1))
-    return torch.cat(found), SLACK * torch.finfo(reach.dtype).eps / 2 * (own + reach)
+        sizes.append(terms)
+    terms = torch.cat(sizes)
+    own = terms.gather(1, labels.unsqueeze(1))
+    return torch.cat(found), SLACK * torch.finfo(terms.dtype).eps / 2 * (own + terms)

@@ -86,10 +86,11 @@ def test_margins_and_slack_are_those_of_the_definition(method):
         torch.testing.assert_close(
             found.margins, bounds(model, images, threat, labels, method=method)
         )
-        logits = boxes(trace(model), around(images, threat))[-1]
-    most = torch.maximum(logits.lower.abs(), logits.upper.abs())
-    own = most[torch.arange(len(images)), labels]
-    torch.testing.assert_close(found.slack, 512 * 2.0**-24 * (own[:, None] + most))
+        last = boxes(trace(model), around(images, threat))[-2]
+        most = torch.maximum(last.lower.abs(), last.upper.abs())
+        terms = most @ model[-1].weight.abs().T + model[-1].bias.abs()
+    own = terms[torch.arange(len(images)), labels]
+    torch.testing.assert_close(found.slack, 512 * 2.0**-24 * (own[:, None] + terms))
     safe = found.margins > found.slack
     safe[torch.arange(len(images)), labels] = True
     assert torch.equal(found.certified, safe.all(1))
