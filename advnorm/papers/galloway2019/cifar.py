@@ -83,7 +83,8 @@ def table2(scale: Scale) -> Sequence[Job]:
 
     The paper's l2 accuracy of VGG8 is above that of linf though its l2 ball holds the linf
     ball: it does not print the l2 step, which is eps / 10 here. PGD on CIFAR-10.1, which it
-    omits, is left out.
+    omits, is left out. Published noise of the WideResNets has the digits of Table 11, one
+    more than Table 2 prints.
     """
     recipes = {
         "VGG8": vgg(scale, 8, norm=False),
