@@ -122,7 +122,8 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
-    return bounded_terms(graph, images, labels)[0]
+    end, given, output = _last(graph, images)
+    return margins_of(end, given, output, labels)
 
 
 def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
@@ -130,6 +131,17 @@ def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, T
 
     That is :math:`|W| (|m| + r) + |b|` of a last linear layer, else the logit's own size.
     """
+    end, given, output = _last(graph, images)
+    margins = margins_of(end, given, output, labels)
+    if not _is_linear(end):
+        return margins, output.centre.abs() + output.radius
+    bias = None if end.target.bias is None else end.target.bias.abs()
+    size = given.centre.abs() + given.radius
+    return margins, F.linear(size, end.target.weight.abs(), bias)
+
+
+def _last(graph: Graph, images: Box) -> tuple[Node, Box, Box]:
+    """Walk; return the last node, the box of its input and that of its output."""
     end = graph.nodes[graph.output]
     given: list[Box] = []
 
@@ -138,14 +150,8 @@ def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, T
             given.append(args[0])
         return propagate(node, args, kwargs)
 
-    box = walk(graph, images, rule)[graph.output]
-    source = given[0] if given else box
-    margins = margins_of(end, source, box, labels)
-    if not _is_linear(end):
-        return margins, box.centre.abs() + box.radius
-    bias = None if end.target.bias is None else end.target.bias.abs()
-    size = source.centre.abs() + source.radius
-    return margins, F.linear(size, end.target.weight.abs(), bias)
+    output = walk(graph, images, rule)[graph.output]
+    return end, given[0] if given else output, output
 
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
@@ -155,9 +161,9 @@ def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
             f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
             "certificates are of classifiers"
         )
-    return (
-        _folded(end.target, given, labels) if _is_linear(end) else _unfolded(output, labels)
-    )
+    if _is_linear(end):
+        return _folded(end.target, given, labels)
+    return _unfolded(output, labels)
 
 
 def _is_linear(node: Node) -> bool:
