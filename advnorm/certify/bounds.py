@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.certify.box import Box, InputSet, around
+from advnorm.certify.company import refuse_company
 from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, trace
 from advnorm.certify.interval import Bounded, bounded
@@ -20,8 +21,6 @@ from advnorm.registry import Registry
 
 Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
-_NEAR = 1e-5
-"""How far beyond the bounds rounding may take an image."""
 _TOGETHER = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
 _ENTRIES = {"ibp": 2**21, "crown-ibp": 2**22, "crown": 2**22}
 """Most images of a walk, and most entries of its largest value, rows of all images; another
@@ -78,11 +77,14 @@ def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> T
     """Return the graph to walk: a smaller one where no gradient is asked for."""
     _check(clean, threat, labels)
     graph = trace(model)
-    if torch.is_grad_enabled() or not len(clean):
+    if not len(clean):
         return Thin(graph, widest=0, outputs=0)
     if clean.device.type == "cpu":
         keep_freed_memory()
-    return thin(graph, hull(clean, threat))
+    with torch.no_grad():
+        found = thin(graph, hull(clean, threat))
+        refuse_company(model, clean, threat)
+    return Thin(graph, widest=0, outputs=0) if torch.is_grad_enabled() else found
 
 
 def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
@@ -94,8 +96,11 @@ def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
         )
     if not clean.numel():
         return
-    (low, high), least, most = threat.bounds, float(clean.amin()), float(clean.amax())
-    if not low - _NEAR <= least <= most <= high + _NEAR:  # nor what is not a number
+    (low, high), images = threat.bounds, clean.detach()
+    least, most = float(images.amin()), float(images.amax())
+    dtype = images.dtype if images.is_floating_point() else torch.get_default_dtype()
+    near = 16 * torch.finfo(dtype).eps * max(1, abs(low), abs(high))
+    if not low - near <= least <= most <= high + near:  # nor what is not a number
         raise ValueError(
             f"images reach from {least:g} to {most:g}, beyond the threat's bounds {low:g} "
             f"and {high:g}: scale them, or put the scaling into the model"

@@ -121,11 +121,13 @@ def between(clean: Tensor | None, lower: Tensor, upper: Tensor) -> Box:
 def around(clean: Tensor, threat: InputSet, *, ride: bool = False) -> Box:
     """Return the set of admissible inputs around ``clean``, which may ``ride`` along."""
     low, high = threat.bounds
-    lower = (clean - threat.eps).clamp(min=low)
-    upper = (clean + threat.eps).clamp(max=high)
+    clean = clean if clean.is_floating_point() else clean.to(torch.get_default_dtype())
+    middle = clean.clamp(low, high)  # rounding may have taken an image beyond them
+    lower = (middle - threat.eps).clamp(min=low)
+    upper = (middle + threat.eps).clamp(max=high)
     box = between(clean if ride else None, lower, upper)
     if threat.name == "linf":
         return box
     if threat.name != "l2":
         raise ValueError(f"certificates are of linf and l2 threats, not {threat.name!r}")
-    return replace(box, ball=Ball(clean, torch.ones_like(clean[:1]), threat.eps))
+    return replace(box, ball=Ball(middle, torch.ones_like(middle[:1]), threat.eps))

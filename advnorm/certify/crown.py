@@ -18,7 +18,7 @@ from torch import Tensor
 
 from advnorm.certify.backward import Backward
 from advnorm.certify.box import Box
-from advnorm.certify.graph import Graph
+from advnorm.certify.graph import Graph, answer
 from advnorm.certify.interval import Bounded, margins_of
 from advnorm.certify.linear import Rows
 from advnorm.certify.refine import tighten
@@ -57,7 +57,9 @@ def _larger(backward: Backward, labels: Tensor) -> Bounded:
 
 def _interval(backward: Backward, labels: Tensor) -> Bounded:
     """Return the interval bounds that the forward walk has left at the last layer."""
-    last = backward.graph.output
+    last = answer(backward.graph)
+    if backward.boxes[last].shape != backward.boxes[backward.graph.output].shape:
+        last = backward.graph.output
     output, call = backward.boxes[last], backward.calls.get(last)
     given = call.args[0] if call and isinstance(call.args[0], Box) else output
     return margins_of(backward.graph.nodes[last], given, output, labels)

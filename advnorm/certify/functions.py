@@ -36,7 +36,8 @@ _SPELLINGS = {
     "moveaxis": "movedim",
     "view": "reshape",
 }
-_VIEW_LAYERS = (nn.Flatten, nn.Unflatten, nn.Identity, nn.Dropout, nn.Dropout2d)
+HAND_ON = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
+_VIEW_LAYERS = (nn.Flatten, nn.Unflatten, *HAND_ON)
 
 _LAYERS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -138,7 +139,7 @@ def is_view(node: FxNode, model: nn.Module) -> bool:
     """Tell whether a node's value may share memory with its input's."""
     if node.op == "call_module":
         return type(model.get_submodule(str(node.target))) in _VIEW_LAYERS
-    return node.op != "placeholder" and spelling(node) in _VIEWS
+    return node.op != "placeholder" and spelling(node) in _VIEWS | {"dropout"}
 
 
 def _call_method(name: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:

@@ -101,6 +101,18 @@ class Shaped(Protocol):
         ...
 
 
+def answer(graph: Graph) -> int:
+    """Return the node whose value the output hands on, if it keeps its shape."""
+    index = graph.output
+    while graph.nodes[index].kind == "layer":
+        layer = graph.nodes[index].layer
+        drops = layer.training and getattr(layer, "p", False)
+        if drops or not isinstance(layer, (nn.Flatten, *functions.HAND_ON)):
+            break
+        (index,) = graph.nodes[index].inputs
+    return index
+
+
 V = TypeVar("V", bound=Shaped)
 Rule = Callable[[Node, tuple[Any, ...], Mapping[str, Any]], V]
 """Gives a node's value from its arguments, in which the values of its inputs stand."""

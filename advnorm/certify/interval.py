@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from advnorm.certify.box import Box
 from advnorm.certify.functions import POSITIVE
-from advnorm.certify.graph import Graph, Node, walk
+from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
 
@@ -89,14 +89,17 @@ def named(node: Node) -> Iterator[None]:
     """Say of which layer or function an error is."""
     try:
         yield
-    except (ValueError, NotImplementedError, TypeError) as error:
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, RuntimeError, TypeError, IndexError) as error:
         is_layer = node.kind == "layer"
         what = (
             f"layer {node.name!r} ({type(node.target).__name__})"
             if is_layer
             else (f"function {node.name!r}")
         )
-        kind = NotImplementedError if isinstance(error, TypeError) else type(error)
+        is_ours = isinstance(error, ValueError | NotImplementedError)
+        kind = type(error) if is_ours else NotImplementedError
         raise kind(f"{what}: {error}") from error
 
 
@@ -141,17 +144,20 @@ def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, T
 
 
 def _last(graph: Graph, images: Box) -> tuple[Node, Box, Box]:
-    """Walk; return the last node, the box of its input and that of its output."""
-    end = graph.nodes[graph.output]
-    given: list[Box] = []
+    """Walk; return the node that gives the answer, the box of its input and its own."""
+    end = graph.nodes[answer(graph)]
+    found: list[tuple[Node, Box, Box]] = []
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+        box = propagate(node, args, kwargs)
         if node is end and args and isinstance(args[0], Box):
-            given.append(args[0])
-        return propagate(node, args, kwargs)
+            found.append((node, args[0], box))
+        return box
 
     output = walk(graph, images, rule)[graph.output]
-    return end, given[0] if given else output, output
+    if found and found[0][2].shape == output.shape:
+        return found[0]
+    return graph.nodes[graph.output], output, output
 
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:

@@ -38,9 +38,15 @@ Readers = dict[int, list[int]]
 
 
 def hull(clean: Tensor, threat: InputSet) -> Box:
-    """Return the smallest box, of one row, that holds the boxes of all images."""
+    """Return the smallest box that holds the boxes of all images.
+
+    It has several rows, all alike, and as many as no side of an image: so what mixes
+    samples cannot pass for something else.
+    """
     least, most = (around(x, threat) for x in (clean.amin(0, True), clean.amax(0, True)))
-    return between(None, least.lower, most.upper)
+    box = between(None, least.lower, most.upper)
+    rows = next(n for n in (5, 7, 11, 13, 17, 19, 23) if n not in clean.shape[1:])
+    return Box(torch.cat([box.lead] * rows), torch.cat([box.radius] * rows))
 
 
 class Thin(NamedTuple):
@@ -53,8 +59,7 @@ class Thin(NamedTuple):
 
 def thin(graph: Graph, images: Box) -> Thin:
     """Return a smaller graph whose bounds are the same for every box inside ``images``."""
-    two = Box(torch.cat([images.lead] * 2), torch.cat([images.radius] * 2))
-    found = boxes(graph, two)  # of two, so that one sample cannot pass for the batch
+    found = boxes(graph, images)
     nodes, readers = list(graph.nodes), _readers(graph)
     for index in range(len(nodes)):
         _fold(nodes, index, found, readers)

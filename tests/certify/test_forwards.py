@@ -48,23 +48,32 @@ MIXING = {
     "batch": lambda s, x: s.end(torch.cat([x, x], -3)[: len(x)].flatten(1)),
     "mean of all": lambda s, x: s.end(x.flatten(1) + x.mean()),
     "constant": lambda s, x: s.end((x + s.rows).flatten(1)),
+    "mean that broadcasts": lambda s, x: s.end((x - x.mean(0)).flatten(1)),
+    "one of them": lambda s, x: s.end((x + x[0]).flatten(1)),
+    "turned": lambda s, x: s.end(x[[1, 0, 2, 3]].flatten(1)),
+    "crossed": lambda s, x: s.end(x.reshape(-1, x.size(0)).transpose(0, 1)),
+    "their number": lambda s, x: s.end(x.flatten(1) / x.size(0)),
+    "noise": lambda s, x: s.end(x.flatten(1) + torch.randn(6)),
+    "noise in a buffer": lambda s, x: s.end(x.flatten(1) + s.noise.normal_()),
 }
 PARTS = {
     "one": linear(3, 5),
     "two": linear(10),
     "end": linear(6),
     "rows": torch.rand(4, 2, 3),
+    "noise": torch.rand(6),
 }
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("name", MIXING)
 def test_what_mixes_samples_is_refused_whatever_their_number(name, count):
     model = made(MIXING[name], **PARTS)
     images, labels = torch.rand(count, 2, 3).double(), torch.zeros(count, dtype=torch.int64)
     for method in ORDER:
-        with pytest.raises(NotImplementedError, match=r"sample|constant|traced"):
-            certified(model, images, Linf(0.1), labels, method=method)
+        for ask in (bounds, certified):  # with gradients, and without
+            with pytest.raises(NotImplementedError):
+                ask(model, images, Linf(0.1), labels, method=method)
 
 
 def test_squeeze_is_fine_until_it_takes_the_only_sample():
@@ -90,6 +99,71 @@ def test_images_beyond_the_bounds_and_too_few_labels_are_refused(images, labels,
     for ask in (bounds, verify, certified):
         with pytest.raises(ValueError, match=words):
             ask(model, images, Linf(0.1), labels, method="ibp")
+
+
+def test_images_of_whole_numbers_are_those_of_floating_point():
+    model = made(lambda s, x: s.end((x / 255).flatten(1)), end=linear(4)).float()
+    images = torch.tensor([[0, 3, 250, 255]], dtype=torch.uint8)
+    for threat in (Linf(8, (0, 255)), L2(8, (0, 255))):
+        for method in METHODS:
+            given = threat, torch.tensor([0])
+            found = bounds(model, images, *given, method=method)
+            torch.testing.assert_close(
+                found, bounds(model, images.float(), *given, method=method)
+            )
+
+
+@pytest.mark.parametrize("threat", [Linf(0.0), Linf(1e-9), L2(1e-9), L2(3e-6)])
+def test_an_image_beyond_the_bounds_by_rounding_has_the_set_of_the_nearest_one(threat):
+    model = made(lambda s, x: s.end(x), end=linear(4))
+    images = torch.tensor([[-1e-15, 0.5, 1 + 1e-15, -2e-15]]).double()
+    labels = torch.tensor([0])
+    for method in METHODS:
+        found = bounds(model, images, threat, labels, method=method)
+        expected = bounds(model, images.clamp(0, 1), threat, labels, method=method)
+        assert torch.equal(found, expected)
+    box = around(images, threat)
+    assert (box.radius >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limits"),
+    [
+        (torch.float16, (0.1, 0.9)),
+        (torch.float32, (-1024.3, 3071.7)),
+        (torch.float32, (-1, 2)),
+    ],
+)
+def test_images_on_the_bounds_as_their_type_rounds_them_are_inside(dtype, limits):
+    model = nn.Sequential(nn.Linear(4, 3)).to(dtype)
+    images = torch.tensor([[*limits, *limits]], dtype=dtype, requires_grad=True)
+    found = bounds(model, images, Linf(0.0, limits), torch.tensor([0]), method="ibp")
+    assert found.isfinite().all()
+
+
+class Kept(nn.Module):
+    """Reads a value again that a layer after dropout has overwritten."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.dropout, self.relu = dropout, nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        h = self.one(x)
+        return self.two(h - 0.5 * self.relu(self.dropout(h)))
+
+
+@pytest.mark.parametrize(
+    "dropout",
+    [nn.Dropout(), nn.Dropout1d(), nn.Dropout2d(), nn.Identity(), None],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_a_value_overwritten_behind_dropout_is_refused(dropout):
+    given = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
+    model = Kept(given).eval()
+    with pytest.raises(NotImplementedError, match="in place"):
+        certified(model, torch.rand(2, 4), Linf(0.1), torch.tensor([0, 1]))
 
 
 # --- constants ------------------------------------------------------------------------
@@ -262,9 +336,36 @@ def test_a_batch_without_a_right_answer_needs_no_certificate(norm):
         )
 
 
-def test_terms_that_cancel_out_in_the_last_layer_count_in_the_slack():
+TAILS = [(), (nn.Identity(),), (nn.Flatten(), nn.Dropout())]
+
+
+@pytest.mark.parametrize("tail", TAILS[1:], ids=["identity", "flatten"])
+def test_what_hands_the_logits_on_has_no_part_in_margins(tail):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)).eval()
+    layers = [nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)]
+    models = [nn.Sequential(*layers, *end).eval() for end in ((), tail)]
+    images, labels = torch.rand(5, 8), torch.tensor([0, 1, 0, 1, 0])
+    for method in METHODS:
+        found = [bounds(m, images, Linf(0.1), labels, method=method) for m in models]
+        torch.testing.assert_close(*found)
+
+
+def test_maps_that_are_flattened_to_logits_are_bounded():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout()]
+    model, images = nn.Sequential(*layers).eval().double(), torch.rand(4, 1, 5, 5).double()
+    labels = torch.tensor([0, 1, 2, 0])
+    logits = model(images).detach()
+    for method in METHODS:
+        found = bounds(model, images, Linf(0.0), labels, method=method)
+        torch.testing.assert_close(found, logits.gather(1, labels[:, None]) - logits)
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=["linear", "identity", "flatten"])
+def test_terms_that_cancel_out_in_the_last_layer_count_in_the_slack(tail):
+    torch.manual_seed(0)
+    layers = [nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2), *tail]
+    model = nn.Sequential(*layers).eval()
     with torch.no_grad():
         plain = verify(model, torch.rand(3, 8), Linf(0.1), torch.tensor([0, 1, 0])).slack
         model[0].bias += 300
