@@ -46,8 +46,8 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file for the time of a block; a second holder is refused at once.
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file for the time of a block; a second holder is refused, or waits.
 
     The lock belongs to the process and ends with it, however it ends. Systems without
     ``fcntl`` have no such locks, and go without.
@@ -59,7 +59,7 @@ def locked(path: Path) -> Iterator[None]:
         return
     with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise ValueError(
                 f"another process is at work in {path.parent}: wait until it has ended, or "

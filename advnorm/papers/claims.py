@@ -162,7 +162,8 @@ def _difference(
     if first is None or second is None:
         return _missing(*(one if first is None else other))
     named = f"{', '.join(one)}: {first}; {', '.join(other)}: {second}"
-    if one[0] == other[0] and len(first.values) == len(second.values):
+    alike = first.seeds == second.seeds and len(first.values) == len(second.values)
+    if one[0] == other[0] and alike:
         pairs = zip(first.values, second.values, strict=True)
         each = Measured(values=tuple(a - b for a, b in pairs))
         return _Difference(each.mean, each.error, named)

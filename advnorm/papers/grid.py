@@ -4,14 +4,15 @@ One job that fails does not stop the rest. Jobs that share a run are given to th
 process, one after the other.
 """
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
-from os import cpu_count
-from threading import current_thread, main_thread
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
+from threading import Lock, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -43,12 +44,13 @@ def spread(
         yield from _on_ray(work, tasks)
     elif on == 1:
         for number, task in enumerate(tasks):
-            yield _attempt(work, number, task)
+            yield attempt(work, number, task)
     else:
         yield from _on_processes(work, tasks, on)
 
 
-def _attempt(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+def attempt(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+    """Return what work gives, or why it gives nothing."""
     try:
         return Outcome(number, work(task), "")
     except StoppedError:
@@ -78,7 +80,7 @@ def _pool(
     work: Callable[[T], R], tasks: Mapping[int, T], workers: int
 ) -> Iterator[Outcome[R]]:
     """Share tasks; whoever stops waiting for them stops the processes, at a safe point."""
-    threads, others = max(1, (cpu_count() or 1) // workers), active_children()
+    threads, others = max(1, (os.cpu_count() or 1) // workers), active_children()
     with (
         _terminable(),
         ProcessPoolExecutor(
@@ -129,13 +131,30 @@ def _begin(threads: int) -> None:
 
     torch.set_num_threads(threads)
     obey()
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+_busy = Lock()
+"""Of this process: held while it is at a task."""
+
+
+def _end_with_parent() -> None:
+    """End this process if the one that waits for it is killed: a task, at a safe point."""
+    parent = parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    if _busy.locked():
+        os.kill(os.getpid(), signal.SIGTERM)
+    _busy.acquire()
+    os._exit(1)
 
 
 def _in_process(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
     if _stops:
         raise _stops[0]
     try:
-        return _attempt(work, number, task)
+        with _busy:
+            return attempt(work, number, task)
     except (StoppedError, KeyboardInterrupt) as stopped:
         _stops.append(stopped)
         raise
@@ -148,7 +167,7 @@ def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
         raise ValueError("--on ray needs Ray: pip install 'advnorm[ray]'") from None
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
-    remote: Any = ray.remote(max_retries=2)(_attempt)
+    remote: Any = ray.remote(max_retries=2)(attempt)
     waiting = [remote.remote(work, number, task) for number, task in enumerate(tasks)]
     while waiting:
         done, waiting = ray.wait(waiting)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from advnorm.files import write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job
-from advnorm.papers.grid import Workers, spread
+from advnorm.papers.grid import Outcome, Workers, attempt, spread
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
 from advnorm.records import SCALES, Environment, Measured, Panel, Reproduction, Scale
@@ -38,6 +38,10 @@ class Found(NamedTuple):
     seconds: float
 
 
+_Columns = dict[str, dict[int, float]]
+"""Numbers by column and seed."""
+
+
 class _Task(NamedTuple):
     """The jobs of one run folder."""
 
@@ -64,7 +68,7 @@ def reproduce(
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
     artefact, progress = ARTEFACTS[name], progress or Quiet()
-    chosen = _chosen(artefact.jobs(scale), rows)
+    chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
     tasks = _tasks(jobs, artefact, place, progress)
     done: list[Found] = []
@@ -72,11 +76,12 @@ def reproduce(
     record = gather(artefact, scale, seeds, done, failed)
     for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
         task = tasks[outcome.number]
-        if outcome.result is None:
-            failed |= {f"{j.row}, seed {j.recipe.seed}": outcome.failure for j in task.jobs}
-        else:
-            found = zip(task.jobs, outcome.result, strict=True)
-            done += [Found(job.row, job.recipe.seed, *one) for job, one in found]
+        each = outcome.result or [Outcome(0, None, outcome.failure)] * len(task.jobs)
+        for job, one in zip(task.jobs, each, strict=True):
+            if one.result is None:
+                failed[_title(job, chosen)] = one.failure
+            else:
+                done.append(Found(job.row, job.recipe.seed, *one.result))
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
         record = gather(artefact, scale, seeds, done, failed)
         path = where(place.out, name, scale)
@@ -85,12 +90,20 @@ def reproduce(
     return record
 
 
-def _chosen(jobs: Sequence[Job], rows: Sequence[str]) -> list[Job]:
+def _chosen(jobs: Sequence[Job], rows: Sequence[str], base: str) -> list[Job]:
+    """Return the jobs of some rows, and of the one that they are shown as ratios to."""
     there = dict.fromkeys(job.row for job in jobs)
     for row in rows:
         if row not in there:
             raise unknown("row", row, list(there))
-    return [job for job in jobs if not rows or job.row in rows]
+    return [job for job in jobs if not rows or job.row in (*rows, base)]
+
+
+def _title(job: Job, all_jobs: Sequence[Job]) -> str:
+    """Name a job, with its columns where its row has several."""
+    several = sum(other.row == job.row for other in all_jobs) > 1
+    which = f" ({', '.join(job.numbers)})" if several else ""
+    return f"{job.row}{which}, seed {job.recipe.seed}"
 
 
 def rows_of(changes: Sequence[str]) -> list[str]:
@@ -163,7 +176,10 @@ def gather(
     order = dict.fromkeys(job.row for job in artefact.jobs(scale))
     rows = {
         row: {
-            column: Measured(values=tuple(numbers))
+            column: Measured(
+                values=tuple(numbers.values()),
+                seeds=() if len(numbers) == seeds else tuple(numbers),
+            )
             for column, numbers in values[row].items()
         }
         for row in order
@@ -196,8 +212,8 @@ def judged(artefact: Artefact, record: Reproduction) -> Reproduction:
     """Put the paper's numbers beside those of a record, and judge the claims by its own."""
     rows = {
         row: {
-            column: Measured(
-                values=cell.values, published=artefact.published_at(row, column)
+            column: cell.model_copy(
+                update={"published": artefact.published_at(row, column)}
             )
             for column, cell in cells.items()
         }
@@ -212,17 +228,19 @@ def _machine() -> str:
     return f"{here.cores} cores of {here.processor}, torch {here.torch}"
 
 
-def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, dict[str, list[float]]]:
-    """Return each row's numbers, a value a seed; ratios to a baseline where so shown."""
-    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, _Columns]:
+    """Return each row's numbers by seed; where so shown, as ratios to another row's."""
+    values: dict[str, _Columns] = defaultdict(lambda: defaultdict(dict))
     base = artefact.relative_to
     bases = {one.seed: one.numbers for one in done if one.row == base}
     for one in sorted(done, key=lambda one: one.seed):
         for column, number in one.numbers.items():
             if base and one.row != base:
-                below = bases.get(one.seed, {}).get(column, nan)
+                if column not in bases.get(one.seed, {}):
+                    continue
+                below = bases[one.seed][column]
                 number = number / below if below else nan
-            values[one.row][column].append(number)
+            values[one.row][column][one.seed] = number
     return values
 
 
@@ -246,16 +264,17 @@ def _tasks(
     return [_Task(tuple(group), tuple(artefact.shown), place, here) for _, group in groups]
 
 
-def _work(task: _Task) -> list[Done]:
-    place = task.place
-    return [
-        carry_out(
+def _work(task: _Task) -> list[Outcome[Done]]:
+    """Do the jobs of a task; one that fails does not stop the rest."""
+
+    def work(job: Job) -> Done:
+        return carry_out(
             job,
-            place.out / "runs",
+            task.place.out / "runs",
             shown=task.shown,
-            root=place.data,
-            device=place.device,
+            root=task.place.data,
+            device=task.place.device,
             progress=task.progress,
         )
-        for job in task.jobs
-    ]
+
+    return [attempt(work, number, job) for number, job in enumerate(task.jobs)]

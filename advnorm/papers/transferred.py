@@ -8,7 +8,7 @@ from pathlib import Path
 from advnorm.files import write_atomically
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, from_yaml
-from advnorm.records import Run, TransferMatrix
+from advnorm.records import Run, TransferMatrix, read_record
 from advnorm.train import transfer_runs
 
 
@@ -37,7 +37,7 @@ def transferred(
     )
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
     if path.exists():
-        matrix = TransferMatrix.model_validate_json(path.read_text())
+        matrix = read_record(path, TransferMatrix)
     else:
         (matrix,) = transfer_runs(
             runs, judged, sources=1, root=root, device=device, progress=progress

@@ -7,20 +7,29 @@ new one does not orphan old runs; a run goes on from a shorter one of the same r
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean
 from time import perf_counter
 from typing import NamedTuple
 
-from advnorm.files import write_atomically
+from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import Job
 from advnorm.papers.prolong import prolong
 from advnorm.papers.transferred import transferred
 from advnorm.progress import Progress, Quiet
-from advnorm.recipe import Recipe, from_yaml, override, to_yaml
-from advnorm.records import Accuracy, Diagnosis, Panel, Result, Run, over_training
+from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, override, to_yaml
+from advnorm.records import (
+    Accuracy,
+    Diagnosis,
+    Panel,
+    Result,
+    Run,
+    over_training,
+    read_record,
+)
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
 
 _JUDGING = ("name", "evaluation", "perturbation")
@@ -62,10 +71,30 @@ def carry_out(
     progress: Progress | None = None,
 ) -> Done:
     """Do all that a job needs in its run folder below ``folder``, or what is left of it."""
-    progress, start = progress or Quiet(), perf_counter()
+    progress = progress or Quiet()
     run = trained(job.recipe, folder, root=root, device=device, progress=progress)
-    path = run.path
-    own = from_yaml(run.recipe_text())
+    with _turn(run.path), timed(run.path):
+        answers = _judged(job, run, root, device, progress)
+    elsewhere = {}
+    if job.targets:
+        targets = {
+            name: trained(recipe, folder, root=root, device=device, progress=progress)
+            for name, recipe in job.targets.items()
+        }
+        with timed(run.path):
+            elsewhere = transferred(
+                run, job.recipe, targets, root=root, device=device, progress=progress
+            )
+    panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
+    numbers = read(job.numbers, run, answers, elsewhere)
+    return Done(run.path.name, numbers, panels, seconds_of(run.path))
+
+
+def _judged(
+    job: Job, run: Run, root: Path | None, device: str, progress: Progress
+) -> dict[str, Diagnosis]:
+    """Evaluate, perturb and ask a run as a job says, and return the answers."""
+    own = _recipe_of(run)
     for changes in job.evaluations:
         judged = own.model_copy(update={"evaluation": job.recipe.evaluation})
         asked = override(judged, [f"evaluation.{change}" for change in changes])
@@ -78,11 +107,7 @@ def carry_out(
         name: _answer(run, name, changes, job, root, device, progress)
         for name, changes in job.questions.items()
     }
-    answers |= {found.question: found for found in over_training(run.watched())}
-    elsewhere = _elsewhere(job, run, folder, root, device, progress) if job.targets else {}
-    spent = _spent(path, perf_counter() - start)
-    panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
-    return Done(path.name, read(job.numbers, run, answers, elsewhere), panels, spent)
+    return answers | {found.question: found for found in over_training(run.watched())}
 
 
 def read(
@@ -107,7 +132,10 @@ def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
         return _number(first, run, answers) - _number(second, run, answers)
     kind, slash, rest = name.partition("/")
     if slash and kind == "epoch":
-        value = getattr(run.epochs()[-1], rest)
+        epochs = run.epochs()
+        if not epochs:
+            raise ValueError(f"{run.path} has lost metrics.jsonl: remove the whole folder")
+        value = getattr(epochs[-1], rest)
         return 100 * value.rate if isinstance(value, Accuracy) else float(value)
     if slash and kind in answers:
         if rest not in answers[kind].numbers:
@@ -137,29 +165,49 @@ def trained(
     """Return the run of a recipe below ``folder``, trained to its end."""
     digest = load(recipe, root=root).digest()
     path = folder / _name(recipe, digest)
-    if not (path / "recipe.yaml").is_file():
-        prolong(recipe, path, lambda shorter: folder / _name(shorter, digest))
-    begun = (path / "recipe.yaml").is_file()
-    if begun:
-        run = Run.open(path)
-        own = from_yaml(run.recipe_text())
-        if len(run.epochs()) >= own.epochs:
-            return run
-        recipe = own  # begun under another name, or with other judging
-    return train(recipe, path, root=root, device=device, resume=begun, progress=progress)
+    with _turn(path):
+        if not (path / "recipe.yaml").is_file():
+            prolong(recipe, path, lambda shorter: folder / _name(shorter, digest))
+        begun = (path / "recipe.yaml").is_file()
+        if begun:
+            run = Run.open(path)
+            own = _recipe_of(run)
+            _refuse_changed(path, own, recipe)
+            if len(run.epochs()) >= own.epochs:
+                return run
+            recipe = own  # begun under another name, or with other judging
+        with timed(path):
+            return train(
+                recipe, path, root=root, device=device, resume=begun, progress=progress
+            )
 
 
-def _elsewhere(
-    job: Job, run: Run, folder: Path, root: Path | None, device: str, progress: Progress
-) -> dict[str, float]:
-    """Train the targets and let them judge."""
-    targets = {
-        name: trained(recipe, folder, root=root, device=device, progress=progress)
-        for name, recipe in job.targets.items()
-    }
-    return transferred(
-        run, job.recipe, targets, root=root, device=device, progress=progress
-    )
+def _turn(path: Path) -> AbstractContextManager[None]:
+    """Wait until no other process is at work on a run."""
+    turns = path.parent.parent / ".turns"
+    turns.mkdir(parents=True, exist_ok=True)
+    return locked(turns / path.name, wait=True)
+
+
+def _recipe_of(run: Run) -> Recipe:
+    try:
+        return from_yaml(run.recipe_text())
+    except RecipeError as error:
+        what = str(error).splitlines()[0]
+        raise ValueError(
+            f"{run.path / 'recipe.yaml'} is damaged ({what}): remove the whole folder"
+        ) from error
+
+
+def _refuse_changed(path: Path, own: Recipe, asked: Recipe) -> None:
+    """Refuse a run that was trained when a default had another value."""
+    as_asked = own.model_copy(update={key: getattr(asked, key) for key in _JUDGING})
+    changed = differences(as_asked, asked)
+    if changed:
+        raise ValueError(
+            f"{path} was trained with other settings ({'; '.join(changed)}): remove it, or "
+            "choose another folder"
+        )
 
 
 def _answer(
@@ -176,7 +224,7 @@ def _answer(
     asked = json.dumps([name, settings, job.samples, to_yaml(job.recipe)])
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
     if path.exists():
-        return Diagnosis.model_validate_json(path.read_text())
+        return read_record(path, Diagnosis)
     (answer,) = diagnose_run(
         run,
         job.recipe,
@@ -191,9 +239,21 @@ def _answer(
     return answer
 
 
-def _spent(path: Path, seconds: float) -> float:
-    """Add to the time that a run's folder has cost so far, and return it."""
-    file = path / "seconds.json"
-    before = float(json.loads(file.read_text())) if file.exists() else 0.0
-    write_atomically(file, json.dumps(before + seconds).encode())
-    return before + seconds
+@contextmanager
+def timed(path: Path) -> Iterator[None]:
+    """Add what a block takes to the time that a run has cost, also if it is stopped."""
+    start = perf_counter()
+    try:
+        yield
+    finally:
+        if path.is_dir():
+            spent = seconds_of(path) + perf_counter() - start
+            write_atomically(path / "seconds.json", json.dumps(spent).encode())
+
+
+def seconds_of(path: Path) -> float:
+    """Return what a run has cost so far; a damaged note of it is no reason to stop."""
+    try:
+        return float(json.loads((path / "seconds.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return 0.0

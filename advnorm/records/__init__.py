@@ -28,7 +28,7 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
-from advnorm.records.run import Run
+from advnorm.records.run import Run, read_record
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "counted",
     "holds_reproductions",
     "over_training",
+    "read_record",
     "read_reproduction",
     "reproductions",
     "result_key",

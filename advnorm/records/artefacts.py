@@ -40,6 +40,8 @@ class Measured(Record):
 
     values: tuple[float, ...]
     published: Published | None = None
+    seeds: tuple[int, ...] = ()
+    """Whose the values are, where some are missing; else they are of all seeds in turn."""
 
     @property
     def mean(self) -> float:

@@ -89,7 +89,7 @@ class Run:
 
     def environment(self) -> Environment:
         """Read ``environment.json``."""
-        return _read(self.path / "environment.json", Environment)
+        return read_record(self.path / "environment.json", Environment)
 
     def append_epoch(self, epoch: Epoch) -> None:
         """Add a line to ``metrics.jsonl``."""
@@ -134,12 +134,12 @@ class Run:
     def results(self) -> list[Result]:
         """Read all results, in the order of their names."""
         paths = sorted((self.path / "results").glob("*.json"))
-        return [_read(path, Result) for path in paths]
+        return [read_record(path, Result) for path in paths]
 
     def result(self, key: str) -> Result | None:
         """Read one result, if it is there."""
         path = self.path / "results" / f"{key}.json"
-        return _read(path, Result) if path.exists() else None
+        return read_record(path, Result) if path.exists() else None
 
     def write_audit(self, audit: Audit) -> None:
         """Write ``audits/<key>.json``, and its flags beside the results it concerns."""
@@ -154,7 +154,8 @@ class Run:
     def audits(self) -> list[Audit]:
         """Read all audits, in the order of their names."""
         return [
-            _read(path, Audit) for path in sorted((self.path / "audits").glob("*.json"))
+            read_record(path, Audit)
+            for path in sorted((self.path / "audits").glob("*.json"))
         ]
 
     def write_verdicts(self, key: str, verdicts: Verdicts) -> None:
@@ -165,7 +166,7 @@ class Run:
     def verdicts(self, key: str) -> Verdicts:
         """Read the verdicts of one attack; none yet is an empty record."""
         path = self.path / "verdicts" / f"{key}.json"
-        return _read(path, Verdicts) if path.exists() else Verdicts()
+        return read_record(path, Verdicts) if path.exists() else Verdicts()
 
     def write_diagnosis(self, diagnosis: Diagnosis) -> None:
         """Write ``diagnoses/<question>.json``."""
@@ -175,7 +176,7 @@ class Run:
     def diagnoses(self) -> list[Diagnosis]:
         """Read all diagnoses, in the order of their names."""
         paths = sorted((self.path / "diagnoses").glob("*.json"))
-        return [_read(path, Diagnosis) for path in paths]
+        return [read_record(path, Diagnosis) for path in paths]
 
     def examples(self, key: str) -> Path:
         """Where the example images of one attack are kept."""
@@ -186,9 +187,10 @@ def _write(path: Path, record: Record) -> None:
     write_atomically(path, record.model_dump_json(indent=None).encode())
 
 
-def _read(path: Path, kind: type[R]) -> R:
+def read_record(path: Path, kind: type[R]) -> R:
+    """Read a record; a damaged file is named."""
     try:
-        return _parse(path, path.read_text(), kind)
+        return _parse(path, path.read_text(), kind, "remove it and run again")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is damaged ({error}): remove it and run again") from None
 
@@ -197,11 +199,13 @@ def _read_lines(path: Path, kind: type[R]) -> list[R]:
     if not path.exists():
         return []
     lines = path.read_text().splitlines(keepends=True)
-    return [_parse(path, line, kind) for line in lines if line.endswith("\n")]
+    advice = "remove the whole folder and run again"
+    return [_parse(path, line, kind, advice) for line in lines if line.endswith("\n")]
 
 
-def _parse(path: Path, text: str, kind: type[R]) -> R:
+def _parse(path: Path, text: str, kind: type[R], advice: str) -> R:
     try:
         return kind.model_validate(json.loads(text))
     except (ValidationError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it and run again") from error
+        what = str(error).splitlines()[0]
+        raise ValueError(f"{path} is damaged ({what}): {advice}") from error

@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+from advnorm.papers.grid import spread
 from advnorm.train import StoppedError
 
 
@@ -29,3 +30,21 @@ def linger(folder: str) -> int:
     except KeyboardInterrupt:
         raise StoppedError(signal.SIGTERM) from None
     return 0
+
+
+def stay(folder: str) -> int:
+    """Say who is at work; the second one ends at once, the first waits for a signal."""
+    place = Path(folder)
+    first = not list(place.glob("*.pid"))
+    (place / f"{os.getpid()}.pid").touch()
+    try:
+        time.sleep(120 if first else 0.5)
+    except KeyboardInterrupt:
+        (place / "stopped").touch()
+        raise StoppedError(signal.SIGTERM) from None
+    return 0
+
+
+def begin(folder: str) -> None:
+    """Wait for two processes, until killed."""
+    list(spread(stay, [folder] * 2, on=2))

@@ -3,8 +3,11 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing import active_children
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -20,6 +23,16 @@ def check(outcomes) -> None:
     assert {n: o.result for n, o in found.items()} == {0: 0, 1: 1, 2: None, 3: 9}
     assert found[2].failure == "ValueError: two is not wanted"
     assert not found[3].failure
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there, and not only remembered by its parent."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True)
+    return not state.stdout.strip().startswith(b"Z")
 
 
 def test_one_failure_does_not_stop_the_rest():
@@ -66,6 +79,28 @@ def test_a_stop_ends_all_processes_and_begins_no_other_task(tmp_path, signum):
     assert len(list(tmp_path.iterdir())) == 2
     assert not active_children()
     assert before == {number: signal.getsignal(number) for number in SIGNALS}
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_processes_end_when_the_one_that_waits_is_killed(tmp_path):
+    """One is at a task, the other has none."""
+    command = f"from grid_tasks import *; begin({str(tmp_path)!r})"
+    parent = subprocess.Popen([sys.executable, "-c", command], cwd=Path(__file__).parent)
+    for _ in range(600):
+        if len(list(tmp_path.glob("*.pid"))) == 2:
+            break
+        time.sleep(0.05)
+    workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+    parent.kill()
+    parent.wait()
+    assert len(workers) == 2
+    for _ in range(400):
+        if not any(map(alive, workers)):
+            break
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+    assert (tmp_path / "stopped").exists()  # at a safe point
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """One artefact from its jobs to its record: shared runs, no work twice, ratios, failures."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
 from advnorm.papers import transferred as elsewhere
 from advnorm.papers import work as works
-from advnorm.papers.claims import Claim, above
+from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.prolong import prolong
 from advnorm.papers.reproduce import Found, _tasks, gather, judged, seeded
 from advnorm.papers.work import carry_out, decisive, identity
@@ -265,3 +267,121 @@ def test_chosen_rows_are_made_and_no_others(tmp_path, tiny):
         reproduce(tiny.name, Place(tmp_path), rows=["tow"])
     whole = reproduce(tiny.name, Place(tmp_path))
     assert whole.rows["two"] == record.rows["two"] and set(whole.rows) == {"one", "two"}
+
+
+def failing(tiny, monkeypatch, *jobs):
+    monkeypatch.setitem(
+        ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: list(jobs))
+    )
+
+
+def test_every_failed_run_of_a_row_is_named(tiny, tmp_path, monkeypatch):
+    bad = override(TINY, ["data.train=100000"])
+    jobs = [Job("bad", bad, {name: name}) for name in ("clean", "other")]
+    failing(tiny, monkeypatch, *jobs)
+    record = reproduce(tiny.name, Place(tmp_path), scale="full")
+    assert set(record.failed) == {"bad (clean), seed 0", "bad (other), seed 0"}
+
+
+def test_a_job_that_fails_takes_no_other_of_its_run_along(tiny, tmp_path, monkeypatch):
+    wrong = Job("wrong", TINY, {"clean": "no-such-result"})
+    failing(tiny, monkeypatch, Job("one", TINY, NUMBERS), wrong)
+    record = reproduce(tiny.name, Place(tmp_path), scale="full")
+    assert set(record.failed) == {"wrong, seed 0"} and set(record.rows) == {"one"}
+
+
+def test_a_row_shown_as_a_ratio_brings_its_base_along(tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, relative_to="one"))
+    record = reproduce(tiny.name, Place(tmp_path), rows=["two"])
+    assert list(record.rows) == ["one", "two"]
+    assert record.rows["two"]["loss"].mean > 0
+
+
+def found(row, seed, **numbers):
+    return Found(row, seed, f"{row}{seed}", numbers, (), 1.0)
+
+
+def test_a_seed_whose_base_failed_has_no_ratio(tiny):
+    entry = replace(tiny, relative_to="one")
+    done = [found("one", 0, clean=2.0), found("one", 2, clean=4.0)]
+    done += [found("two", seed, clean=8.0) for seed in range(3)]
+    record = gather(entry, "full", 3, done, {})
+    assert record.rows["two"]["clean"].values == (4.0, 2.0)
+    assert record.rows["two"]["clean"].seeds == (0, 2)
+
+
+def test_numbers_of_other_seeds_are_not_taken_for_pairs(tiny):
+    """Column a is 10 above b in every seed; each lacks another seed."""
+    claim = Claim("a is 9 above b", (more(("one", "a"), ("one", "b"), by=9),))
+    entry = replace(tiny, claims=(claim,))
+    runs = [
+        ("a", 0, 38),
+        ("b", 1, 30),
+        ("a", 1, 40),
+        ("b", 2, 32),
+        ("a", 2, 42),
+        ("b", 0, 28),
+    ]
+    whole = gather(entry, "full", 3, [found("one", s, **{c: v}) for c, s, v in runs], {})
+    assert whole.claims[0].verdict == "holds"
+    part = gather(entry, "full", 3, [found("one", s, **{c: v}) for c, s, v in runs[:4]], {})
+    assert part.rows["one"]["a"].seeds == (0, 1) and part.rows["one"]["b"].seeds == (1, 2)
+    assert part.claims[0].verdict == "cannot be told"
+    assert Reproduction.model_validate_json(part.model_dump_json()) == part
+
+
+def test_a_run_of_other_defaults_is_not_used(tmp_path):
+    job = Job("one", TINY, NUMBERS)
+    path = tmp_path / carry_out(job, tmp_path).run
+    text = (path / "recipe.yaml").read_text()
+    assert "momentum: 0.9" in text
+    (path / "recipe.yaml").write_text(text.replace("momentum: 0.9", "momentum: 0.5"))
+    with pytest.raises(ValueError, match=r"momentum: 0.5 -> 0.9.*remove it"):
+        carry_out(job, tmp_path)
+
+
+def test_damaged_files_are_named_in_one_line(tmp_path):
+    job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
+    done = carry_out(job, tmp_path)
+    path = tmp_path / done.run
+    (path / "seconds.json").write_text("")
+    assert carry_out(job, tmp_path).numbers == done.numbers
+    (answer,) = (path / "answers").iterdir()
+    for file, words in (
+        (answer, "remove it"),
+        (path / "metrics.jsonl", "remove the whole folder"),
+        (path / "recipe.yaml", "remove the whole folder"),
+    ):
+        before = file.read_text()
+        file.write_text("{: [\n")
+        with pytest.raises(ValueError, match=words) as told:
+            carry_out(job, tmp_path)
+        assert str(file) in str(told.value) and "\n" not in str(told.value)
+        file.write_text(before)
+    (path / "metrics.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"lost metrics.jsonl"):
+        carry_out(Job("one", TINY, NUMBERS), tmp_path)
+
+
+def test_time_before_an_interruption_counts(tmp_path, monkeypatch):
+    def slow(*args, **kwargs):
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
+    monkeypatch.setattr(works, "assess", slow)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(job, folder)
+    (path,) = folder.iterdir()
+    assert works.seconds_of(path) > 0.2
+    monkeypatch.undo()
+    before = works.seconds_of(path)
+    assert carry_out(job, folder).seconds > before
+
+
+def test_who_comes_second_waits_and_uses_the_run(tmp_path):
+    job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
+    with ThreadPoolExecutor(3) as pool:
+        done = [f.result() for f in [pool.submit(carry_out, job, folder) for _ in range(3)]]
+    assert done[0].numbers == done[1].numbers == done[2].numbers
+    assert len(Run.open(folder / done[0].run).epochs()) == TINY.epochs
