@@ -111,8 +111,8 @@ def table2(scale: Scale) -> Sequence[Job]:
 
     Batches of 256; Tiny-ImageNet as CIFAR, mixup with 0.2; ImageNet: weight decay 1e-4, 105
     epochs, the rate falls after 30, 60, 90 and 100. A budget counts APART's two passes: its
-    4x is twice the epochs. Images are resized to 224x224, then cropped with a margin and
-    flipped, where the paper crops and resizes at random. One seed in the paper.
+    4x is twice the epochs. Of an image of ImageNet a random part (8 to 100% of its area),
+    resized to 224x224 and flipped, is trained on. One seed in the paper.
     ``reduced``: CIFAR-10 stands for both, and mixup is left out.
     """
     tiny = (

@@ -110,8 +110,10 @@ def of_five(mean: float, deviation: float) -> tuple[float, float]:
 
 def _images(scale: Scale, images: Images) -> list[str]:
     if scale == "full":
+        # ImageNet's are read as random parts, resized: they are cropped already.
+        augment = "flip" if images == "ImageNet" else "crop_flip"
         return [
-            f"data={{name: {_DATA[images]}, augment: crop_flip, validation: 0.002}}",
+            f"data={{name: {_DATA[images]}, augment: {augment}, validation: 0.002}}",
             "channels_last=true",
         ]
     small = "name: cifar10, size: 16, train: 1000, test: 1000"

@@ -49,7 +49,8 @@ def recipe(scale: Scale, problem: Problem, *changes: str) -> Recipe:
     ResNet-18, batches of 128, rate 0.05. Imagenette: ResNet-34, batches of 64, rate 0.1.
     The augmentation is crops, flips, zooms and brightness; the paper does not state the
     ranges of the last two (a tenth here), nor the size of the Imagenette images (160 here),
-    nor which statistics the training attack sees (the running ones here).
+    nor which statistics the training attack sees (the running ones here). Imagenette's
+    images are read as random parts of 8 to 100% of their area before that.
 
     Reduced: four classes of CIFAR-10 at 16x16, the small CNN of sridhar2021, and a training
     attack of one step of 1.25 eps: a weak attack is overfitted within seconds, while the
