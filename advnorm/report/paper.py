@@ -15,6 +15,8 @@ from advnorm.report.template import environment
 MOST_DRAWINGS = 24
 """Panels of one artefact beyond these are left out."""
 _MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
+_ANOTHER_SCALE = "it is about scale "
+"""How the reason begins of a claim that its record's scale cannot judge."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Shown:
 def render(paper: str, records: Sequence[Reproduction]) -> str:
     """Return the page of one paper."""
     shown = [_shown(record, f"a{number}") for number, record in enumerate(records)]
-    verdicts = Counter(c.verdict for r in records if r.scale != "smoke" for c in r.claims)
+    verdicts = Counter(claim.verdict for claim in _judged(records))
     return (
         environment()
         .get_template("paper.html")
@@ -57,10 +59,22 @@ def render(paper: str, records: Sequence[Reproduction]) -> str:
                 (counted(verdicts[name], name), mark) for name, mark in _MARKS.items()
             ],
             judged=verdicts.total(),
+            smoke=all(record.scale == "smoke" for record in records),
             machines=list(dict.fromkeys(record.machine for record in records)),
             minutes=sum(record.seconds for record in records) / 60,
         )
     )
+
+
+def _judged(records: Sequence[Reproduction]) -> list[Claimed]:
+    """Return the claims that are about the scale they were measured at."""
+    return [
+        claim
+        for record in records
+        if record.scale != "smoke"
+        for claim in record.claims
+        if not claim.why.startswith(_ANOTHER_SCALE)
+    ]
 
 
 def _shown(record: Reproduction, prefix: str) -> Shown:

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
 
 from advnorm import cli
+from advnorm.papers.claims import Claim, above
 from advnorm.records import (
     Claimed,
     Measured,
@@ -122,6 +124,25 @@ def test_claims_at_smoke_are_not_counted(folder):
     for path in (folder / "here2020").glob("*-[fr]*.json"):
         path.unlink()
     assert "Made at scale smoke: the path works, no claim is judged." in page(folder)
+
+
+def test_claims_about_another_scale_are_not_counted(folder):
+    path = folder / "here2020" / "figure10-reduced.json"
+    missing = Claim("it is seen", (above("no row", "0.1", 0),))
+    told = tuple(
+        replace(missing, scales=scales).judge(FIGURE.rows, "reduced")
+        for scales in (("full",), ("reduced", "full"))
+    )
+    assert {claim.verdict for claim in told} == {"cannot be told"}
+    path.write_text(FIGURE.model_copy(update={"claims": told}).model_dump_json())
+    text = page(folder)
+    assert "Of 4 claims" in text and "1 cannot be told (?)" in text
+    assert text.count("it is seen: cannot be told") == 2
+    (folder / "here2020" / "table2-full.json").unlink()
+    path.write_text(FIGURE.model_copy(update={"claims": told[:1]}).model_dump_json())
+    text = page(folder)
+    assert "No claim could be judged at this scale." in text
+    assert "Made at scale smoke" not in text
 
 
 def test_a_record_without_numbers_says_so(folder):
