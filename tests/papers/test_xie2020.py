@@ -7,6 +7,7 @@ from advnorm.papers.work import decisive
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
+from advnorm.records import Measured
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
     ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),
@@ -40,6 +41,23 @@ def test_table_7_has_the_differences_of_table_5(name):
 def test_table_7_has_the_differences_of_table_6():
     found = {size: line[-1] - hardest(f"{ADVERSARIAL}*") for size, line in BATCHES.items()}
     assert found == pytest.approx(TABLE6)
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ((42.0, 41.9), "holds"),
+        ((60.0, 70.0), "does not hold"),
+        ((42.0, 44.0), "does not hold"),
+        ((40.0, 42.0), "does not hold"),
+    ],
+)
+def test_about_the_same_is_neither_better_nor_worse(others, verdict):
+    """Batches of 512 and 8,192 beside 42.2 with 4,096 (Table 6)."""
+    sizes = zip(("4096", "512", "8192"), (42.2, *others), strict=True)
+    numbers = {size: {"PGD-2000": Measured(values=(one,) * 2)} for size, one in sizes}
+    (claim,) = [c for c in ARTEFACTS["xie2020/table6"].claims if "same" in c.text]
+    assert claim.judge(numbers, "full").verdict == verdict
 
 
 def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
