@@ -68,7 +68,9 @@ def models(scale: Scale) -> dict[str, Recipe]:
 def figure12(scale: Scale) -> Sequence[Job]:
     """From noise, up to 100 steps of length 0.2 towards each class.
 
-    The paper compares by eye; beside the images, the margin reached and the steps taken.
+    The paper clips the pixels of "Per-img" to [-1, 1] and those of the others to [0, 1];
+    here all three have [0, 1]. It compares by eye; beside the images, the margin reached
+    and the steps taken.
     """
     numbers = {
         "clean": "clean",

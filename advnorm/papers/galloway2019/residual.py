@@ -147,6 +147,10 @@ def figure5(scale: Scale) -> Sequence[Job]:
     5 steps of 1/255 at eps 4/255 from a random start; judged by 20 steps of eps / 8, to
     misclassify or towards the least likely class ("tgt-ll"; any wrong class counts). The
     curves for l2, whose radii the paper does not print, are left out. Smoke: ResNet20.
+
+    Radii are 255ths of the range of pixels, [0, 1], in (a) and in (b). So are the paper's
+    in (b) (its steps are of "1 out of 255"); of (a) it does not say it, and where it
+    attacks standardized pixels (appendix B) a radius is a fifth of its value here.
     """
     jobs: list[Job] = []
     depth = 20 if scale == "smoke" else 32
