@@ -45,7 +45,7 @@ def hull(clean: Tensor, threat: InputSet) -> Box:
     """
     least, most = (around(x, threat) for x in (clean.amin(0, True), clean.amax(0, True)))
     box = between(None, least.lower, most.upper)
-    rows = next(n for n in (5, 7, 11, 13, 17, 19, 23) if n not in clean.shape[1:])
+    rows = next(n for n in (2, 3, 5, 7, 11, 13, 17, 19) if n not in clean.shape[1:])
     return Box(torch.cat([box.lead] * rows), torch.cat([box.radius] * rows))
 
 

@@ -126,6 +126,8 @@ def named(names: Sequence[str]) -> list[str]:
         own = [one for one in ARTEFACTS if name in papers and one.startswith(f"{name}/")]
         if not own and name in ILLUSTRATIONS:
             raise ValueError(f"{name} is {ILLUSTRATIONS[name]}: nothing is measured there")
+        if not own and name not in ARTEFACTS:
+            raise unknown("artefact", name, [*papers, *ARTEFACTS])
         found |= dict.fromkeys(own or [ARTEFACTS[name].name])
     return list(found)
 

@@ -27,6 +27,7 @@ def say(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["galloway"], "did you mean 'galloway2019'?"),
         (["galloway2019/table99"], "no artefact 'galloway2019/table99': did you mean"),
         (["galloway2019/figure7"], "nothing is measured there"),
         (["galloway2019/table1", "--scale", "ful"], "no scale 'ful': did you mean 'full'?"),
