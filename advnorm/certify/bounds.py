@@ -22,7 +22,7 @@ from advnorm.registry import Registry
 Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
 _TOGETHER = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
-_ENTRIES = {"ibp": 2**21, "crown-ibp": 2**22, "crown": 2**22}
+_ENTRIES = {"ibp": 2**22, "crown-ibp": 2**22, "crown": 2**22}
 """Most images of a walk, and most entries of its largest value, rows of all images; another
 method is taken to cost as much as crown."""
 
