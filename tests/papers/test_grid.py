@@ -104,8 +104,9 @@ def test_processes_end_when_the_one_that_waits_is_killed(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_real_local_ray_of_two_workers_gives_the_same():
+def test_a_real_local_ray_of_two_workers_gives_the_same(monkeypatch):
     ray = pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, sys.path)))  # of its workers
     ray.init(
         num_cpus=2,
         include_dashboard=False,
