@@ -1,6 +1,7 @@
 """Files that are whole or not there: atomic writes and digests."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
@@ -50,11 +51,17 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold a lock file for the time of a block; a second holder is refused, or waits.
 
     The lock belongs to the process and ends with it, however it ends. Systems without
-    ``fcntl`` have no such locks, and go without.
+    ``fcntl`` have no such locks, and go without; who would have to wait is told so.
     """
     try:
         import fcntl
     except ImportError:
+        if wait:
+            warnings.warn(
+                f"this system has no file locks: let one process at a time work in "
+                f"{path.parent}",
+                stacklevel=3,
+            )
         yield
         return
     with path.open("w") as file:

@@ -77,8 +77,8 @@ class Backward:
 
     def _is_images(self, index: int) -> bool:
         """Tell whether a node's set is that of the images, only scaled and moved."""
-        sizes = (self.boxes[i].shape[1:].numel() for i in (0, index))
-        return index in self.shallow.boxes and len(set(sizes)) == 1
+        here, images = (self.boxes[i].shape[1:].numel() for i in (index, 0))
+        return index in self.shallow.boxes and here == images  # else some are repeated
 
     def prepared(self, index: int) -> Any:
         """Return what a layer's rule needs besides the rows, made once a batch."""

@@ -22,9 +22,9 @@ from advnorm.registry import Registry
 Method = Callable[[Graph, Box, Tensor], Bounded]
 METHODS: Registry[Method] = Registry("certificate")
 _TOGETHER = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
-_ENTRIES = {"ibp": 2**22, "crown-ibp": 2**22, "crown": 2**22}
-"""Most images of a walk, and most entries of its largest value, rows of all images; another
-method is taken to cost as much as crown."""
+"""Most images of a walk; another method is taken to cost as much as crown."""
+_ENTRIES = 2**22
+"""Most entries of a walk's largest value, rows of all images."""
 
 
 @METHODS.register("ibp")
@@ -82,9 +82,9 @@ def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> T
     if clean.device.type == "cpu":
         keep_freed_memory()
     with torch.no_grad():
-        found = thin(graph, hull(clean, threat))
+        smaller = thin(graph, hull(clean, threat))  # the walk refuses what mixes samples
         refuse_company(model, clean, threat)
-    return Thin(graph, widest=0, outputs=0) if torch.is_grad_enabled() else found
+    return Thin(graph, widest=0, outputs=0) if torch.is_grad_enabled() else smaller
 
 
 def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
@@ -113,8 +113,7 @@ def together(thinned: Thin, count: int, method: str) -> int:
     if not thinned.widest:
         return min(most, 50)
     rows = 1 if method == "ibp" else thinned.outputs
-    entries = _ENTRIES.get(method, _ENTRIES["crown"]) // (thinned.widest * rows)
-    most = max(1, min(most, entries))
+    most = max(1, min(most, _ENTRIES // (thinned.widest * rows)))
     return ceil(count / ceil(count / most))
 
 

@@ -1,9 +1,7 @@
 """Getting the published files of a data set: resumed, checked, and whole or not there."""
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from hashlib import file_digest
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
@@ -12,7 +10,7 @@ from urllib.request import Request, urlopen
 
 from advnorm.data.blobs import default_root, is_html
 from advnorm.data.sources import ELSEWHERE, SOURCES, Source
-from advnorm.files import sync_folder
+from advnorm.files import locked, sync_folder
 
 Report = Callable[[str, int, int], None]
 """Called with a file's name, its bytes so far and the bytes expected (0: unknown)."""
@@ -64,7 +62,7 @@ def _no_files(kind: str) -> list[Path]:
 
 def _get_one(source: Source, folder: Path, report: Report | None) -> Path:
     path = folder / source.file
-    with _locked(folder / f".{source.file}.lock"):
+    with locked(folder / f".{source.file}.lock", wait=True):
         if path.exists():
             _check(path, source, "remove it to get it again")
             return path
@@ -172,20 +170,3 @@ def _check(path: Path, source: Source, remedy: str) -> None:
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(64)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time in."""
-    try:
-        import fcntl
-    except ImportError:
-        warnings.warn(
-            "this system has no file locks: do not get one data set twice at once",
-            stacklevel=2,
-        )
-        yield
-        return
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
