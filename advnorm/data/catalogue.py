@@ -8,7 +8,7 @@ import torch
 
 from advnorm.data.blobs import default_root
 from advnorm.data.splits import DataSet, Split, Tensors
-from advnorm.data.subsets import checked_size, hold_out, resize
+from advnorm.data.subsets import Resample, checked_size, hold_out, resize
 from advnorm.registry import Registry
 
 TEST_FRACTION = 0.2
@@ -49,6 +49,7 @@ def load(
     *,
     root: Path | None = None,
     size: int | None = None,
+    resample: Resample = "bilinear",
     validation: float = 0.1,
     seed: int = 0,
     workers: int = 2,
@@ -56,11 +57,11 @@ def load(
     """Return a data set by its name, e.g. ``digits``, ``mnist``, ``folder:PATH``.
 
     Files are looked for under ``root``, else ``$ADVNORM_DATA``, else the user's cache
-    folder. Images in memory are scaled to ``size`` (see :func:`advnorm.data.resize`), files
-    are cropped to it. Where a set has no validation split of its own, ``validation`` of the
-    training images are held out, drawn by ``seed``. A test split never depends on the seed,
-    except that of the toy problems, which are drawn anew. ``workers`` processes decode
-    files; with 0 that happens in this process.
+    folder. Images in memory are scaled to ``size`` (see :func:`advnorm.data.resize` for
+    ``resample``), files are cropped to it. Where a set has no validation split of its own,
+    ``validation`` of the training images are held out, drawn by ``seed``. A test split
+    never depends on the seed, except that of the toy problems, which are drawn anew.
+    ``workers`` processes decode files; with 0 that happens in this process.
 
     >>> data = load("digits")
     >>> data.shape, len(data.train), len(data.validation), len(data.test)
@@ -82,8 +83,13 @@ def load(
         raise ValueError(
             f"{name} has {len(data.classes)} class to tell apart: give at least 2 classes"
         )
+    if data.test.streamed and resample != "bilinear":
+        raise ValueError(
+            f"{name} streams from files, which are scaled bilinearly: leave out "
+            "data.resample"
+        )
     if size is not None and not data.test.streamed:
-        data = resize(data, size=size)
+        data = resize(data, size=size, resample=resample)
     if len(data.validation) or not len(data.train):
         return data
     train, held = hold_out(data.train, validation, seed=seed, purpose="validation")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import floor, log10
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -131,11 +132,15 @@ def checked_size(size: int) -> int:
     return size
 
 
-def resize(data: DataSet, *, size: int) -> DataSet:
-    """Scale the images of a set in memory to ``size x size``, bilinearly.
+Resample = Literal["bilinear", "nearest"]
 
-    uint8 images are rounded to uint8; shrinking averages over the pixels it leaves out.
-    galloway2019 scales MNIST to 28, 56 and 84 (Tables 6 and 7).
+
+def resize(data: DataSet, *, size: int, resample: Resample = "bilinear") -> DataSet:
+    """Scale the images of a set in memory to ``size x size``.
+
+    Bilinearly, uint8 images are rounded to uint8, and shrinking averages over the pixels it
+    leaves out. The nearest pixel is the one whose square holds the new pixel's centre:
+    so galloway2019 scales MNIST to 56, 84 and 112 (appendix F), into tiles of equal pixels.
     """
     if len(data.shape) != 3:
         raise ValueError(f"cannot resize {data.name} of shape {data.shape} to size {size}")
@@ -147,17 +152,21 @@ def resize(data: DataSet, *, size: int) -> DataSet:
             raise ValueError(
                 f"{data.name} streams from files: give the size to load instead"
             )
-        return Tensors(_scale(split.images, size), split.labels, split.samples)
+        scaled = _scale(split.images, size, resample)
+        return Tensors(scaled, split.labels, split.samples)
 
     return replace(_map(data, scale), shape=(data.shape[0], size, size))
 
 
-def _scale(images: Tensor, size: int) -> Tensor:
+def _scale(images: Tensor, size: int, resample: Resample) -> Tensor:
     scaled = images.new_empty((len(images), images.shape[1], size, size))
     shrink = size < max(images.shape[2:])
     for start in range(0, len(images), _CHUNK):
         part = images[start : start + _CHUNK].float()
-        part = F.interpolate(part, (size, size), mode="bilinear", antialias=shrink)
+        if resample == "nearest":
+            part = F.interpolate(part, (size, size), mode="nearest-exact")
+        else:
+            part = F.interpolate(part, (size, size), mode="bilinear", antialias=shrink)
         if images.dtype == torch.uint8:
             part = part.round().clamp(0, 255)
         scaled[start : start + _CHUNK] = part.to(images.dtype)

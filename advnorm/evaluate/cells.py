@@ -9,6 +9,7 @@ from functools import partial
 from inspect import signature
 from math import inf
 
+import torch
 from torch import Tensor
 
 from advnorm.attacks import AIMS, ATTACKS, FALLBACKS, LogitsFn
@@ -132,10 +133,12 @@ def _natural(name: Name, bounds: Bounds) -> Cell:
             settings={"corruption": name.corruption, "severity": name.severity},
         )
     around = (-inf, inf) if "unclipped" in name.options else bounds
+    tile = int(name.options.get("tile") or 1)
+    settings: dict[str, Setting] = {"sigma": name.sigma}
     return Cell(
         name.text,
-        natural(partial(_noise, sigma=name.sigma, bounds=around)),
-        settings={"sigma": name.sigma},
+        natural(partial(_noise, sigma=name.sigma, bounds=around, tile=tile)),
+        settings=settings | ({"tile": tile} if tile > 1 else {}),
     )
 
 
@@ -206,10 +209,29 @@ def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
     return clean
 
 
-def _noise(clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds) -> Tensor:
+def _noise(
+    clean: Tensor, draws: Draws, *, sigma: float, bounds: Bounds, tile: int
+) -> Tensor:
     """Add Gaussian noise and clip to the bounds: a model is given valid images only.
 
-    Papers that do not clip (galloway2019, Table 1) are met by ``noise-1+unclipped``.
+    Papers that do not clip (galloway2019, Table 1) are met by ``noise-1+unclipped``, and
+    noise that an image had before it was enlarged (Tables 6 and 7) by ``+tile=PIXELS``.
     """
-    noise = draws.stream("noise").normal(*clean.shape[1:], dtype=clean.dtype)
+    draws, shape = draws.stream("noise"), tuple(clean.shape[1:])
+    if tile == 1:
+        noise = draws.normal(*shape, dtype=clean.dtype)
+    else:
+        noise = _enlarged_noise(shape, draws, tile, clean.dtype)
     return (clean + sigma * noise).clamp_(*bounds)
+
+
+def _enlarged_noise(
+    shape: tuple[int, ...], draws: Draws, tile: int, dtype: torch.dtype
+) -> Tensor:
+    """Draw one value for each tile of ``tile x tile`` pixels."""
+    *front, height, width = shape
+    if not front or height % tile or width % tile:
+        size = "x".join(map(str, shape))
+        raise ValueError(f"images of {size} have no tiles of {tile}x{tile} pixels")
+    small = draws.normal(*front, height // tile, width // tile, dtype=dtype)
+    return small.repeat_interleave(tile, -1).repeat_interleave(tile, -2)

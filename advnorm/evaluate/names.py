@@ -58,6 +58,9 @@ OPTIONS = {
     "ratio": Option("step_size", "RATIO", means="a step = RATIO x eps / STEPS"),
     "last": Option("curve", means="judge each last iterate alone, as xie2020 does"),
     "unclipped": Option("sigma", means="noise that may leave the image bounds"),
+    "tile": Option(
+        "noise", "PIXELS", means="noise of one value for each tile of so many pixels a side"
+    ),
 }
 """By word; an attack takes those that set something that it has."""
 
@@ -167,7 +170,8 @@ def _option(text: str, family: str, word: str) -> tuple[str, float | None]:
     if not equals and (option.optional or not option.number):
         return word, None
     value = _value(number) if equals and option.number else 0.0
-    if not value or (option.number == "SHARE" and value > 1):
+    is_wrong = {"SHARE": value > 1, "PIXELS": bool(value % 1)}
+    if not value or is_wrong.get(option.number):
         raise _refusal(text, f"write {option.form(word)}, {_KINDS[option.number]}")
     return word, value
 
@@ -224,7 +228,8 @@ def _numbers(family: str) -> list[str]:
 def _words(family: str) -> list[str]:
     """Return the options that mean something to a family."""
     natural = family in NATURAL
-    has = {*(() if natural else signature(ATTACKS[family]).parameters), *_numbers(family)}
+    parameters = () if natural else signature(ATTACKS[family]).parameters
+    has = {family, *parameters, *_numbers(family)}
     return [word for word, option in OPTIONS.items() if option.sets in has]
 
 
@@ -273,4 +278,5 @@ _KINDS = {
     "SHARE": "SHARE a probability > 0 and <= 1",
     "LENGTH": "LENGTH a number > 0 such as 1/255",
     "RATIO": "RATIO a number > 0 such as 2.5",
+    "PIXELS": "PIXELS a whole number from 1",
 }

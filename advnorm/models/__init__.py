@@ -15,12 +15,14 @@ from advnorm.models import (
 )
 from advnorm.models.registry import MODELS, Option, build, options
 from advnorm.models.standardize import PerImage, Standardize
+from advnorm.models.tiled import TiledLinear, untiled
 
 __all__ = [
     "MODELS",
     "Option",
     "PerImage",
     "Standardize",
+    "TiledLinear",
     "build",
     "cifar_resnet",
     "cleverhans",
@@ -32,6 +34,7 @@ __all__ = [
     "linear",
     "options",
     "preact_resnet",
+    "untiled",
     "vgg",
     "wide_resnet",
 ]

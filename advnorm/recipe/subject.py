@@ -13,6 +13,8 @@ class Data(Spec):
     name: str = "digits"
     size: Count | None = None
     """Resize to this many pixels a side."""
+    resample: Literal["bilinear", "nearest"] = "bilinear"
+    """How: between pixels, or each new one as the nearest old one (galloway2019, F)."""
     classes: tuple[int, ...] | None = None
     """Keep these classes only (galloway2019 Table 1: 3 and 7)."""
     train: Count | None = None

@@ -22,6 +22,7 @@ from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_labels
 from advnorm.evaluate.engine import Judgement, check
 from advnorm.files import write_atomically
+from advnorm.models import untiled
 from advnorm.norms import Domain, MixtureNorm, check_statistics, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
@@ -106,7 +107,7 @@ def load_model(
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     restore(found.tensors, model, None)
     check_statistics(model)
-    return model, f"{found.path.stem} sha256:{found.digest}"
+    return untiled(model), f"{found.path.stem} sha256:{found.digest}"
 
 
 def subject_of(

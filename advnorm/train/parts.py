@@ -8,7 +8,7 @@ from torch import nn
 from advnorm import data as sets
 from advnorm import models
 from advnorm.gradients import GRADIENTS, Rule
-from advnorm.models import PerImage, Standardize
+from advnorm.models import PerImage, Standardize, TiledLinear
 from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
 from advnorm.recipe import Constant, Model, Recipe, RecipeError
@@ -26,6 +26,7 @@ def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
         spec.name,
         root=root,
         size=spec.size,
+        resample=spec.resample,
         validation=spec.validation,
         seed=recipe.seed,
         workers=spec.workers,
@@ -128,6 +129,11 @@ def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         {"params": parameters, "weight_decay": decay, "factor": factor}
         for (decay, factor), parameters in groups.items()
     ]
+    if spec.name != "sgd" and any(isinstance(m, TiledLinear) for m in model.modules()):
+        raise RecipeError(
+            f"the model's option tile is exact under sgd, not under {spec.name}: leave it "
+            "out"
+        )
     if spec.name == "adam":
         return torch.optim.Adam(settings, lr=spec.rate, fused=True)
     if spec.name == "rmsprop":

@@ -239,6 +239,8 @@ def test_a_streamed_set_is_not_resized_afterwards(tmp_path):
     tree(tmp_path)
     with pytest.raises(ValueError, match="give the size to load"):
         resize(load(f"folder:{tmp_path}"), size=4)
+    with pytest.raises(ValueError, match=r"leave out data\.resample"):
+        load(f"folder:{tmp_path}", size=4, resample="nearest")
 
 
 def tiny_files() -> dict[str, bytes]:

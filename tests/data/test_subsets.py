@@ -3,13 +3,17 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from advnorm.data import DataSet, Tensors, load, resize, select, subset
 from advnorm.data.subsets import balanced, hold_out
+from advnorm.recipe import Recipe, override
+from advnorm.train import parts
 
 
 def labelled(labels: list[int], images: torch.Tensor | None = None) -> DataSet:
@@ -129,6 +133,23 @@ def test_shrinking_averages_the_pixels_it_leaves_out():
     stripes = torch.tensor([1.0, 0.0, 0.0, 1.0]).repeat(2).expand(1, 1, 8, 8)
     grey = resize(labelled([0], stripes), size=2).train.images
     assert grey.min() > 0.3 and grey.max() < 0.7
+
+
+def test_the_nearest_pixel_is_pillows():
+    torch.manual_seed(0)
+    image = torch.randint(0, 256, (1, 1, 7, 7), dtype=torch.uint8)
+    for size in (3, 10, 14, 21):
+        found = resize(labelled([0], image), size=size, resample="nearest").train.images
+        drawn = Image.fromarray(image[0, 0].numpy())
+        expected = drawn.resize((size, size), Image.Resampling.NEAREST)
+        assert np.array_equal(found[0, 0].numpy(), np.asarray(expected)), size
+
+
+def test_a_recipe_chooses_how_images_are_scaled():
+    recipe = override(Recipe(), ["data={name: digits, size: 16, resample: nearest}"])
+    images = parts.load(recipe, root=None).test.images
+    tiles = images.view(-1, 8, 2, 8, 2)
+    assert torch.equal(tiles, tiles[:, :, :1, :, :1].expand_as(tiles))
 
 
 def test_points_and_files_are_not_resized():

@@ -75,6 +75,7 @@ def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
         ("noise-.5", {"sigma": 0.5}),
         ("noise-2", {"sigma": 2.0}),
         ("noise-2+unclipped", {"sigma": 2.0}),
+        ("noise-2+tile=3+unclipped", {"sigma": 2.0, "tile": 3}),
     ],
 )
 def test_names_are_read_in_full(name, settings):
@@ -150,7 +151,10 @@ def test_options_are_recorded(name, settings):
         ("bim-10+clean", "no option of bim 'clean'"),
         ("apgd_ce-10+random", r"write apgd_ce\[-STEPS\]\[xRESTARTS\], STEPS"),
         ("clean+random", "write clean, without a number"),
-        ("noise+step=1", "no option of noise 'step'; there are: unclipped"),
+        ("noise+step=1", "no option of noise 'step'.* There are: tile, unclipped"),
+        ("noise+tile=1.5", r"write \+tile=PIXELS, PIXELS a whole number from 1"),
+        ("noise+tile", r"write \+tile=PIXELS, PIXELS a whole number from 1"),
+        ("pgd+tile=2", "no option of pgd 'tile'"),
         ("noise-1+unclipped=2", r"write \+unclipped, without a number"),
         ("pgd+unclipped", "no option of pgd 'unclipped'"),
         ("quick+random", "takes no number, and no option"),

@@ -268,6 +268,24 @@ def test_noise_counts_every_sample_and_stays_in_the_bounds():
     assert torch.equal(seen[-2].clamp(0, 1), noisy) and seen[-2].std() > 0.45
 
 
+def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
+    seen = {}
+
+    class Spy(torch.nn.Module):
+        def forward(self, x):
+            seen[x.shape[-1]] = x
+            return torch.zeros(len(x), 2) + x.mean()
+
+    small = torch.full((5, 1, 4, 4), 0.5)
+    for side, name in ((1, "noise-0.3+unclipped"), (3, "noise-0.3+unclipped+tile=3")):
+        images = small.repeat_interleave(side, 2).repeat_interleave(side, 3)
+        evaluate(Spy(), images, torch.zeros(5).long(), eps=0.1, attacks=[name])
+    enlarged = seen[4].repeat_interleave(3, 2).repeat_interleave(3, 3)
+    assert torch.equal(seen[12], enlarged) and seen[4].std() > 0.2
+    with pytest.raises(ValueError, match="images of 1x4x4 have no tiles of 3x3"):
+        evaluate(Spy(), small, torch.zeros(5).long(), eps=0.1, attacks=["noise+tile=3"])
+
+
 @pytest.mark.parametrize(
     "change, words",
     [

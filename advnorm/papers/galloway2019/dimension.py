@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more
@@ -15,7 +16,7 @@ _DEVIATION = 0.3081
 moments as the clean images", and radii and steps are of such pixels too. Neither noise nor
 attack is cut at black and white: only so are the numbers of width 28 the published ones."""
 _EPS, _STEP = f"{0.1 * _DEVIATION:.5f}", f"{0.001 * _DEVIATION:.7f}"
-_NOISE, _ATTACK = f"noise-{_DEVIATION}+unclipped", f"bim-100+step={_STEP}"
+_ATTACK = f"bim-100+step={_STEP}"
 _WIDTHS: dict[Scale, dict[int, int]] = {
     "full": {width: width for width in _DECAY},
     "reduced": {width: width for width in _DECAY},
@@ -24,12 +25,19 @@ _WIDTHS: dict[Scale, dict[int, int]] = {
 """How wide the images are that stand for the paper's."""
 
 
-def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
-    """SGD for 50 epochs, rate 0.01, mini-batches of 128 (appendix F).
+def _tile(width: int) -> int:
+    """Return how many pixels a side stand for one of width 28."""
+    return width // 28
 
-    The paper's noise is added before resizing; here it is added to the resized image, so
-    that it is finer at larger widths.
-    """
+
+def _noise(width: int) -> str:
+    """Noise is added before resizing, "to preserve the appearance of the noise"."""
+    larger = f"+tile={_tile(width)}" if width > 28 else ""
+    return f"noise-{_DEVIATION}+unclipped{larger}"
+
+
+def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
+    """SGD for 50 epochs, rate 0.01, mini-batches of 128 (appendix F)."""
     whole = ["data.validation=0.002"] if scale == "full" else []
     small = ["data.train=120", "data.test=60", "epochs=2"] if scale == "smoke" else []
     reduced = ["data.train=10000", "data.test=2000", "epochs=20"]
@@ -38,6 +46,7 @@ def _recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
         [
             "data.name=digits" if scale == "smoke" else "data.name=mnist",
             f"data.size={_WIDTHS[scale][width]}",
+            *(["data.resample=nearest"] if width > 28 else []),
             "norm.name=none",
             "objective.name=standard",
             "optimizer={name: sgd, rate: 0.01, momentum: 0}",
@@ -66,27 +75,44 @@ def _linear(scale: Scale, width: int, decay: float) -> Recipe:
 
 
 def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe:
-    """Two hidden layers of half the input dimension, a batch norm in one of them."""
+    """Two hidden layers of half the input dimension, a batch norm in one of them.
+
+    The wide ones have up to 37 million weights: at full their products are of bfloat16 in
+    training (they are judged in float32), and the first layer knows of tiles.
+    """
     hidden = _WIDTHS[scale][width] ** 2 // 2
+    larger = [f"model.options.tile={_tile(width)}"] if width > 28 else []
+    if width > 28 and scale == "full":
+        larger.append("precision=bfloat16")
     return _recipe(
         scale,
         width,
         decay,
         f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
+        *larger,
         *(["norm={name: batch, where: [1]}"] if norm else []),
-        f"evaluation.attacks=[clean, {_NOISE}, '{_ATTACK}']",
+        f"evaluation.attacks=[clean, {_noise(width)}, '{_ATTACK}']",
     )
 
 
-_TABLE = {"Clean": "clean", "Noise": _NOISE, "eps 0.1": f"{_ATTACK}_linf_{_EPS}"}
+_COLUMNS = ("Clean", "Noise", "eps 0.1")
 _LOSSES = {"loss": "attacked_loss/clean", "loss eps 0.1": "attacked_loss/attacked"}
+_BIM_COLUMN = f"{_ATTACK}_linf_{_EPS}"
 _BIM = ("steps=100", f"step_size={_STEP}")
 
 
-def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, Recipe]:
+class _Row(NamedTuple):
+    """A row of the perceptron's tables: its recipe, and its accuracies by column."""
+
+    recipe: Recipe
+    table: dict[str, str]
+
+
+def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, _Row]:
     return {
-        f"{width}{', batch norm' if norm else ''}": _perceptron(
-            scale, width, _DECAY[width] if decay else 0.0, norm=norm
+        f"{width}{', batch norm' if norm else ''}": _Row(
+            _perceptron(scale, width, _DECAY[width] if decay else 0.0, norm=norm),
+            dict(zip(_COLUMNS, ("clean", _noise(width), _BIM_COLUMN), strict=True)),
         )
         for width in widths
         for norm in (False, True)
@@ -96,7 +122,7 @@ def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, Rec
 @artefact(
     "galloway2019/table6",
     "A perceptron on larger and larger images, with and without batch norm",
-    columns=tuple(_TABLE),
+    columns=_COLUMNS,
     published={
         "28": ((97.95, 0.08), (93.0, 0.4), (66.7, 0.9)),
         "28, batch norm": ((97.88, 0.09), (76.6, 0.7), (22.9, 0.7)),
@@ -137,13 +163,13 @@ def _pairs(scale: Scale, widths: Sequence[int], *, decay: bool) -> dict[str, Rec
 def table6(scale: Scale) -> Sequence[Job]:
     """Use widths 28, 56 and 84, no weight decay, and BIM of 100 steps of 1e-3."""
     rows = _pairs(scale, (28, 56, 84), decay=False)
-    return [Job(row, recipe, _TABLE) for row, recipe in rows.items()]
+    return [Job(row, found.recipe, found.table) for row, found in rows.items()]
 
 
 @artefact(
     "galloway2019/table7",
     "The same perceptron with weight decay",
-    columns=tuple(_TABLE),
+    columns=_COLUMNS,
     published={
         "56": ((97.62, 0.06), (95.93, 0.06), (87.9, 0.2)),
         "56, batch norm": ((96.23, 0.03), (90.22, 0.18), (66.2, 0.8)),
@@ -156,7 +182,7 @@ def table6(scale: Scale) -> Sequence[Job]:
             tuple(
                 more((width, column), (f"{width}, batch norm", column))
                 for width in ("56", "84")
-                for column in _TABLE
+                for column in _COLUMNS
             ),
         ),
     ),
@@ -164,7 +190,7 @@ def table6(scale: Scale) -> Sequence[Job]:
 def table7(scale: Scale) -> Sequence[Job]:
     """Weight decay as tuned on the linear model: 0.01 at width 56, 0.0225 at 84."""
     rows = _pairs(scale, (56, 84), decay=True)
-    return [Job(row, recipe, _TABLE) for row, recipe in rows.items()]
+    return [Job(row, found.recipe, found.table) for row, found in rows.items()]
 
 
 @artefact(
@@ -245,9 +271,9 @@ def table13(scale: Scale) -> Sequence[Job]:
 )
 def table14(scale: Scale) -> Sequence[Job]:
     """Show the runs of Table 6 as ratios, with the losses."""
-    numbers = {key: _TABLE[key] for key in ("Clean", "eps 0.1")}
     rows = _pairs(scale, (28, 56, 84), decay=False)
+    numbers = {"Clean": "clean", "eps 0.1": _BIM_COLUMN, **_LOSSES}
     return [
-        Job(row, recipe, {**numbers, **_LOSSES}, {"attacked_loss": _BIM}, samples=10_000)
-        for row, recipe in rows.items()
+        Job(row, found.recipe, numbers, {"attacked_loss": _BIM}, samples=10_000)
+        for row, found in rows.items()
     ]

@@ -1,0 +1,117 @@
+r"""A linear layer for images that were enlarged by repeating pixels, trained without them.
+
+Of an image each of whose pixels fills a tile of :math:`k \times k`, :math:`x = k U z`: z
+are the pixels, the columns of U are orthonormal (1/k on a tile). A layer W has two parts,
+
+.. math:: W = A U^\top + s R, \qquad A = W U, \quad R U = 0,
+
+and on such images :math:`W x = A\, k z`: R is never heard. The gradient of W is that of A
+times :math:`U^\top`. So a step of gradient descent (momentum and weight decay included, and
+a shortened gradient too, for U keeps lengths) moves A as it would move W, and shrinks R by
+weight decay alone, which is what happens to s, one number an output. So to train A with
+:math:`k z` is to train W with x, at :math:`1 / k^2` of the cost. Not so under Adam and the
+like, which look at each weight alone.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from advnorm.models import shapes
+
+
+class Grid(NamedTuple):
+    """Images of ``channels x rows x columns`` tiles, each of ``side x side`` pixels."""
+
+    channels: int
+    rows: int
+    columns: int
+    side: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], side: int, *, model: str) -> "Grid":
+        """Divide images of a shape into tiles."""
+        channels, height, width = shapes.image(shape, model=model)
+        if side < 1 or height % side or width % side:
+            raise ValueError(
+                f"{model} cannot divide images of {height}x{width} into tiles of "
+                f"{side}x{side}"
+            )
+        return cls(channels, height // side, width // side, side)
+
+    def tiles(self, x: Tensor) -> Tensor:
+        """View ``(..., pixels)`` as ``(..., channels, rows, side, columns, side)``."""
+        shape = (self.channels, self.rows, self.side, self.columns, self.side)
+        return x.reshape(*x.shape[:-1], *shape)
+
+    def folded(self, x: Tensor) -> Tensor:
+        r"""Return :math:`U^\top x`: the sum over each tile, divided by its side."""
+        return self.tiles(x).sum((-3, -1)).flatten(-3) / self.side
+
+    def unfolded(self, z: Tensor) -> Tensor:
+        r"""Return :math:`U z`: each value over its side, all over its tile."""
+        small = z.view(*z.shape[:-1], self.channels, self.rows, 1, self.columns, 1)
+        whole = small.expand(*small.shape[:-3], self.side, self.columns, self.side)
+        return whole.flatten(-5) / self.side
+
+
+def untiled(model: nn.Module) -> nn.Module:
+    """Put plain linear layers in the place of those of tiles; return the model."""
+    for owner in list(model.modules()):
+        for name, layer in owner.named_children():
+            if isinstance(layer, TiledLinear):
+                setattr(owner, name, layer.whole())
+    return model
+
+
+class TiledLinear(nn.Module):
+    """A linear layer on flattened images, in the parts above.
+
+    ``core`` is A, of shape ``(outputs, tiles)``, ``rest`` is R, ``scale`` is s. It begins
+    as the given layer. In training, images that are not of tiles are refused; attacks, and
+    networks in evaluation, may ask about any image.
+    """
+
+    rest: Tensor
+
+    def __init__(self, layer: nn.Linear, grid: Grid) -> None:
+        super().__init__()
+        self.grid = grid
+        weight = layer.weight.detach()
+        self.core = nn.Parameter(grid.folded(weight))
+        self.scale = nn.Parameter(weight.new_ones(len(weight), 1))
+        self.bias = nn.Parameter(layer.bias.detach().clone())
+        self.register_buffer("rest", weight - grid.unfolded(self.core.detach()))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map ``(batch, pixels)`` to ``(batch, outputs)``."""
+        if self.training and torch.is_grad_enabled() and not input.requires_grad:
+            tiles = self.grid.tiles(input)
+            corner = tiles[..., :1, :, :1]
+            self._refuse_others(tiles, corner)
+            output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
+            return output + 0 * self.scale.T  # it has no gradient, and yet decays
+        output = F.linear(self.grid.folded(input), self.core, self.bias)
+        return output + self.scale.T * F.linear(input, self.rest)
+
+    def whole(self) -> nn.Linear:
+        """Return the plain linear layer that this is now."""
+        layer = nn.Linear(self.rest.shape[1], self.rest.shape[0], device="meta")
+        weight = self.scale * self.rest + self.grid.unfolded(self.core)
+        layer.weight, layer.bias = nn.Parameter(weight.detach()), self.bias
+        return layer
+
+    def extra_repr(self) -> str:
+        """Show the shape of the weights and the side of a tile."""
+        return f"{self.rest.shape[1]}, {self.rest.shape[0]}, tile={self.grid.side}"
+
+    def _refuse_others(self, tiles: Tensor, corner: Tensor) -> None:
+        if not bool((tiles == corner).all()):
+            side = self.grid.side
+            raise ValueError(
+                f"these images are not of tiles of {side}x{side} equal pixels: train on "
+                "images enlarged with data.resample=nearest and neither augmented nor "
+                "attacked, or leave out the model's option tile"
+            )
