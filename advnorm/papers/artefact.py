@@ -1,7 +1,7 @@
 """An artefact: a table or figure of a paper, the runs it needs and what it claims."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from advnorm.papers.claims import Claim
 from advnorm.recipe import Recipe
@@ -36,6 +36,15 @@ class Job:
     targets: Mapping[str, Recipe] = field(default_factory=dict)
     """Runs, by name, that judge the adversarial examples of this one: those of the one
     attack and radius of its recipe's evaluation."""
+
+
+def seeded(job: Job, seed: int) -> Job:
+    """Return a job under another seed."""
+    recipe, *others = (
+        recipe.model_copy(update={"seed": seed})
+        for recipe in (job.recipe, *job.targets.values())
+    )
+    return replace(job, recipe=recipe, targets=dict(zip(job.targets, others, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
 from advnorm.files import write_atomically
-from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job
+from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
+from advnorm.papers.told import (
+    Key,
+    as_told,
+    earlier,
+    is_told,
+    key_of,
+    panels_of,
+    tellable,
+    told_by,
+)
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
-from advnorm.records import SCALES, Environment, Measured, Panel, Reproduction, Scale
+from advnorm.records import SCALES, Environment, Measured, Panel, Reproduction, Scale, Told
 from advnorm.registry import unknown
 
 
@@ -63,17 +73,28 @@ def reproduce(
     """Do what is left of an artefact's runs and write its record.
 
     It is written anew after each run, so that a stopped reproduction shows what it has.
-    With ``rows``, only those of the table are made; the record then has no others.
+    What the record told before is not done again where its run is no longer there. With
+    ``rows``, only those of the table are made, beside others that the record tells of.
     """
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
     artefact, progress = ARTEFACTS[name], progress or Quiet()
+    path = where(place.out, name, scale)
     chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
+    told = earlier(artefact, scale, seeds, path, place.data)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
+    jobs = [job for job in jobs if not is_told(job, told, place.out / "runs")]
     tasks = _tasks(jobs, artefact, place, progress)
-    done: list[Found] = []
+    done = _from_before(told, seeds, jobs, told_by(path))
     failed: dict[str, str] = {}
-    record = gather(artefact, scale, seeds, done, failed)
+
+    def write() -> Reproduction:
+        record = gather(artefact, scale, seeds, done, failed)
+        record = record.model_copy(update={"told": tellable(told.values())})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, record.model_dump_json().encode())
+        return record
+
     for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
         task = tasks[outcome.number]
         each = outcome.result or [Outcome(0, None, outcome.failure)] * len(task.jobs)
@@ -82,12 +103,29 @@ def reproduce(
                 failed[_title(job, chosen)] = one.failure
             else:
                 done.append(Found(job.row, job.recipe.seed, *one.result))
+                told[key_of(job)] = as_told(job, one.result)
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
-        record = gather(artefact, scale, seeds, done, failed)
-        path = where(place.out, name, scale)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, record.model_dump_json().encode())
-    return record
+        write()
+    return write()
+
+
+def _from_before(
+    told: Mapping[Key, Told], seeds: int, jobs: Sequence[Job], record: Reproduction | None
+) -> list[Found]:
+    """Return what is told of the seeds in question, but for what is to be done."""
+    left = set(map(key_of, jobs))
+    return [
+        Found(
+            one.row,
+            one.seed,
+            one.run,
+            one.numbers,
+            panels_of(record, one.row) if record and not one.seed else (),
+            one.seconds,
+        )
+        for key, one in told.items()
+        if one.seed < seeds and key not in left
+    ]
 
 
 def _chosen(jobs: Sequence[Job], rows: Sequence[str], base: str) -> list[Job]:
@@ -152,15 +190,6 @@ def workers(text: str) -> Workers:
 def where(out: Path, name: str, scale: Scale) -> Path:
     """Return the file of an artefact's record."""
     return out / name.partition("/")[0] / f"{name.partition('/')[2]}-{scale}.json"
-
-
-def seeded(job: Job, seed: int) -> Job:
-    """Return a job under another seed."""
-    recipe, *others = (
-        recipe.model_copy(update={"seed": seed})
-        for recipe in (job.recipe, *job.targets.values())
-    )
-    return replace(job, recipe=recipe, targets=dict(zip(job.targets, others, strict=True)))
 
 
 def gather(

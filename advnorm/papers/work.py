@@ -47,10 +47,11 @@ class Done(NamedTuple):
 
 def identity(recipe: Recipe, root: Path | None = None) -> str:
     """Return the hash of what decides a run's weights."""
-    return _name(recipe, load(recipe, root=root).digest())
+    return name_of(recipe, load(recipe, root=root).digest())
 
 
-def _name(recipe: Recipe, digest: str) -> str:
+def name_of(recipe: Recipe, digest: str) -> str:
+    """Return the name of a run's folder, from its recipe and its data's digest."""
     return sha256((decisive(recipe) + digest).encode()).hexdigest()[:16]
 
 
@@ -164,10 +165,10 @@ def trained(
 ) -> Run:
     """Return the run of a recipe below ``folder``, trained to its end."""
     digest = load(recipe, root=root).digest()
-    path = folder / _name(recipe, digest)
+    path = folder / name_of(recipe, digest)
     with _turn(path):
         if not (path / "recipe.yaml").is_file():
-            prolong(recipe, path, lambda shorter: folder / _name(shorter, digest))
+            prolong(recipe, path, lambda shorter: folder / name_of(shorter, digest))
         begun = (path / "recipe.yaml").is_file()
         if begun:
             run = Run.open(path)

@@ -15,6 +15,7 @@ from advnorm.records.artefacts import (
     Published,
     Reproduction,
     Scale,
+    Told,
     Verdict,
     counted,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "Series",
     "Setting",
     "ThreatRecord",
+    "Told",
     "TransferMatrix",
     "Verdict",
     "Verdicts",

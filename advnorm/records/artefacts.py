@@ -76,6 +76,19 @@ class Claimed(Record):
     why: str
 
 
+class Told(Record):
+    """What a job of a row gave under a seed, so that it need not be done again."""
+
+    row: str
+    seed: int
+    asked: str
+    """A hash of what was trained and asked."""
+    run: str
+    numbers: dict[str, float]
+    """By column; not yet as ratios."""
+    seconds: float
+
+
 class Reproduction(Record):
     """A table or figure as it came out here."""
 
@@ -97,3 +110,5 @@ class Reproduction(Record):
     machine: str = ""
     seconds: float = 0.0
     """What training and judging took, over all runs, wherever they were made."""
+    told: tuple[Told, ...] = ()
+    """What each job gave, also of rows and seeds that were not asked for this time."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from advnorm.papers import ARTEFACTS
-from advnorm.papers.reproduce import seeded
-from advnorm.papers.work import _name
+from advnorm.papers.artefact import seeded
+from advnorm.papers.work import name_of
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
 from advnorm.train import load
@@ -30,7 +30,7 @@ def named():
             digests[data] = digests.get(data) or load(recipe, root=None).digest()
         except FileNotFoundError:
             pytest.skip(f"no {recipe.data.name} here")
-        return _name(recipe, digests[data])
+        return name_of(recipe, digests[data])
 
     return of
 

@@ -10,9 +10,10 @@ import pytest
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
 from advnorm.papers import transferred as elsewhere
 from advnorm.papers import work as works
+from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.prolong import prolong
-from advnorm.papers.reproduce import Found, _tasks, gather, judged, seeded
+from advnorm.papers.reproduce import Found, _tasks, gather, judged
 from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
