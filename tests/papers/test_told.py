@@ -77,7 +77,10 @@ def test_seeds_and_rows_are_added_to_what_is_told(tiny, tmp_path):
     "change",
     [
         {"recipe": override(TINY, ["optimizer.rate=0.02"])},
-        {"recipe": override(TINY, ["evaluation.eps=[0.2]"]), "numbers": {"clean": "fgsm_linf_0.1"}},
+        {
+            "recipe": override(TINY, ["evaluation.eps=[0.2]"]),
+            "numbers": {"clean": "fgsm_linf_0.1"},
+        },
         {"recipe": override(TINY, ["evaluation.samples=10"])},
         {"numbers": {"clean": "fgsm_linf_0.1"}},
         {"questions": {"weights": (), "dead": ()}},
@@ -124,7 +127,8 @@ def test_a_run_that_is_there_is_asked_itself(tiny, tmp_path):
         for one in record.told
     )
     path.write_text(record.model_copy(update={"told": wrong}).model_dump_json())
-    assert reproduce(tiny.name, Place(tmp_path)).rows == record.rows
+    again = reproduce(tiny.name, Place(tmp_path))
+    assert again.rows == record.rows and again.panels == record.panels
 
 
 def test_a_number_that_is_none_is_not_told():
