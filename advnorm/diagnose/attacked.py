@@ -1,4 +1,4 @@
-r"""How far an attack raises the loss, and what it leaves right (galloway2019, section 5)."""
+r"""How far an attack raises the loss, and what it leaves right (galloway2019, sec. 5)."""
 
 import torch
 from torch import Tensor, nn
