@@ -113,9 +113,9 @@ class Box:
 
 def between(clean: Tensor | None, lower: Tensor, upper: Tensor) -> Box:
     """Return the box between two bounds, with the clean map if there is one."""
-    centre = (lower + upper) / 2
+    centre = (lower + upper).div_(2)
     lead = centre if clean is None else torch.cat([clean, centre])
-    return Box(lead, (upper - lower) / 2)
+    return Box(lead, (upper - lower).div_(2))
 
 
 def around(clean: Tensor, threat: InputSet, *, ride: bool = False) -> Box:
@@ -123,8 +123,8 @@ def around(clean: Tensor, threat: InputSet, *, ride: bool = False) -> Box:
     low, high = threat.bounds
     clean = clean if clean.is_floating_point() else clean.to(torch.get_default_dtype())
     middle = clean.clamp(low, high)  # rounding may have taken an image beyond them
-    lower = (middle - threat.eps).clamp(min=low)
-    upper = (middle + threat.eps).clamp(max=high)
+    lower = (middle - threat.eps).clamp_(min=low)
+    upper = (middle + threat.eps).clamp_(max=high)
     box = between(clean if ride else None, lower, upper)
     if threat.name == "linf":
         return box
