@@ -31,16 +31,17 @@ def branches(
     threat: Threat | None = None,
     where: str = "",
     channels: int = 20,
-    steps: int = 10,
+    attack: str = "pgd-10",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Statistics of both branches by channel; batch against running (xie2020 Figs. 5, 6).
 
     The channels are drawn at one place, ``where``, by default the middle norm. The two
-    mini-batches of Fig. 6 are the halves of the images: adversarial (PGD) ones where there
-    is a threat, normalized with their own statistics as in training. A model with a single
-    branch shows only batch against running.
+    mini-batches of Fig. 6 are the halves of the images, where there is a threat as the
+    ``attack`` makes them (named as in an evaluation; that of training compares like with
+    like), normalized with their own statistics as in training. A model with a single branch
+    shows only batch against running.
     """
     running = running_moments(model)
     name = where or list(running)[len(running) // 2]
@@ -51,7 +52,7 @@ def branches(
         seen = images
         if threat is not None:
             seen = weak(
-                model, images, labels, threat, steps=steps, seed=seed, progress=progress
+                model, images, labels, threat, attack=attack, seed=seed, progress=progress
             )
         with mode(model, "batch"):
             halves = [

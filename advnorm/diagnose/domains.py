@@ -1,12 +1,12 @@
 """The three domains of sitawarin2021: clean images, and what two attacks make of them."""
 
+import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import pgd
 from advnorm.diagnose.rest import in_parts
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
-from advnorm.evaluate.judges import worst_case
+from advnorm.evaluate.judges import STANDS, worst_case
 from advnorm.progress import Progress
 from advnorm.threat import Threat
 
@@ -17,18 +17,22 @@ def weak(
     labels: Tensor,
     threat: Threat,
     *,
-    steps: int,
+    attack: str,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return the images of PGD with steps of 2.5 eps / steps, in the model's mode."""
+    """Return what an attack makes of the images, broken or not, in the model's mode.
+
+    It is named as in an evaluation: ``pgd-10`` has steps of 2.5 eps / 10.
+    """
+    found = attackers_of(attack, threat)
+    if len(found) > 1:
+        raise ValueError(f"{attack!r} is several attacks: name one, such as 'pgd-10'")
 
     def search(rows: Tensor) -> Tensor:
-        given = images[rows], labels[rows], threat
-        size, draws = 2.5 * threat.eps / steps, Draws.of(seed, rows)
-        return pgd(model, *given, steps=steps, step_size=size, draws=draws)
+        return found[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))
 
-    return in_parts(search, images, f"images, pgd-{steps}", progress)
+    return in_parts(search, images, f"images, {attack}", progress)
 
 
 def strong(
@@ -41,11 +45,17 @@ def strong(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return the worst images that a suite of attacks finds, in the model's mode."""
+    """Return the images that break the model, and the clean ones of those it withstands.
+
+    So AutoAttack does: what fails is no adversarial example. In the model's mode.
+    """
     judge = worst_case(attackers_of(suite, threat), threat)
 
     def search(rows: Tensor) -> Tensor:
-        return judge(model, images[rows], labels[rows], Draws.of(seed, rows)).images
+        clean = images[rows]
+        found = judge(model, clean, labels[rows], Draws.of(seed, rows))
+        broken = (found.by != STANDS).view(-1, *(1,) * (clean.ndim - 1))
+        return torch.where(broken, found.images, clean)
 
     return in_parts(search, images, f"images, {suite}", progress)
 
@@ -64,7 +74,7 @@ def three(
     """Return the images of the three domains by name, found in the model's mode."""
     found = {"clean": images}
     found[f"pgd-{steps}"] = weak(
-        model, images, labels, threat, steps=steps, seed=seed, progress=progress
+        model, images, labels, threat, attack=f"pgd-{steps}", seed=seed, progress=progress
     )
     found[suite] = strong(
         model, images, labels, threat, suite=suite, seed=seed, progress=progress

@@ -1,4 +1,4 @@
-r"""How large are the gradients? (sridhar2021, Fig. 1a and A.4)."""
+r"""How large are the gradients? (sridhar2021, Fig. 1a and B.4)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -48,7 +48,9 @@ def loss_of(
         raise ValueError(f"the {loss} loss needs a threat, such as Linf(8/255)")
     if loss == "adversarial":
         with mode(model, "running"):
-            x = weak(model, images, labels, threat, steps=steps, progress=progress)
+            x = weak(
+                model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
+            )
         return lambda: F.cross_entropy(model(x), labels)
     graph = trace(model)
     return lambda: F.cross_entropy(

@@ -116,7 +116,9 @@ def wasserstein(
     """
     threat = needed(threat, "wasserstein")
     with resting(model):
-        attacked = weak(model, images, labels, threat, steps=steps, progress=progress)
+        attacked = weak(
+            model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
+        )
     with resting(model, statistics):
         found = {
             "clean": from_running(model, images, domain="clean"),

@@ -109,9 +109,26 @@ def batch(
     momentum: float | None = 0.1,
     affine: bool = True,
     sync: bool = False,
+    start: str = "ones",
 ) -> Norm:
-    """Batch norm with any constant c (``eps``) and momentum."""
-    return partial(BatchNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)
+    r"""Batch norm with any constant c (``eps``) and momentum.
+
+    A ``start`` of ``uniform`` draws :math:`\gamma` from U(0, 1), as PyTorch did before 1.2:
+    galloway2019 has parameters that are "randomly initialized and learnable" (Table 1).
+    """
+    if start not in ("ones", "uniform") or (start == "uniform" and not affine):
+        raise ValueError(
+            f"the weights of batch norm start as ones or, where it has any, uniform; not "
+            f"{start!r} with affine={affine}"
+        )
+    make = partial(BatchNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)
+
+    def drawn(features: int) -> nn.Module:
+        layer = make(features)
+        nn.init.uniform_(layer.weight)
+        return layer
+
+    return make if start == "ones" else drawn
 
 
 @NORMS.register("group")

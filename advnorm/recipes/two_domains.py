@@ -6,11 +6,16 @@ from advnorm.recipes.registry import RECIPES
 
 
 def _sitawarin() -> Recipe:
-    """Return the protocol of sitawarin2021, appendix B: eps 16/255, step size 4/255."""
+    """Return the protocol of sitawarin2021, appendix B: eps 16/255, step size 4/255.
+
+    Crops, flips, scaling and brightness; all of the held-out tenth chooses the weights.
+    """
     changes = [
         "threat.eps=16/255",
         "attack.step_size=4/255",
         "evaluation.eps=[8/255, 16/255]",
+        "data.augment=crop_flip_jitter",
+        "validation.samples=null",
     ]
     return override(pgd(), changes)
 

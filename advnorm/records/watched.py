@@ -43,7 +43,7 @@ def exponential_average(values: Sequence[float], alpha: float = ALPHA) -> list[f
 
 
 def z_scores(values: Sequence[float]) -> list[float]:
-    r"""Return :math:`(x - \mu) / \sigma` with the curve's own moments (sridhar2021, A.4).
+    r"""Return :math:`(x - \mu) / \sigma` with the curve's own moments (sridhar2021, B.4).
 
     >>> z_scores([1.0, 3.0])
     [-1.0, 1.0]

@@ -60,7 +60,7 @@ def test_with_a_threat_the_batches_are_adversarial():
         "mlp", shape=(4,), classes=2, norm=norms.NORMS["mixture"](), options={"width": 6}
     )
     images, labels = torch.rand(8, 4), torch.arange(8) % 2
-    found = diagnose.branches(model, images, labels, threat=Linf(0.2), steps=2)
+    found = diagnose.branches(model, images, labels, threat=Linf(0.2), attack="pgd-2")
     assert found.settings["domain"] == "adversarial"
     names = [series.name for series in found.panels[0].series]
     assert names[2:] == ["batch 1, adversarial", "batch 2, adversarial"]

@@ -21,7 +21,7 @@ QUICK = {
     "smoothness": {"points": 3},
     "surface": {"points": 5},
     "toy": {"seeds": 2, "samples": (20,), "epochs": 2},
-    "branches": {"steps": 2},
+    "branches": {"attack": "pgd-2"},
     "trainable_depth": {"depths": (2,), "batch_sizes": (4,), "width": 4, "epochs": 1},
     "input_dimension": {"factors": (1, 2), "network": "mlp+bn", "epochs": 1},
     "fooling_images": {"steps": 3},

@@ -96,7 +96,7 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
     gaps = [m.var.sum() * ((m.n / (m.n - 1)) ** 0.5 - 1) ** 2 for m in seen]
     assert found.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
     with resting(model):
-        attacked = weak(model, images, labels, Linf(0.1), steps=2)
+        attacked = weak(model, images, labels, Linf(0.1), attack="pgd-2")
     with norms.mode(model, "batch"):
         other = moments(model, attacked)
     gaps = [

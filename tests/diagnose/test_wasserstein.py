@@ -71,11 +71,11 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
     model.train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     found = diagnose.distances(
-        model, images, labels, threat=Linf(0.1), steps=3, suite="quick"
+        model, images, labels, threat=Linf(0.3), steps=3, suite="quick"
     )
     assert set(found.numbers) == {"clean to pgd-3", "clean to quick", "pgd-3 to quick"}
     with resting(model):
-        three_domains = three(model, images, labels, Linf(0.1), steps=3, suite="quick")
+        three_domains = three(model, images, labels, Linf(0.3), steps=3, suite="quick")
         clean, pgd, quick = (moments(model, x) for x in three_domains.values())
     for name, (one, other) in {
         "clean to pgd-3": (clean, pgd),

@@ -8,6 +8,7 @@ from advnorm.papers.apart2022.setting import (
     Network,
     apart,
     apart_sam,
+    chosen,
     of_five,
     recipe,
     sam,
@@ -25,10 +26,11 @@ def row_of(scale: Scale, network: Network, images: Images, method: str) -> Recip
     name, _, mixup = method.partition(", ")
     alpha = 0.2 if images == "Tiny-ImageNet" else 1.0
     changes = [f"data.mixup={alpha}"] if mixup else []
+    how = chosen(scale, images)
     rules = {
-        "SAM": sam(RHO[images]),
-        "APART": apart(scale),
-        "APART-SAM": apart_sam(RHO[images]),
+        "APART": apart(scale, eps=how.eps, groups=how.groups),
+        "APART-SAM": apart_sam(how),
+        **({"SAM": sam(RHO[images])} if images in RHO else {}),
     }
     changes += [rules[name]] if name in rules else []
     longer = float(name.removeprefix("standard ")[:-1]) if name not in rules else 1.0

@@ -1,10 +1,11 @@
 """How apart2022 trains (section 4.1): standard training, SAM, APART and APART-SAM.
 
 What the paper leaves open, and what is chosen: APART's settings in the main tables are the
-best of a few that its appendix lists; here they are those that are best in Table 3 (eps
-0.1, all samples, 16 groups), for APART-SAM too, and mixup has the parameter of standard
-training. All images but 0.2% are trained on, and the last weights count. The paper's
-deviations over five seeds are shown as standard errors.
+best of a few that its appendix lists; here they are those of its code's commands where
+there are any (github.com/unknown9567/apart), else those that are best in Table 3 (eps 0.1,
+all samples, 16 groups), and mixup has the parameter of standard training. All images but
+0.2% are trained on, and the last weights count. The paper's deviations over five seeds are
+shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
 ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
@@ -12,7 +13,7 @@ ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
@@ -44,13 +45,32 @@ _DATA: dict[Images, str] = {
     "Tiny-ImageNet": "tiny-imagenet",
     "ImageNet": "imagenet",
 }
-RHO: dict[Images, float] = {
-    "CIFAR-10": 0.05,
-    "CIFAR-100": 0.1,
-    "Tiny-ImageNet": 0.05,
-    "ImageNet": 0.05,
+RHO: dict[Images, float] = {"CIFAR-10": 0.05, "CIFAR-100": 0.1}
+"""SAM's radius."""
+
+
+class Chosen(NamedTuple):
+    """APART's radius and groups, and APART-SAM's radius of the weights."""
+
+    eps: float
+    groups: int
+    rho: float
+
+
+_CHOSEN: dict[Images, Chosen] = {
+    "CIFAR-10": Chosen(0.1, 16, 0.05),
+    "CIFAR-100": Chosen(0.1, 16, 0.2),
+    "Tiny-ImageNet": Chosen(0.1, 8, 0.2),
+    "ImageNet": Chosen(0.025, 1, 0.025),
 }
-"""SAM's radius; the paper gives none for the last two."""
+"""From the commands of the code that the paper names; it has none of CIFAR-10."""
+
+
+def chosen(scale: Scale, images: Images) -> Chosen:
+    """Return APART's settings; where not full, all are those of CIFAR-10, rho SAM's."""
+    if scale == "full":
+        return _CHOSEN[images]
+    return _CHOSEN["CIFAR-10"]._replace(rho=RHO.get(images, RHO["CIFAR-10"]))
 
 
 def apart(scale: Scale, *, eps: float = 0.1, share: float = 1.0, groups: int = 16) -> str:
@@ -60,9 +80,10 @@ def apart(scale: Scale, *, eps: float = 0.1, share: float = 1.0, groups: int = 1
     return f"gradient={{{rule}}}"
 
 
-def apart_sam(rho: float, *, groups: int = 16) -> str:
+def apart_sam(how: Chosen) -> str:
     """Move the weights too."""
-    return f"gradient={{name: apart_sam, eps: 0.1, rho: {rho}, groups: {groups}}}"
+    rule = f"name: apart_sam, eps: {how.eps}, rho: {how.rho}, groups: {how.groups}"
+    return f"gradient={{{rule}}}"
 
 
 def sam(rho: float) -> str:

@@ -34,7 +34,11 @@ def _recipe(scale: Scale, depth: int, batch: int, *, norm: bool, epochs: int) ->
     the way that weights can go, is half of that of 10 epochs.
     """
     sizes = {
-        "full": [f"epochs={epochs}", f"optimizer.rate={1e-5 * batch}"],
+        "full": [
+            f"epochs={epochs}",
+            f"optimizer.rate={1e-5 * batch}",
+            "data.validation=0.002",
+        ],
         "reduced": [
             "data={name: mnist, train: 4000, test: 500}",
             f"epochs={5 if epochs == 10 else 10}",

@@ -44,6 +44,7 @@ def _recipe(
         f"validation={{every: {every}, samples: 10, steps: 1}}",
         f"evaluation={{attacks: {attacks}, eps: [{_EPS[scale]}], weights: last}}",
         f"epochs={epoch // shorter}",
+        *(["data.validation=0.002"] if full else []),
         norm=_NORMS[norm],
     )
 

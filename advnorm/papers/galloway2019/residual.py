@@ -87,7 +87,8 @@ def figure4(scale: Scale) -> Sequence[Job]:
     return jobs
 
 
-_AIMS = {"mis": "pgd-20", "tgt-ll": "pgd-20+least_likely"}
+_AIMS = {"mis": "bim-20+ratio=2", "tgt-ll": "bim-20+ratio=2+least_likely"}
+"""No random start, steps of eps / 10 (appendix B.1)."""
 _RADII = {"natural": (1, 2, 3, 4, 6), "PGD": (2, 4, 8, 16, 30)}
 """Of 255."""
 

@@ -112,7 +112,7 @@ def _cnns(scale: Scale) -> dict[str, Recipe]:
     Table 15 has one channel. Where not full: CIFAR-10, 4,000 images, 10 epochs.
     """
     data = {
-        "full": ["data={name: svhn}"],
+        "full": ["data={name: svhn, validation: 0.002}"],
         "reduced": ["epochs=10", "batch_size=32", "data.augment=none"],
         "smoke": [],
     }

@@ -20,6 +20,7 @@ from advnorm.papers.xie2020.setting import (
     recipe,
 )
 from advnorm.papers.xie2020.table import at_steps, hardest
+from advnorm.recipe import Recipe
 from advnorm.records import Scale
 
 
@@ -127,10 +128,13 @@ _APART = {
 """What the question about branches answers; deviations are the adversarial branch's."""
 
 
-def asked(scale: Scale) -> dict[str, tuple[str, ...]]:
-    """Ask for 20 channels; at full of res_3, the second stage of ResNet-152."""
+def asked(scale: Scale, made: Recipe) -> dict[str, tuple[str, ...]]:
+    """Ask for 20 channels under the attack of training; at full of ResNet-152's res_3."""
     where = ("where=blocks.6.norm2",) if scale == "full" else ()
-    return {"branches": (*where, "channels=20", "steps=10")}
+    spec = made.attack
+    attack = f"pgd-{spec.steps}+{spec.target}+clean={spec.clean_start:g}"
+    attack += f"+step={spec.step_size:.6g}" if spec.step_size else ""
+    return {"branches": (*where, "channels=20", f"attack={attack}")}
 
 
 @artefact(
@@ -170,6 +174,6 @@ def figure5(scale: Scale) -> Sequence[Job]:
     )
     samples = {"full": 64, "reduced": 200, "smoke": 20}[scale]
     return [
-        Job(name, made, _APART, asked(scale), samples=samples)
+        Job(name, made, _APART, asked(scale, made), samples=samples)
         for name, made in rows.items()
     ]

@@ -56,7 +56,7 @@ def figure6(scale: Scale) -> Sequence[Job]:
     """
     samples = {"full": 64, "reduced": 200, "smoke": 20}[scale]
     made = recipe(scale, ADVERSARIAL)
-    return [Job(ADVERSARIAL, made, _GAPS, asked(scale), samples=samples)]
+    return [Job(ADVERSARIAL, made, _GAPS, asked(scale, made), samples=samples)]
 
 
 @artefact(
