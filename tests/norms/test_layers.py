@@ -379,3 +379,16 @@ def test_a_gate_of_equal_domains_stays_a_number_for_values_whose_squares_overflo
     layer = norms.NORMS["dual"]()(2).eval()
     x = torch.tensor([[1e25, -1e25], [1.0, 2.0]])
     torch.testing.assert_close(layer(x), nn.BatchNorm1d(2).eval()(x))
+
+
+def test_gamma_may_start_uniform():
+    torch.manual_seed(0)
+    layer = norms.NORMS["batch"](start="uniform", eps=0.5)(1000)
+    weight = layer.weight.detach()
+    assert 0 <= weight.min() < 0.01 and 0.99 < weight.max() < 1, "drawn from U(0, 1)"
+    assert abs(float(weight.mean()) - 0.5) < 0.05 and layer.eps == 0.5
+    assert not layer.bias.any()
+    assert norms.NORMS["batch"]()(3).weight.tolist() == [1.0] * 3
+    for options in ({"start": "normal"}, {"start": "uniform", "affine": False}):
+        with pytest.raises(ValueError, match="start as ones or"):
+            norms.NORMS["batch"](**options)

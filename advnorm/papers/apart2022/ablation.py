@@ -24,7 +24,8 @@ _APART = {
     "N=128, eps 0.1, n=32": (128, 0.1, 32),
 }
 _BEST, _MIDDLE = "N=128, eps 0.1, n=16", "N=128, eps 0.1, n=8"
-_LARGE = "N=128, eps 0.4, n=8"
+_LARGE, _SMALL = "N=128, eps 0.4, n=8", "N=128, eps 0.05, n=8"
+_APART_ROWS = tuple(row for row in _APART if row != _LARGE)
 _LEFT_OUT = ("N=24, eps 0.1, n=2", "N=24, eps 0.1, n=8", "N=128, eps 0.1, n=2")
 _FEW = ("standard 1.00x", "N=24, eps 0.1, n=1", _BEST)
 
@@ -70,12 +71,32 @@ def _models(scale: Scale) -> dict[str, Recipe]:
             (more(("N=24, eps 0.1, n=1", "Accuracy"), ("standard 2.00x", "Accuracy")),),
         ),
         Claim(
+            "APART beats standard training of all budgets, but for a radius of 0.4",
+            tuple(
+                more((row, "Accuracy"), (standard, "Accuracy"))
+                for row in _APART_ROWS
+                for standard in ("standard 1.00x", "standard 1.20x", "standard 2.00x")
+            ),
+            scales=("full",),
+        ),
+        Claim(
             "more samples in the second pass do better",
             (
                 more(
                     ("N=128, eps 0.1, n=1", "Accuracy"), ("N=24, eps 0.1, n=1", "Accuracy")
                 ),
             ),
+        ),
+        Claim(
+            "they do so in two and in eight groups too",
+            tuple(
+                more(
+                    (f"N=128, eps 0.1, n={groups}", "Accuracy"),
+                    (f"N=24, eps 0.1, n={groups}", "Accuracy"),
+                )
+                for groups in (2, 8)
+            ),
+            scales=("full",),
         ),
         Claim(
             "a radius of 0.05 is worse than 0.1",
@@ -124,13 +145,30 @@ _PARTS = ("mean", "deviation")
             ),
         ),
         Claim(
-            "standard training loses more accuracy to the perturbation than APART",
+            "standard training, of both budgets, loses more accuracy to the perturbation "
+            "than APART",
             tuple(
                 wider(
-                    ((f"standard 2.00x: {part}", "0"), (f"standard 2.00x: {part}", "0.4")),
+                    ((f"{standard}: {part}", "0"), (f"{standard}: {part}", "0.4")),
                     ((f"{_BEST}: {part}", "0"), (f"{_BEST}: {part}", "0.4")),
                 )
                 for part in _PARTS
+                for standard in ("standard 1.00x", "standard 2.00x")
+            ),
+        ),
+        Claim(
+            "trained with a radius of 0.1 APART is more accurate than with 0.05, and loses "
+            "less",
+            tuple(
+                part
+                for kind in _PARTS
+                for part in (
+                    more((f"{_MIDDLE}: {kind}", "0"), (f"{_SMALL}: {kind}", "0")),
+                    wider(
+                        ((f"{_SMALL}: {kind}", "0"), (f"{_SMALL}: {kind}", "0.4")),
+                        ((f"{_MIDDLE}: {kind}", "0"), (f"{_MIDDLE}: {kind}", "0.4")),
+                    ),
+                )
             ),
         ),
         Claim(

@@ -94,6 +94,31 @@ def _curves(
             ),
         ),
         Claim(
+            "it is at every tenth epoch",
+            tuple(
+                more(
+                    (f"small rate, Un {test}", f"{epoch}"),
+                    (f"small rate, BN {test}", f"{epoch}"),
+                )
+                for test in ("AWGN", "FGSM", "PGD")
+                for epoch in _EPOCHS["full"]
+            ),
+            scales=("full",),
+        ),
+        Claim(
+            "at the large rate it is from epoch 90 on, under noise too",
+            tuple(
+                more(
+                    (f"large rate, Un {test}", f"{epoch}"),
+                    (f"large rate, BN {test}", f"{epoch}"),
+                )
+                for test in ("AWGN", "FGSM", "PGD")
+                for epoch in _EPOCHS["full"]
+                if epoch >= 90
+            ),
+            scales=("full",),
+        ),
+        Claim(
             "at the large rate, it is once the rate has dropped",
             tuple(
                 more((f"large rate, Un {test}", epoch), (f"large rate, BN {test}", epoch))
