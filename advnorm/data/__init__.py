@@ -2,7 +2,7 @@
 
 from advnorm.data import folders as _folders  # noqa: F401  (enters its names into DATA)
 from advnorm.data import sets as _sets  # noqa: F401
-from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup
+from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup, smoothed
 from advnorm.data.blobs import default_root
 from advnorm.data.catalogue import DATA, load
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
@@ -33,5 +33,6 @@ __all__ = [
     "mixup",
     "resize",
     "select",
+    "smoothed",
     "subset",
 ]

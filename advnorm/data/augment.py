@@ -103,6 +103,16 @@ def mixup(
     return Mixed(mixed, share[:, None] * soft + (1 - share[:, None]) * soft[partner])
 
 
+def smoothed(labels: Tensor, *, share: float, classes: int) -> Tensor:
+    """Spread a share of each label over all classes (Szegedy et al., 2016), mixed or not.
+
+    >>> smoothed(torch.tensor([1]), share=0.5, classes=2).tolist()
+    [[0.25, 0.75]]
+    """
+    soft = labels if labels.is_floating_point() else F.one_hot(labels, classes).float()
+    return (1 - share) * soft + share / classes
+
+
 def mixup_shares(draws: Draws, *, alpha: float) -> Tensor:
     """Return the weight of each sample's own image, ``(batch,)``, in double on the CPU."""
     uniform = draws.stream("mixup").uniform(dtype=torch.float64).cpu().numpy()

@@ -93,11 +93,17 @@ def imagenet_resnet(
     standardize: nn.Module | None = None,
     width: int = 64,
     recompute: bool = False,
+    start: str = "he",
 ) -> nn.Module:
-    """Build the ImageNet ResNet of one of the depths, bottlenecks from 50 layers on.
+    r"""Build the ImageNet ResNet of one of the depths, bottlenecks from 50 layers on.
 
-    Convolutions have no bias; He-normal (fan-out) initialization.
+    Convolutions have no bias; He-normal (fan-out) initialization. A ``start`` of ``goyal``
+    has beside it what large batches want (Goyal et al., 2017, xie2020's pipeline): the last
+    :math:`\gamma` of each block is 0, so that it begins as its shortcut, and the
+    classifier's weights are of deviation 0.01, its biases 0.
     """
+    if start not in ("he", "goyal"):
+        raise ValueError(f"resnet{depth} starts he or goyal, not {start!r}")
     channels, _, _ = shapes.image(shape, model=f"resnet{depth}")
     shapes.positive("width", width, model=f"resnet{depth}")
     block = Bottleneck if depth >= 50 else BasicBlock
@@ -118,7 +124,22 @@ def imagenet_resnet(
     }
     model = assemble(standardize, layers)
     he_init(model)
+    if start == "goyal":
+        _goyal_init(model)
     return model
+
+
+def _goyal_init(model: nn.Module) -> None:
+    """Have each block begin as its shortcut, and the classifier with small weights."""
+    for layer in model.modules():
+        if isinstance(layer, Bottleneck | BasicBlock):
+            last = layer.norm3 if isinstance(layer, Bottleneck) else layer.norm2
+            for name, parameter in last.named_parameters():
+                if name.rpartition(".")[2] == "weight":
+                    nn.init.zeros_(parameter)
+        elif isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=0.01)
+            nn.init.zeros_(layer.bias)
 
 
 for _depth in STAGES:

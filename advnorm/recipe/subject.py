@@ -25,6 +25,8 @@ class Data(Spec):
     augment: str = "none"
     mixup: Factor = 0.0
     """Beta parameter of mixup; 0 is none."""
+    smoothing: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] = 0.0
+    """Share of each label that is spread over all classes; 0 is none."""
     workers: Annotated[int, Field(ge=0)] = 2
     """Processes that read image folders."""
 

@@ -170,11 +170,12 @@ def _certified(recipe: Recipe) -> None:
             f"compile: {recipe.objective.name!r} walks the model's own graph, and there is "
             "nothing to compile; leave it out"
         )
-    if recipe.data.mixup:
-        raise ValueError(
-            f"data.mixup: {recipe.objective.name!r} bounds the margins of one label, and "
-            "mixed labels have none; set it to 0"
-        )
+    for name in ("mixup", "smoothing"):
+        if getattr(recipe.data, name):
+            raise ValueError(
+                f"data.{name}: {recipe.objective.name!r} bounds the margins of one label, "
+                "and mixed labels have none; set it to 0"
+            )
 
 
 def _norm_places(recipe: Recipe) -> None:

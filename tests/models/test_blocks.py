@@ -270,3 +270,22 @@ def test_lenet_is_the_published_one_in_values_and_gradients():
         torch.autograd.grad((ours * target).sum(), list(parameters.values())),
         torch.autograd.grad((theirs * target).sum(), list(parameters.values())),
     )
+
+
+@pytest.mark.parametrize(("depth", "norm"), [(18, "batch"), (50, "mixture"), (50, "group")])
+def test_goyals_start_makes_a_block_its_shortcut(depth, norm):
+    torch.manual_seed(0)
+    options = {"width": 8, "start": "goyal"}
+    made = {
+        "shape": (3, 32, 32),
+        "classes": 7,
+        "norm": NORMS[norm](),
+    }
+    model = build(f"resnet{depth}", options=options, **made).eval()
+    image = torch.randn(2, 32 if depth == 50 else 8, 6, 6)
+    block = model.blocks[1]
+    torch.testing.assert_close(block(image), image.relu())
+    end = model.classifier
+    assert not end.bias.any() and 0.005 < float(end.weight.detach().std()) < 0.015
+    with pytest.raises(ValueError, match="starts he or goyal, not 'she'"):
+        build(f"resnet{depth}", options={"width": 8, "start": "she"}, **made)

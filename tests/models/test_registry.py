@@ -21,6 +21,7 @@ def test_options_are_the_own_settings_of_a_model():
         "depth": 2,
         "start": "uniform",
         "activation": "relu",
+        "tile": 1,
     }
     assert options("wide_resnet") == {
         "depth": 28,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional
 
 from advnorm import norms
 from advnorm.objectives import CERTIFIED, OBJECTIVES, TWO_DOMAINS
@@ -105,6 +106,21 @@ def test_fine_tuning_moves_the_norms_alone(tiny, tmp_path):
     after = checkpoints.load(tuned.checkpoints, "state", warnings=[]).tensors
     moved = {k for k in before if not torch.equal(before[k], after[k])}
     assert moved and all("hidden.1." in name for name in moved), moved
+
+
+@pytest.mark.parametrize("objective", ["standard", "pgd", "mixed"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
+    changes = [f"objective.name={objective}", f"data.smoothing={smoothing}"]
+    recipe = override(tiny, [*changes, "attack.target=random", "norm.name=none"])
+    job, seen = build(recipe, root=None, device="cpu"), []
+    order = torch.arange(job.batch_size)
+    batch = next(job.data.train.batches(order, batch_size=len(order), device=job.device))
+    job.model.register_forward_hook(lambda model, given, made: seen.append(made.detach()))
+    numbers = Stepper(job)(batch, State())
+    labels = batch.labels.repeat(2 if objective == "mixed" else 1)
+    loss = functional.cross_entropy(seen[-1], labels, label_smoothing=smoothing)
+    assert numbers.loss == pytest.approx(float(loss), rel=1e-5)
 
 
 def test_a_start_of_another_shape_or_that_is_not_there_is_refused(tiny, tmp_path):
