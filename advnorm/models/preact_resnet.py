@@ -59,13 +59,21 @@ def preact_resnet18(
     standardize: nn.Module | None = None,
     width: int = 64,
     recompute: bool = False,
+    end: str = "norm",
+    start: str = "he",
 ) -> nn.Module:
     """Pre-activation ResNet-18 for small images, with a 3x3 stem.
 
     Four stages of two blocks, 11.17M parameters for CIFAR-10. As in the paper, a last norm
-    and ReLU come before pooling (some code leaves them out: 1,024 parameters less).
-    Convolutions have no bias; He-normal (fan-out) initialization.
+    and ReLU come before pooling; with an ``end`` of ``none`` they are left out, as in much
+    code (1,024 parameters less). Convolutions have no bias. A ``start`` of ``he`` is
+    He-normal (fan-out), one of ``uniform`` is PyTorch's own.
     """
+    if end not in ("norm", "none") or start not in ("he", "uniform"):
+        raise ValueError(
+            "preact_resnet18 ends in norm or none and starts he or uniform, not "
+            f"{end!r} and {start!r}"
+        )
     channels, _, _ = shapes.image(shape, model="preact_resnet18")
     shapes.positive("width", width, model="preact_resnet18")
     blocks: list[nn.Module] = []
@@ -77,10 +85,10 @@ def preact_resnet18(
     layers = {
         "stem": conv3x3(channels, width),
         "blocks": Blocks(*blocks, recompute=recompute),
-        "norm": norm(inputs),
-        "relu": nn.ReLU(),
+        **({"norm": norm(inputs), "relu": nn.ReLU()} if end == "norm" else {}),
         **classifier(inputs, classes),
     }
     model = assemble(standardize, layers)
-    he_init(model)
+    if start == "he":
+        he_init(model)
     return model

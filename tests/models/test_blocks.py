@@ -289,3 +289,16 @@ def test_goyals_start_makes_a_block_its_shortcut(depth, norm):
     assert not end.bias.any() and 0.005 < float(end.weight.detach().std()) < 0.015
     with pytest.raises(ValueError, match="starts he or goyal, not 'she'"):
         build(f"resnet{depth}", options={"width": 8, "start": "she"}, **made)
+
+
+def test_the_end_and_the_start_of_a_preactivation_network():
+    made = {"shape": (3, 32, 32), "classes": 10, "norm": NORMS["batch"]()}
+    bare = build("preact_resnet18", options={"end": "none", "start": "uniform"}, **made)
+    assert sum(p.numel() for p in bare.parameters()) == 11_172_170 - 1024
+    names = [name for name, _ in bare.named_children()]
+    assert names[-4:] == ["blocks", "pool", "flatten", "classifier"]
+    limit = 27**-0.5  # PyTorch's own: uniform up to 1 / sqrt(fan-in)
+    assert 0.9 * limit < float(bare.stem.weight.detach().abs().max()) <= limit
+    for options in ({"end": "relu"}, {"start": "zeros"}):
+        with pytest.raises(ValueError, match="ends in norm or none and starts he or"):
+            build("preact_resnet18", options=options, **made)

@@ -3,9 +3,10 @@
 What the paper leaves open, and what is chosen: APART's settings in the main tables are the
 best of a few that its appendix lists; here they are those of its code's commands where
 there are any (github.com/unknown9567/apart), else those that are best in Table 3 (eps 0.1,
-all samples, 16 groups), and mixup has the parameter of standard training. All images but
-0.2% are trained on, and the last weights count. The paper's deviations over five seeds are
-shown as standard errors.
+all samples, 16 groups), and mixup has the parameter of standard training. The
+pre-activation ResNet-18 is that of the code that the paper cites, without a last norm. All
+images but 0.2% are trained on, and the last weights count. The paper's deviations over five
+seeds are shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
 ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
@@ -25,7 +26,7 @@ _EPOCHS: dict[Scale, int] = {"full": 200, "reduced": 30, "smoke": 1}
 _NETWORKS: dict[Scale, dict[Network, str]] = {
     "full": {
         "WRN": "model.name=wide_resnet40_2",
-        "PRN": "model.name=preact_resnet18",
+        "PRN": "model={name: preact_resnet18, options: {end: none, start: uniform}}",
         "ResNet-18": "model.name=resnet18",
     },
     "reduced": {
