@@ -2,27 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
-from advnorm.files import write_atomically
+from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
-from advnorm.papers.told import (
-    Key,
-    as_told,
-    earlier,
-    is_told,
-    key_of,
-    panels_of,
-    tellable,
-    told_by,
-)
+from advnorm.papers.told import Key, Ledger, defaults, key_of, refuse_losses
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
-from advnorm.records import SCALES, Environment, Measured, Panel, Reproduction, Scale, Told
+from advnorm.records import SCALES, Measured, Reproduction, Scale, Told
 from advnorm.registry import unknown
 
 
@@ -35,17 +27,6 @@ class Place:
     data: Path | None = None
     device: str = "auto"
     on: Workers = 1
-
-
-class Found(NamedTuple):
-    """What a job of a row gave under a seed."""
-
-    row: str
-    seed: int
-    run: str
-    numbers: dict[str, float]
-    panels: tuple[Panel, ...]
-    seconds: float
 
 
 _Columns = dict[str, dict[int, float]]
@@ -81,18 +62,29 @@ def reproduce(
     artefact, progress = ARTEFACTS[name], progress or Quiet()
     path = where(place.out, name, scale)
     chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
-    told = earlier(artefact, scale, seeds, path, place.data)
+    refuse_losses(path, rows)
+    ledger = Ledger(path, artefact, scale, place.data)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
-    jobs = [job for job in jobs if not is_told(job, told, place.out / "runs")]
+    jobs = [job for job in jobs if not ledger.holds(job, place.out / "runs")]
     tasks = _tasks(jobs, artefact, place, progress)
-    done = _from_before(told, seeds, jobs, told_by(path))
-    failed: dict[str, str] = {}
+    failed: dict[Key, str] = {}
 
     def write() -> Reproduction:
-        record = gather(artefact, scale, seeds, done, failed)
-        record = record.model_copy(update={"told": tellable(told.values())})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, record.model_dump_json().encode())
+        with _turn(path):
+            told = ledger.all()
+            done = [
+                one
+                for one in told
+                if one.seed < seeds and (one.row, one.seed, one.asked) not in failed
+            ]
+            named = {
+                _title(job, chosen): failed[key_of(job)]
+                for job in jobs
+                if key_of(job) in failed
+            }
+            record = gather(artefact, scale, seeds, done, named)
+            record = record.model_copy(update={"told": tuple(told), "defaults": defaults()})
+            write_atomically(path, record.model_dump_json().encode())
         return record
 
     for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
@@ -100,32 +92,20 @@ def reproduce(
         each = outcome.result or [Outcome(0, None, outcome.failure)] * len(task.jobs)
         for job, one in zip(task.jobs, each, strict=True):
             if one.result is None:
-                failed[_title(job, chosen)] = one.failure
+                failed[key_of(job)] = one.failure
             else:
-                done.append(Found(job.row, job.recipe.seed, *one.result))
-                told[key_of(job)] = as_told(job, one.result)
+                ledger.add(job, one.result)
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
         write()
     return write()
 
 
-def _from_before(
-    told: Mapping[Key, Told], seeds: int, jobs: Sequence[Job], record: Reproduction | None
-) -> list[Found]:
-    """Return what is told of the seeds in question, but for what is to be done."""
-    left = set(map(key_of, jobs))
-    return [
-        Found(
-            one.row,
-            one.seed,
-            one.run,
-            one.numbers,
-            panels_of(record, one.row) if record and not one.seed else (),
-            one.seconds,
-        )
-        for key, one in told.items()
-        if one.seed < seeds and key not in left
-    ]
+def _turn(path: Path) -> AbstractContextManager[None]:
+    """Wait until no other process writes a record."""
+    turns = path.parent.parent / ".turns"
+    turns.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return locked(turns / path.name, wait=True)
 
 
 def _chosen(jobs: Sequence[Job], rows: Sequence[str], base: str) -> list[Job]:
@@ -196,7 +176,7 @@ def gather(
     artefact: Artefact,
     scale: Scale,
     seeds: int,
-    done: Sequence[Found],
+    done: Sequence[Told],
     failed: Mapping[str, str],
 ) -> Reproduction:
     """Put the numbers of all runs into one record and judge the claims."""
@@ -225,15 +205,9 @@ def gather(
         rows=rows,
         x=artefact.x,
         y=artefact.y,
-        panels=tuple(
-            panel.model_copy(update={"title": f"{one.row}: {panel.title}"})
-            for one in done
-            if one.seed == 0
-            for panel in one.panels
-        ),
         runs={row: tuple(names) for row, names in runs.items()},
         failed=dict(failed),
-        machine=_machine(),
+        machine="; ".join(dict.fromkeys(one.machine for one in done if one.machine)),
         seconds=sum({one.run: one.seconds for one in done}.values()),
     )
     return judged(artefact, record)
@@ -254,12 +228,7 @@ def judged(artefact: Artefact, record: Reproduction) -> Reproduction:
     return record.model_copy(update={"rows": rows, "claims": claims})
 
 
-def _machine() -> str:
-    here = Environment.here(device="", threads=1)
-    return f"{here.cores} cores of {here.processor}, torch {here.torch}"
-
-
-def _values(artefact: Artefact, done: Sequence[Found]) -> dict[str, _Columns]:
+def _values(artefact: Artefact, done: Sequence[Told]) -> dict[str, _Columns]:
     """Return each row's numbers by seed; where so shown, as ratios to another row's."""
     values: dict[str, _Columns] = defaultdict(lambda: defaultdict(dict))
     base = artefact.relative_to

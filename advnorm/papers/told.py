@@ -6,25 +6,81 @@ and machines: a job is done again only if its recipe, its data or what it asks h
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
-from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from advnorm.papers.artefact import Artefact, Job, seeded
 from advnorm.papers.work import Done, decisive, name_of
 from advnorm.recipe import Recipe
-from advnorm.records import Panel, Reproduction, Scale, Told, read_reproduction
+from advnorm.records import Environment, Reproduction, Scale, Told, read_reproduction
 from advnorm.train import load
 
 Key = tuple[str, int, str]
 """Row, seed, and what is asked."""
 
 
+class Ledger:
+    """What is known of an artefact's jobs: told before, done now, or by other processes."""
+
+    def __init__(
+        self, path: Path, artefact: Artefact, scale: Scale, root: Path | None
+    ) -> None:
+        self.path, self.artefact, self.scale = path, artefact, scale
+        self.known: dict[Key, Told] = {}
+        record, digest = told_by(path), _digests(root)
+        told = record.told if record else ()
+        same = record is not None and _unchanged(record.defaults, defaults())
+        for one in told:
+            job = self._job(one)
+            if same and job is not None and _is_of(one, job.recipe, digest):
+                self.known[_key(one)] = one
+        self.untrue = {_key(one) for one in told} - set(self.known)
+
+    def holds(self, job: Job, runs: Path) -> bool:
+        """Tell whether a job's numbers are known, and its run is not there to ask again."""
+        one = self.known.get(key_of(job))
+        return one is not None and not (runs / one.run).is_dir()
+
+    def add(self, job: Job, done: Done) -> None:
+        """Note down what a job gave; its panels where they are drawn, of the first seed."""
+        row, seed, what = key_of(job)
+        self.known[row, seed, what] = Told(
+            row=row,
+            seed=seed,
+            asked=what,
+            run=done.run,
+            numbers=done.numbers,
+            seconds=done.seconds,
+            machine=machine(),
+            panels=done.panels if seed == 0 else (),
+        )
+
+    def all(self) -> list[Told]:
+        """Return all that is known, with what others wrote since, in the table's order."""
+        record = told_by(self.path)
+        for one in record.told if record else ():
+            if _key(one) not in self.untrue and self._job(one) is not None:
+                self.known.setdefault(_key(one), one)
+        rows = {job.row: n for n, job in enumerate(self.artefact.jobs(self.scale))}
+        return sorted(self.known.values(), key=lambda one: (rows[one.row], one.seed))
+
+    def _job(self, one: Told) -> Job | None:
+        """Return the job that a line tells of, if there is still such a job."""
+        jobs = (seeded(job, one.seed) for job in self.artefact.jobs(self.scale))
+        return next((job for job in jobs if key_of(job) == _key(one)), None)
+
+
+def key_of(job: Job) -> Key:
+    """Return where a record tells of a job."""
+    return job.row, job.recipe.seed, asked(job)
+
+
 def asked(job: Job) -> str:
-    """Return a hash of all that decides a job's numbers, but for the data's content."""
+    """Return a hash of all that decides a job's numbers, but for defaults and data."""
     recipes = {"": job.recipe, **job.targets}
     values = {key: value for key, value in asdict(job).items() if key not in _RECIPES}
     values |= {"judging": [_judging(recipe) for recipe in recipes.values()]}
@@ -41,9 +97,25 @@ def _judging(recipe: Recipe) -> dict[str, object]:
     return recipe.model_dump(mode="json", include=parts, exclude_defaults=True)
 
 
-def key_of(job: Job) -> Key:
-    """Return where a record tells of a job."""
-    return job.row, job.recipe.seed, asked(job)
+def defaults() -> dict[str, Any]:
+    """Return every setting that a recipe has if nothing is said."""
+    found: dict[str, Any] = Recipe().model_dump(mode="json")
+    return found
+
+
+def _unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Tell whether the defaults of then are those of now, but for settings that are new."""
+    if not before:
+        return False
+    return all(
+        key in now
+        and (
+            _unchanged(value, now[key])
+            if isinstance(value, dict) and value
+            else value == now[key]
+        )
+        for key, value in before.items()
+    )
 
 
 def told_by(path: Path) -> Reproduction | None:
@@ -51,63 +123,34 @@ def told_by(path: Path) -> Reproduction | None:
     return read_reproduction(path) if path.is_file() else None
 
 
-def earlier(
-    artefact: Artefact, scale: Scale, seeds: int, path: Path, root: Path | None
-) -> dict[Key, Told]:
-    """Return what a record tells, of these seeds and of more, and is still true."""
+def refuse_losses(path: Path, rows: Sequence[str]) -> None:
+    """Refuse to replace a record by chosen rows if it could not tell of its others."""
     record = told_by(path)
-    if record is None:
-        return {}
-    most = max([seeds, *(one.seed + 1 for one in record.told)])
-    jobs = [seeded(job, seed) for seed in range(most) for job in artefact.jobs(scale)]
-    known = {(one.row, one.seed, one.asked): one for one in record.told}
-    digest = _digests(root)
-    pairs = [(known.get(key_of(job)), job.recipe) for job in jobs]
-    return {
-        (one.row, one.seed, one.asked): one
-        for one, recipe in pairs
-        if one is not None and _is_of(one, recipe, digest)
-    }
+    if record is None or not rows:
+        return
+    lost = set(record.rows) - {one.row for one in record.told} - set(rows)
+    if lost:
+        raise ValueError(
+            f"{path} is of an older version: its rows {', '.join(sorted(lost))} would be "
+            "lost; make all rows, or choose another --out"
+        )
 
 
-def is_told(job: Job, told: Mapping[Key, Told], runs: Path) -> bool:
-    """Tell whether a job's numbers are known, and its run is not there to ask again."""
-    one = told.get(key_of(job))
-    return one is not None and not (runs / one.run).is_dir()
+def machine() -> str:
+    """Name this machine."""
+    here = Environment.here(device="", threads=1)
+    return f"{here.cores} cores of {here.processor}, torch {here.torch}"
 
 
-def as_told(job: Job, done: Done) -> Told:
-    """Return what a record holds of a job that is done."""
-    row, seed, what = key_of(job)
-    return Told(
-        row=row,
-        seed=seed,
-        asked=what,
-        run=done.run,
-        numbers=done.numbers,
-        seconds=done.seconds,
-    )
-
-
-def tellable(found: Iterable[Told]) -> tuple[Told, ...]:
-    """Return what a record may hold: a number that is none would not be read again."""
-    return tuple(one for one in found if all(map(isfinite, one.numbers.values())))
-
-
-def panels_of(record: Reproduction, row: str) -> tuple[Panel, ...]:
-    """Return the panels of a row, with the titles they had before the row's was added."""
-    return tuple(
-        panel.model_copy(update={"title": panel.title.removeprefix(f"{row}: ")})
-        for panel in record.panels
-        if panel.title.startswith(f"{row}: ")
-    )
+def _key(one: Told) -> Key:
+    return one.row, one.seed, one.asked
 
 
 def _is_of(one: Told, recipe: Recipe, digest: Callable[[Recipe], str]) -> bool:
-    """Tell whether a run was of the data that are here; where there are none, it was."""
+    """Tell whether a run was of the data that are here; where none can be read, it was."""
     try:
         return name_of(recipe, digest(recipe)) == one.run
-    except FileNotFoundError:
+    except (OSError, ValueError):
         return True
 
 

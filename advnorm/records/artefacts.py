@@ -2,7 +2,7 @@
 
 from math import isfinite, sqrt
 from statistics import mean, stdev
-from typing import Literal
+from typing import Any, Literal
 
 from advnorm.records.base import Record
 from advnorm.records.diagnoses import Panel
@@ -87,6 +87,9 @@ class Told(Record):
     numbers: dict[str, float]
     """By column; not yet as ratios."""
     seconds: float
+    machine: str = ""
+    panels: tuple[Panel, ...] = ()
+    """What is drawn of it: of the first seed alone."""
 
 
 class Reproduction(Record):
@@ -103,6 +106,7 @@ class Reproduction(Record):
     """Of a figure: what its columns are values of; rows are then lines."""
     y: str = ""
     panels: tuple[Panel, ...] = ()
+    """Of records that do not tell which job a panel is of."""
     runs: dict[str, tuple[str, ...]] = {}
     """The run folders behind each row, one a seed."""
     failed: dict[str, str] = {}
@@ -112,3 +116,15 @@ class Reproduction(Record):
     """What training and judging took, over all runs, wherever they were made."""
     told: tuple[Told, ...] = ()
     """What each job gave, also of rows and seeds that were not asked for this time."""
+    defaults: dict[str, Any] = {}
+    """The settings of a recipe that says nothing, when it was written."""
+
+    @property
+    def drawn(self) -> tuple[Panel, ...]:
+        """All panels, titled by their rows."""
+        told = tuple(
+            panel.model_copy(update={"title": f"{one.row}: {panel.title}"})
+            for one in self.told
+            for panel in one.panels
+        )
+        return self.panels + told

@@ -78,8 +78,8 @@ def _judged(records: Sequence[Reproduction]) -> list[Claimed]:
 
 
 def _shown(record: Reproduction, prefix: str) -> Shown:
-    drawn = [panel for panel in record.panels if panel.kind != "pictures"]
-    pictures = [panel for panel in record.panels if panel.kind == "pictures"]
+    drawn = [panel for panel in record.drawn if panel.kind != "pictures"]
+    pictures = [panel for panel in record.drawn if panel.kind == "pictures"]
     return Shown(
         record=record,
         name=_title(record.artefact.partition("/")[2]),

@@ -13,11 +13,11 @@ from advnorm.papers import work as works
 from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.prolong import prolong
-from advnorm.papers.reproduce import Found, _tasks, gather, judged
+from advnorm.papers.reproduce import _tasks, gather, judged
 from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
-from advnorm.records import Published, Reproduction, Run
+from advnorm.records import Published, Reproduction, Run, Told
 from advnorm.train import transfer_runs
 
 TINY = override(
@@ -142,10 +142,8 @@ def test_what_is_watched_answers_as_a_question_does(tmp_path):
 
 
 def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
-    found = [
-        Found("one", seed, f"r{seed}", {"clean": 50.0 + seed}, (), 1.0) for seed in (0, 1)
-    ]
-    old = gather(tiny, "full", 2, found, {})
+    record = [found("one", seed, clean=50.0 + seed) for seed in (0, 1)]
+    old = gather(tiny, "full", 2, record, {})
     claims = (Claim("it is perfect", (above("one", "clean", 99),)),)
     now = replace(tiny, claims=claims, published={"one": {"clean": Published(value=2.0)}})
     new = judged(now, old)
@@ -160,9 +158,10 @@ def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
 
 def test_a_ratio_to_nothing_is_not_a_number(tiny):
     ratio = replace(tiny, relative_to="one")
-    zero = Found("one", 0, "r", {"fgsm": 0.0}, (), 1.0)
-    found = gather(ratio, "full", 1, [zero, zero._replace(row="two")], {})
-    assert str(found.rows["two"]["fgsm"].values) == "(nan,)"
+    zero = found("one", 0, fgsm=0.0)
+    both = [zero, zero.model_copy(update={"row": "two"})]
+    record = gather(ratio, "full", 1, both, {})
+    assert str(record.rows["two"]["fgsm"].values) == "(nan,)"
 
 
 def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
@@ -299,7 +298,8 @@ def test_a_row_shown_as_a_ratio_brings_its_base_along(tiny, tmp_path, monkeypatc
 
 
 def found(row, seed, **numbers):
-    return Found(row, seed, f"{row}{seed}", numbers, (), 1.0)
+    run = f"{row}{seed}"
+    return Told(row=row, seed=seed, asked="", run=run, numbers=numbers, seconds=1.0)
 
 
 def test_a_seed_whose_base_failed_has_no_ratio(tiny):

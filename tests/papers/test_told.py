@@ -1,16 +1,19 @@
 """Records remember what runs gave, when the runs are gone."""
 
 from dataclasses import replace
-from math import nan
+from importlib import import_module
+from math import isnan, nan
 from shutil import rmtree
 
 import pytest
 
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, reproduce, where
-from advnorm.papers.told import asked, tellable
+from advnorm.papers.told import asked
 from advnorm.recipe import Recipe, override
 from advnorm.records import Told, read_reproduction
 
+module = import_module("advnorm.papers.reproduce")
+telling = import_module("advnorm.papers.told")
 TINY = override(
     Recipe(),
     [
@@ -41,7 +44,7 @@ def tiny(monkeypatch):
 
 def without_runs(folder):
     for name in ("runs", ".turns"):
-        rmtree(folder / name)
+        rmtree(folder / name, ignore_errors=True)
 
 
 def changed(monkeypatch, entry, *jobs):
@@ -52,7 +55,7 @@ def changed(monkeypatch, entry, *jobs):
 
 def test_what_is_told_is_not_done_again(tiny, tmp_path):
     first = reproduce(tiny.name, Place(tmp_path), seeds=2)
-    assert first.panels and len(first.told) == 4
+    assert first.drawn and len(first.told) == 4
     without_runs(tmp_path)
     again = reproduce(tiny.name, Place(tmp_path), seeds=2)
     assert again == first and not (tmp_path / "runs").exists()
@@ -128,9 +131,95 @@ def test_a_run_that_is_there_is_asked_itself(tiny, tmp_path):
     )
     path.write_text(record.model_copy(update={"told": wrong}).model_dump_json())
     again = reproduce(tiny.name, Place(tmp_path))
-    assert again.rows == record.rows and again.panels == record.panels
+    assert again.rows == record.rows and again.drawn == record.drawn
 
 
-def test_a_number_that_is_none_is_not_told():
-    one = Told(row="a", seed=0, asked="", run="", numbers={"x": 1.0}, seconds=0.0)
-    assert tellable([one, one.model_copy(update={"numbers": {"x": nan}})]) == (one,)
+def test_panels_are_those_of_their_jobs_however_often(tiny, tmp_path, monkeypatch):
+    one, two = tiny.jobs("smoke")
+    wide = replace(one, recipe=override(one.recipe, ["model.options.width=5"]))
+    wide = replace(wide, numbers={"other": "clean"})
+    changed(monkeypatch, tiny, one, wide, two)
+    first = reproduce(tiny.name, Place(tmp_path))
+    assert len(first.drawn) == 4 and all(p.title.startswith("one: ") for p in first.drawn)
+    for _ in range(2):
+        without_runs(tmp_path)
+        assert reproduce(tiny.name, Place(tmp_path)) == first
+    assert not first.panels, "each is kept once"
+
+
+def test_panels_outlive_a_failure(tiny, tmp_path):
+    first = reproduce(tiny.name, Place(tmp_path))
+    (tmp_path / "runs" / first.runs["one"][0] / "recipe.yaml").write_text("seed: [")
+    record = reproduce(tiny.name, Place(tmp_path))
+    assert set(record.failed) == {"one, seed 0"} and "one" not in record.rows
+    without_runs(tmp_path)
+    again = reproduce(tiny.name, Place(tmp_path))
+    assert again.rows == first.rows and again.drawn == first.drawn
+
+
+def test_an_older_record_is_not_replaced_by_some_rows(tiny, tmp_path):
+    first = reproduce(tiny.name, Place(tmp_path))
+    path = where(tmp_path, tiny.name, "smoke")
+    path.write_text(first.model_copy(update={"told": (), "defaults": {}}).model_dump_json())
+    with pytest.raises(ValueError, match="its rows one would be lost"):
+        reproduce(tiny.name, Place(tmp_path), rows=["two"])
+    assert set(reproduce(tiny.name, Place(tmp_path)).rows) == {"one", "two"}
+
+
+def test_other_defaults_make_other_numbers(tiny, tmp_path):
+    reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+    path = where(tmp_path, tiny.name, "smoke")
+    record = read_reproduction(path)
+    new = {
+        key: dict(value) if isinstance(value, dict) else value
+        for key, value in record.defaults.items()
+    }
+    del new["data"]["mixup"]  # a setting that there was not
+    path.write_text(record.model_copy(update={"defaults": new}).model_dump_json())
+    assert reproduce(tiny.name, Place(tmp_path)).rows == record.rows
+    assert not (tmp_path / "runs").exists()
+    new["optimizer"]["momentum"] = 0.123
+    path.write_text(record.model_copy(update={"defaults": new}).model_dump_json())
+    reproduce(tiny.name, Place(tmp_path))
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+def test_two_processes_keep_what_the_other_told(tiny, tmp_path, monkeypatch):
+    """The second is a call in the middle of the first, which began with no record."""
+    real, calls = module.spread, []
+
+    def spread(work, tasks, on):
+        if not calls:
+            calls.append(1)
+            reproduce(tiny.name, Place(tmp_path), rows=["two"], seeds=2)
+            without_runs(tmp_path)
+        return real(work, tasks, on=on)
+
+    monkeypatch.setattr(module, "spread", spread)
+    record = reproduce(tiny.name, Place(tmp_path), rows=["one"])
+    assert set(record.rows) == {"one", "two"} and len(record.told) == 4
+
+
+def test_data_that_cannot_be_read_do_not_stop_what_is_told(tiny, tmp_path, monkeypatch):
+    first = reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+
+    def damaged(recipe, root):
+        raise ValueError("damaged")
+
+    monkeypatch.setattr(telling, "load", damaged)
+    assert reproduce(tiny.name, Place(tmp_path)) == first
+
+
+def test_the_machine_is_that_of_the_runs(tiny, tmp_path, monkeypatch):
+    first = reproduce(tiny.name, Place(tmp_path), rows=["one"])
+    without_runs(tmp_path)
+    monkeypatch.setattr(telling, "machine", lambda: "another")
+    assert reproduce(tiny.name, Place(tmp_path), rows=["one"]).machine == first.machine
+    assert reproduce(tiny.name, Place(tmp_path)).machine == f"{first.machine}; another"
+
+
+def test_a_diverged_run_is_told_too():
+    one = Told(row="a", seed=0, asked="", run="", numbers={"x": nan}, seconds=0.0)
+    assert isnan(Told.model_validate_json(one.model_dump_json()).numbers["x"])
