@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import floor, log10
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from advnorm.data.splits import DataSet, Split, Tensors
 from advnorm.draws import Draws, permutation
+from advnorm.registry import unknown
 
 _CHUNK = 1000
 MOST_PIXELS = 2048
@@ -142,6 +143,8 @@ def resize(data: DataSet, *, size: int, resample: Resample = "bilinear") -> Data
     leaves out. The nearest pixel is the one whose square holds the new pixel's centre:
     so galloway2019 scales MNIST to 56, 84 and 112 (appendix F), into tiles of equal pixels.
     """
+    if resample not in get_args(Resample):
+        raise unknown("resampling", resample, list(get_args(Resample)))
     if len(data.shape) != 3:
         raise ValueError(f"cannot resize {data.name} of shape {data.shape} to size {size}")
     if data.shape[1:] == (checked_size(size), size):

@@ -72,7 +72,13 @@ def branches(
         "with a single branch has one running line); a batch that lies apart from its "
         "running line is normalized otherwise in training than at test time.",
         numbers=_numbers(running, halves, domain),
-        settings={"n": len(images), "place": name, "domain": domain, "channels": channels},
+        settings={
+            "n": len(images),
+            "place": name,
+            "domain": domain,
+            "channels": channels,
+            "attack": "none" if threat is None else attack,
+        },
         panels=tuple(
             _panel(title, {**drawn, **batches}, part, chosen.tolist())
             for title, part in (("mean", "mean"), ("variance", "var"))

@@ -26,8 +26,10 @@ def weak(
     It is named as in an evaluation: ``pgd-10`` has steps of 2.5 eps / 10.
     """
     found = attackers_of(attack, threat)
-    if len(found) > 1:
-        raise ValueError(f"{attack!r} is several attacks: name one, such as 'pgd-10'")
+    if len(found) > 1 or found[0].restarts > 1 or ".." in attack:
+        raise ValueError(
+            f"{attack!r} is several attacks: name one without restarts, such as 'pgd-10'"
+        )
 
     def search(rows: Tensor) -> Tensor:
         return found[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))

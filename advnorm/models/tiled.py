@@ -92,7 +92,8 @@ class TiledLinear(nn.Module):
             corner = tiles[..., :1, :, :1]
             self._refuse_others(tiles, corner)
             output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
-            return output + 0 * self.scale.T  # it has no gradient, and yet decays
+            # the scale has no gradient, and yet decays
+            return output + (0 * self.scale.T).to(output.dtype)
         output = F.linear(self.grid.folded(input), self.core, self.bias)
         return output + self.scale.T * F.linear(input, self.rest)
 

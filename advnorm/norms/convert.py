@@ -35,7 +35,7 @@ def convert(
     ``requires_grad`` are kept; a layer used in several places stays one layer. With the
     running statistics the copy computes what ``model`` does, whatever the route. ``name``
     is ``batch``, ``mixture``, ``dual`` or ``borrowed``; ``options`` are those of the norm,
-    except for eps and momentum, which each layer brings.
+    except for eps, momentum and the start, which each layer brings.
     """
     if name not in _CONSTRUCTED:
         NORMS[name]  # an unknown name says which exist
@@ -44,7 +44,7 @@ def convert(
             f"{', '.join(_CONSTRUCTED)}, or build the model with norm {name!r}"
         )
     given = dict(options or {})
-    for key in ("eps", "momentum", "affine"):
+    for key in ("eps", "momentum", "affine", "start"):
         if key in given:
             raise ValueError(f"{key} is kept from each layer: leave it out of the options")
     bind(NORMS[name], given, what=f"option of norm {name!r} called")

@@ -129,11 +129,8 @@ def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         {"params": parameters, "weight_decay": decay, "factor": factor}
         for (decay, factor), parameters in groups.items()
     ]
-    if spec.name != "sgd" and any(isinstance(m, TiledLinear) for m in model.modules()):
-        raise RecipeError(
-            f"the model's option tile is exact under sgd, not under {spec.name}: leave it "
-            "out"
-        )
+    if any(isinstance(layer, TiledLinear) for layer in model.modules()):
+        _check_tiles(recipe)
     if spec.name == "adam":
         return torch.optim.Adam(settings, lr=spec.rate, fused=True)
     if spec.name == "rmsprop":
@@ -147,6 +144,20 @@ def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
         nesterov=spec.nesterov,
         fused=True,
     )
+
+
+def _check_tiles(recipe: Recipe) -> None:
+    """Refuse what would not train a layer of tiles as a plain one, or cannot."""
+    name = recipe.optimizer.name
+    if name != "sgd":
+        raise RecipeError(
+            f"the model's option tile is exact under sgd, not under {name}: leave it out"
+        )
+    if recipe.objective.name != "standard" or recipe.validation.robust != "pgd":
+        raise RecipeError(
+            "the model's option tile is for objective.name=standard and validation.robust="
+            "pgd: attacked images are not of tiles, and bounds are of plain layers"
+        )
 
 
 def start(path: str, model: nn.Module) -> None:

@@ -145,6 +145,12 @@ def test_the_nearest_pixel_is_pillows():
         assert np.array_equal(found[0, 0].numpy(), np.asarray(expected)), size
 
 
+def test_an_unknown_way_of_scaling_is_refused():
+    image = torch.zeros(1, 1, 7, 7, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"no resampling 'cubic'.*bilinear, nearest"):
+        resize(labelled([0], image), size=3, resample="cubic")
+
+
 def test_a_recipe_chooses_how_images_are_scaled():
     recipe = override(Recipe(), ["data={name: digits, size: 16, resample: nearest}"])
     images = parts.load(recipe, root=None).test.images

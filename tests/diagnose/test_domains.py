@@ -53,6 +53,7 @@ def test_one_attack_moves_every_image(subject):
     torch.testing.assert_close(plain, named)
 
 
-def test_a_suite_is_not_one_attack(subject):
-    with pytest.raises(ValueError, match="'quick' is several attacks"):
-        weak(*subject, Linf(EPS), attack="quick")
+@pytest.mark.parametrize("name", ["quick", "pgd-4x2", "pgd-2..4"])
+def test_a_suite_is_not_one_attack_nor_are_restarts_and_curves(subject, name):
+    with pytest.raises(ValueError, match="is several attacks"):
+        weak(*subject, Linf(EPS), attack=name)

@@ -134,3 +134,10 @@ def test_the_option_changes_no_weight_and_the_judged_network_is_plain(start):
 def test_what_has_no_tiles_is_refused(shape, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         build("mlp", shape=shape, classes=3, norm=NONE, options=options)
+
+
+def test_reduced_precision_stays_reduced():
+    _, tiled = pair(Grid(1, 2, 2, 2))
+    images = enlarged(torch.rand(3, 1, 2, 2), 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert tiled.float().train()[:2](images).dtype == torch.bfloat16

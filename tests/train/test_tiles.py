@@ -35,7 +35,16 @@ def test_tiles_want_sgd(tiny, tmp_path):
         train(recipe, tmp_path / "run")
 
 
+@pytest.mark.parametrize("change", ["objective.name=pgd", "validation.robust=ibp"])
+def test_tiles_are_not_for_attacked_images_nor_bounds(tiny, tmp_path, change):
+    recipe = override(tiny, [*ENLARGED, *SGD, "model.options.tile=2", change])
+    with pytest.raises(RecipeError, match=r"for objective\.name=standard"):
+        train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_tiles_want_images_of_tiles(tiny, tmp_path):
-    recipe = override(tiny, [*SGD, "data.size=16", "model.options.tile=2"])
+    changes = [*SGD, "data.size=16", "model.options.tile=2", "objective.name=standard"]
+    recipe = override(tiny, changes)
     with pytest.raises(ValueError, match=r"data\.resample=nearest"):
         train(recipe, tmp_path / "run")
