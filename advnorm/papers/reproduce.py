@@ -105,7 +105,7 @@ def _turn(path: Path) -> AbstractContextManager[None]:
     turns = path.parent.parent / ".turns"
     turns.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return locked(turns / path.name, wait=True)
+    return locked(turns / f"{path.parent.name}-{path.stem}", wait=True)
 
 
 def _chosen(jobs: Sequence[Job], rows: Sequence[str], base: str) -> list[Job]:

@@ -10,7 +10,7 @@ import pytest
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, reproduce, where
 from advnorm.papers.told import asked
 from advnorm.recipe import Recipe, override
-from advnorm.records import Told, read_reproduction
+from advnorm.records import Told, read_reproduction, reproductions
 
 module = import_module("advnorm.papers.reproduce")
 telling = import_module("advnorm.papers.told")
@@ -56,6 +56,9 @@ def changed(monkeypatch, entry, *jobs):
 def test_what_is_told_is_not_done_again(tiny, tmp_path):
     first = reproduce(tiny.name, Place(tmp_path), seeds=2)
     assert first.drawn and len(first.told) == 4
+    assert reproductions(tmp_path) == {"here": [first]}, (
+        "no other file is taken for a record"
+    )
     without_runs(tmp_path)
     again = reproduce(tiny.name, Place(tmp_path), seeds=2)
     assert again == first and not (tmp_path / "runs").exists()
