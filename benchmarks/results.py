@@ -16,13 +16,14 @@ from pathlib import Path
 from advnorm import papers
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
 from advnorm.papers.captions import captions
+from advnorm.papers.claims import decisive
 from advnorm.papers.cost import known
 from advnorm.papers.reproduce import judged, where
 from advnorm.records import (
+    MARKS,
     SCALES,
     Measured,
     Reproduction,
-    Verdict,
     counted,
     read_reproduction,
 )
@@ -31,15 +32,16 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 MEASURED = Path(papers.__file__).with_name("measured.json")
 BEGIN, END = "<!-- results: benchmarks/results.py -->", "<!-- end of results -->"
-VERDICTS: tuple[Verdict, ...] = ("holds", "does not hold", "cannot be told")
 HEAD = (
     "# What was measured\n\n"
-    "One line a claim. Published and ours are the numbers that decide; ± is the standard "
-    "error over seeds. A comparison holds, or does not, when it is more than two standard "
-    "errors clear; else it cannot be told. `full` is the paper's setting; `reduced` keeps "
-    "the claim on real data and small machines ([reproduce.md](../reproduce.md)). The cost "
-    "is what the runs took on the machine the record names; for what is not measured, "
-    "the operations of one seed and the time they take at 40% of the device's peak. Pages: "
+    "One line a claim, as the inequalities that are claimed, with the paper's numbers and "
+    "with ours; ± is the standard error over seeds. One holds (✓), or does not (✗), when "
+    "it is more than two standard errors clear; else it cannot be told (?). Of a claim "
+    "with many, those that decide are shown, the closest calls. `full` is the paper's "
+    "setting; `reduced` keeps the claim on real data and small machines "
+    "([reproduce.md](../reproduce.md)). The cost is what the runs took on the machine the "
+    "record names; for what is not measured, the operations of one seed and the time they "
+    "take at 40% of the device's peak. Pages: "
     "{pages}. Records: `PAPER/ARTEFACT-SCALE.json`. `python benchmarks/results.py` writes "
     "this file.\n\n{summary}\n\n"
     "| artefact | claim | published | ours | scale, seeds | verdict | command | cost |\n"
@@ -126,13 +128,14 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
     }
     lines = []
     for claim, ours in zip(artefact.claims, record.claims, strict=True):
-        published = claim.judge(theirs, claim.scales[-1]).why
-        published = "" if "not measured" in published else published
+        told, said = claim.tell(record.rows), claim.tell(theirs)
+        shown = [said[n].why for n in decisive(told if ours.judged else said)]
+        published = [why for why in shown if "not measured" not in why]
         lines.append(
             line(
                 record.artefact,
                 ours.text,
-                published,
+                "; ".join(published),
                 ours.why,
                 where,
                 ours.verdict,
@@ -153,9 +156,12 @@ def summary(records: dict[str, list[Reproduction]]) -> str:
     lines = []
     for scale in reversed(SCALES):
         made = [r for each in records.values() for r in each if r.scale == scale]
-        verdicts = Counter(claim.verdict for record in made for claim in record.claims)
+        claims = [claim for record in made for claim in record.claims]
+        verdicts = Counter(claim.verdict for claim in claims if claim.judged)
         if made and scale != "smoke":
-            told = ", ".join(counted(verdicts[name], name) for name in VERDICTS)
+            told = ", ".join(counted(verdicts[name], name) for name in MARKS)
+            rest = len(claims) - verdicts.total()
+            told += f"; {rest} are about another scale" if rest else ""
             lines.append(f"At `{scale}`, {len(made)} tables and figures: {told}.")
     left = len(ARTEFACTS) - len(records)
     return " ".join([*lines, f"Not measured: {left} of {len(ARTEFACTS)}."])

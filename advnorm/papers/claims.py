@@ -3,16 +3,21 @@ r"""Claims as statements that a machine can check, given numbers over seeds.
 A comparison is told when the numbers are further apart than two standard errors of their
 difference; between that it cannot be told. Two numbers of a row are compared seed by seed,
 since they are often of the same runs. A claim of several parts holds when each of
-them holds, and does not hold as soon as one does not.
+them holds, and does not hold as soon as one does not. Its reason shows each part as the
+inequality that is claimed, with a mark before it; of many parts, those that decide.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import hypot, isfinite
+from math import hypot, inf, isfinite
 from typing import NamedTuple
 
-from advnorm.records import Claimed, Measured, Scale, Verdict
+from advnorm.records import MARKS, Claimed, Measured, Scale, Verdict, counted
+
+SHOWN = 3
+"""Parts of a claim that its reason shows, if it has more."""
 
 Numbers = Mapping[str, Mapping[str, Measured]]
 """By row and column."""
@@ -24,6 +29,8 @@ class Told:
 
     verdict: Verdict
     why: str
+    clear: float = 0.0
+    """How many standard errors its two sides are apart."""
 
 
 Part = Callable[[Numbers], Told]
@@ -43,22 +50,49 @@ class Claim:
         if scale not in self.scales:
             smoke = "at scale smoke only the path is tested"
             why = smoke if scale == "smoke" else f"it is about scale {self.scales[0]}"
-            return Claimed(text=self.text, verdict="cannot be told", why=why)
-        told = [part(numbers) for part in self.parts]
-        return Claimed(
-            text=self.text,
-            verdict=worst([one.verdict for one in told]),
-            why="; ".join(one.why for one in told),
-        )
+            return Claimed(text=self.text, verdict="cannot be told", why=why, judged=False)
+        told = self.tell(numbers)
+        return Claimed(text=self.text, verdict=worst(told), why=reason(told))
+
+    def tell(self, numbers: Numbers) -> list[Told]:
+        """Say what becomes of each part."""
+        return [part(numbers) for part in self.parts]
 
 
-def worst(verdicts: list[Verdict]) -> Verdict:
+def reason(told: Sequence[Told]) -> str:
+    """Return the parts that decide, each with its mark, and how many there are in all.
+
+    >>> reason([Told("holds", "3 ± 1 > 0"), Told("does not hold", "3 ± 1 < 0")])
+    '✓ 3 ± 1 > 0; ✗ 3 ± 1 < 0'
+    """
+    text = "; ".join(f"{MARKS[told[n].verdict]} {told[n].why}" for n in decisive(told))
+    if len(told) <= SHOWN:
+        return text
+    verdicts = Counter(one.verdict for one in told)
+    each = ", ".join(counted(verdicts[name], name) for name in MARKS if verdicts[name])
+    return f"{text} (of {len(told)} comparisons {each})"
+
+
+def decisive(told: Sequence[Told]) -> list[int]:
+    """Return the places of all parts, or of many, the closest calls that decide.
+
+    >>> parts = [Told("holds", "", clear=n) for n in (9, 3, 4, 5)]
+    >>> decisive(parts), decisive([*parts, Told("does not hold", "", clear=7)])
+    ([1, 2, 3], [4])
+    """
+    if len(told) <= SHOWN:
+        return list(range(len(told)))
+    deciding = [n for n, one in enumerate(told) if one.verdict == worst(told)]
+    return sorted(sorted(deciding, key=lambda n: told[n].clear)[:SHOWN])
+
+
+def worst(told: Sequence[Told]) -> Verdict:
     """Return the verdict of all parts together.
 
-    >>> worst(["holds", "cannot be told"])
+    >>> worst([Told("holds", ""), Told("cannot be told", "")])
     'cannot be told'
     """
-    order: tuple[Verdict, ...] = ("does not hold", "cannot be told")
+    verdicts, order = {one.verdict for one in told}, ("does not hold", "cannot be told")
     return next((verdict for verdict in order if verdict in verdicts), "holds")
 
 
@@ -69,8 +103,7 @@ def above(row: str, column: str, limit: float) -> Part:
         one = _find(numbers, row, column)
         if one is None:
             return _missing(row, column)
-        why = f"{row}, {column}: {one} against {limit:g}"
-        return Told(_sign(one.mean - limit, one.error), why)
+        return _told(one.mean - limit, one.error, f"{row}, {column}: {one} > {limit:g}")
 
     return part
 
@@ -82,8 +115,7 @@ def below(row: str, column: str, limit: float) -> Part:
         one = _find(numbers, row, column)
         if one is None:
             return _missing(row, column)
-        why = f"{row}, {column}: {one} against {limit:g}"
-        return Told(_sign(limit - one.mean, one.error), why)
+        return _told(limit - one.mean, one.error, f"{row}, {column}: {one} < {limit:g}")
 
     return part
 
@@ -95,8 +127,8 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
         apart = _difference(numbers, larger, smaller)
         if isinstance(apart, Told):
             return apart
-        why = f"{apart.named}; claimed to be {f'{by:g} ' if by else ''}apart"
-        return Told(_sign(apart.mean - by, apart.error), why)
+        why = f"{apart.one} > {apart.other}{f' + {by:g}' if by else ''}"
+        return _told(apart.mean - by, apart.error, why)
 
     return part
 
@@ -108,8 +140,8 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
         apart = _difference(numbers, larger, smaller)
         if isinstance(apart, Told):
             return apart
-        why = f"{apart.named}; less than {by:g} apart"
-        return Told(_sign(by - apart.mean, apart.error), why)
+        why = f"{apart.one} < {apart.other} + {by:g}"
+        return _told(by - apart.mean, apart.error, why)
 
     return part
 
@@ -134,8 +166,8 @@ def wider(
             return other
         both = one.error is not None and other.error is not None
         error = hypot(one.error or 0.0, other.error or 0.0) if both else None
-        why = f"{one.mean:.4g} apart ({one.named}) and {other.mean:.4g} ({other.named})"
-        return Told(_sign(one.mean - other.mean, error), why)
+        why = " > ".join(f"{x.mean:.4g} ({x.one} - {x.other})" for x in (one, other))
+        return _told(one.mean - other.mean, error, why)
 
     return part
 
@@ -151,7 +183,8 @@ def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[P
 class _Difference(NamedTuple):
     mean: float
     error: float | None
-    named: str
+    one: str
+    other: str
 
 
 def _difference(
@@ -161,21 +194,25 @@ def _difference(
     first, second = _find(numbers, *one), _find(numbers, *other)
     if first is None or second is None:
         return _missing(*(one if first is None else other))
-    named = f"{', '.join(one)}: {first}; {', '.join(other)}: {second}"
+    named = f"{', '.join(one)}: {first}", f"{', '.join(other)}: {second}"
     alike = first.seeds == second.seeds and len(first.values) == len(second.values)
     if one[0] == other[0] and alike:
         pairs = zip(first.values, second.values, strict=True)
         each = Measured(values=tuple(a - b for a, b in pairs))
-        return _Difference(each.mean, each.error, named)
+        return _Difference(each.mean, each.error, *named)
     both = first.error is not None and second.error is not None
     error = hypot(first.error or 0.0, second.error or 0.0) if both else None
-    return _Difference(first.mean - second.mean, error, named)
+    return _Difference(first.mean - second.mean, error, *named)
 
 
-def _sign(difference: float, error: float | None) -> Verdict:
-    if error is None or not isfinite(difference) or abs(difference) <= 2 * error:
-        return "cannot be told"
-    return "holds" if difference > 0 else "does not hold"
+def _told(difference: float, error: float | None, why: str) -> Told:
+    """Judge a difference that is claimed to be positive."""
+    if error is None or not isfinite(difference):
+        return Told("cannot be told", why)
+    clear = abs(difference) / error if error else inf
+    if abs(difference) <= 2 * error:
+        return Told("cannot be told", why, clear)
+    return Told("holds" if difference > 0 else "does not hold", why, clear)
 
 
 def _find(numbers: Numbers, row: str, column: str) -> Measured | None:

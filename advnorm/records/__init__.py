@@ -9,6 +9,7 @@ so that a report can be made anywhere.
 """
 
 from advnorm.records.artefacts import (
+    MARKS,
     SCALES,
     Claimed,
     Measured,
@@ -33,6 +34,7 @@ from advnorm.records.run import Run, read_record
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
+    "MARKS",
     "SCALES",
     "Accuracy",
     "Audit",

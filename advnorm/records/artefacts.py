@@ -10,7 +10,7 @@ from advnorm.records.diagnoses import Panel
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 Scale = Literal["smoke", "reduced", "full"]
 SCALES: tuple[Scale, ...] = ("smoke", "reduced", "full")
-
+MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
 
 _SEVERAL: dict[Verdict, str] = {
     "holds": "hold",
@@ -74,6 +74,8 @@ class Claimed(Record):
     text: str
     verdict: Verdict
     why: str
+    judged: bool = True
+    """Whether the claim is about the scale of its record at all."""
 
 
 class Told(Record):

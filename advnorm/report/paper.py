@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advnorm.records import Claimed, Panel, Reproduction, Verdict, counted
+from advnorm.records import MARKS, Claimed, Panel, Reproduction, counted
 from advnorm.report import drawings, figures, plotted
 from advnorm.report.diagnoses import addresses
 from advnorm.report.looks import LOOKS
@@ -14,9 +14,6 @@ from advnorm.report.template import environment
 
 MOST_DRAWINGS = 24
 """Panels of one artefact beyond these are left out."""
-_MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
-_ANOTHER_SCALE = "it is about scale "
-"""How the reason begins of a claim that its record's scale cannot judge."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Shown:
     @property
     def claims(self) -> list[tuple[str, Claimed]]:
         """Each claim with the mark of its verdict."""
-        return [(_MARKS[claim.verdict], claim) for claim in self.record.claims]
+        return [(MARKS[claim.verdict], claim) for claim in self.record.claims]
 
     @property
     def command(self) -> str:
@@ -48,7 +45,8 @@ class Shown:
 def render(paper: str, records: Sequence[Reproduction]) -> str:
     """Return the page of one paper."""
     shown = [_shown(record, f"a{number}") for number, record in enumerate(records)]
-    verdicts = Counter(claim.verdict for claim in _judged(records))
+    claims = [claim for record in records for claim in record.claims if claim.judged]
+    verdicts = Counter(claim.verdict for claim in claims)
     return (
         environment()
         .get_template("paper.html")
@@ -56,7 +54,7 @@ def render(paper: str, records: Sequence[Reproduction]) -> str:
             paper=paper,
             shown=shown,
             verdicts=[
-                (counted(verdicts[name], name), mark) for name, mark in _MARKS.items()
+                (counted(verdicts[name], name), mark) for name, mark in MARKS.items()
             ],
             judged=verdicts.total(),
             smoke=all(record.scale == "smoke" for record in records),
@@ -64,17 +62,6 @@ def render(paper: str, records: Sequence[Reproduction]) -> str:
             minutes=sum(record.seconds for record in records) / 60,
         )
     )
-
-
-def _judged(records: Sequence[Reproduction]) -> list[Claimed]:
-    """Return the claims that are about the scale they were measured at."""
-    return [
-        claim
-        for record in records
-        if record.scale != "smoke"
-        for claim in record.claims
-        if not claim.why.startswith(_ANOTHER_SCALE)
-    ]
 
 
 def _shown(record: Reproduction, prefix: str) -> Shown:

@@ -4,7 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advnorm.papers.claims import Claim, above, below, more, rising, wider, within, worst
+from advnorm.papers.claims import (
+    Claim,
+    Told,
+    above,
+    below,
+    decisive,
+    more,
+    reason,
+    rising,
+    wider,
+    within,
+    worst,
+)
 from advnorm.records import Measured, Published
 
 
@@ -12,6 +24,7 @@ def table(**rows):
     return {row: {"x": Measured(values=tuple(values))} for row, values in rows.items()}
 
 
+VERDICTS = ("holds", "does not hold", "cannot be told")
 FAR = table(a=(9.0, 10.0, 11.0), b=(1.0, 2.0, 3.0))  # standard errors 1 / sqrt(3)
 
 
@@ -104,11 +117,75 @@ def test_above_and_below_never_both_hold(values, limit):
     assert told in ({"holds", "does not hold"}, {"cannot be told"})
 
 
-@given(st.lists(st.sampled_from(["holds", "does not hold", "cannot be told"]), min_size=1))
+@given(st.lists(st.sampled_from(VERDICTS), min_size=1))
 def test_the_worst_part_decides(verdicts):
     expected = "holds" if set(verdicts) == {"holds"} else "cannot be told"
     expected = "does not hold" if "does not hold" in verdicts else expected
-    assert worst(verdicts) == expected
+    assert worst([Told(verdict, "") for verdict in verdicts]) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (above("a", "x", 8.8), "a, x: 10 ± 0.58 > 8.8"),
+        (below("a", "x", 11.2), "a, x: 10 ± 0.58 < 11.2"),
+        (more(("a", "x"), ("b", "x")), "a, x: 10 ± 0.58 > b, x: 2 ± 0.58"),
+        (more(("a", "x"), ("b", "x"), by=5), "a, x: 10 ± 0.58 > b, x: 2 ± 0.58 + 5"),
+        (within(("a", "x"), ("b", "x"), 9), "a, x: 10 ± 0.58 < b, x: 2 ± 0.58 + 9"),
+        (
+            wider((("a", "x"), ("b", "x")), (("b", "x"), ("a", "x"))),
+            "8 (a, x: 10 ± 0.58 - b, x: 2 ± 0.58) > -8 (b, x: 2 ± 0.58 - a, x: 10 ± 0.58)",
+        ),
+    ],
+)
+def test_a_part_is_told_as_the_inequality_that_is_claimed(part, text):
+    assert part(FAR).why == text
+
+
+def test_the_reason_of_a_long_claim_shows_what_decides():
+    parts = [above("a", "x", limit) for limit in (0, 8.8, 10, 10.1, 5)]
+    told = Claim("", tuple(parts)).judge(FAR, "full")
+    assert told.why == (
+        "? a, x: 10 ± 0.58 > 10; ? a, x: 10 ± 0.58 > 10.1 "
+        "(of 5 comparisons 3 hold, 2 cannot be told)"
+    )
+    held = Claim("", (parts[0], parts[4], parts[1], above("a", "x", 1))).judge(FAR, "full")
+    assert held.why.startswith("✓ a, x: 10 ± 0.58 > 5; ✓ a, x: 10 ± 0.58 > 8.8; ✓")
+    assert "> 0;" not in held.why  # the clearest is left out
+
+
+def test_how_clear_a_comparison_is_counts_in_standard_errors():
+    error = 3**-0.5
+    assert above("a", "x", 8.8)(FAR).clear == pytest.approx(1.2 / error)
+    assert more(("a", "x"), ("b", "x"), by=9)(FAR).clear == pytest.approx(
+        1 / (2**0.5 * error)
+    )
+    assert above("a", "x", 0)(table(a=(1.0, 1.0))).clear == float("inf")
+    assert above("a", "x", 0)(table(a=(1.0,))).clear == 0  # of one seed nothing is known
+
+
+@given(st.lists(st.builds(Told, st.sampled_from(VERDICTS), st.just("w"), st.floats(0, 9))))
+def test_what_is_shown_has_the_verdict_of_all_and_is_as_close_as_any(told):
+    shown = decisive(told)
+    assert shown == sorted(set(shown))
+    if len(told) <= 3:
+        assert shown == list(range(len(told)))
+        return
+    left = [n for n in range(len(told)) if n not in shown]
+    assert shown and all(told[n].verdict == worst(told) for n in shown)
+    for n in left:
+        if told[n].verdict == worst(told):
+            assert len(shown) == 3 and told[n].clear >= max(told[m].clear for m in shown)
+    assert f"of {len(told)} comparisons" in reason(told)
+
+
+@pytest.mark.parametrize(
+    ("scales", "scale", "judged"),
+    [(("full",), "reduced", False), (("full",), "full", True), (("full",), "smoke", False)],
+)
+def test_a_claim_says_whether_it_is_about_the_scale(scales, scale, judged):
+    claim = Claim("a is large", (above("a", "x", 0),), scales)
+    assert claim.judge(FAR, scale).judged is judged
 
 
 @pytest.mark.parametrize(
