@@ -11,7 +11,7 @@ from advnorm.diagnose.input_dimension import input_dimension
 from advnorm.diagnose.minimal_examples import minimal_examples
 from advnorm.diagnose.moments import moments
 from advnorm.diagnose.pca import pca
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import QUESTIONS, REVISIONS
 from advnorm.diagnose.smoothness import smoothness
 from advnorm.diagnose.source_target import source_target
 from advnorm.diagnose.surface import surface
@@ -29,6 +29,7 @@ from advnorm.diagnose.weights import weights
 
 __all__ = [
     "QUESTIONS",
+    "REVISIONS",
     "Spectrum",
     "attacked_loss",
     "branches",

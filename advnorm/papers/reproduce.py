@@ -11,7 +11,7 @@ from typing import NamedTuple
 from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
-from advnorm.papers.told import Key, Ledger, defaults, key_of, refuse_losses
+from advnorm.papers.told import Key, Ledger, key_of
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
 from advnorm.records import SCALES, Measured, Reproduction, Scale, Told
@@ -62,8 +62,8 @@ def reproduce(
     artefact, progress = ARTEFACTS[name], progress or Quiet()
     path = where(place.out, name, scale)
     chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
-    refuse_losses(path, rows)
     ledger = Ledger(path, artefact, scale, place.data)
+    ledger.refuse_losses(rows)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
     jobs = [job for job in jobs if not ledger.holds(job, place.out / "runs")]
     tasks = _tasks(jobs, artefact, place, progress)
@@ -72,18 +72,16 @@ def reproduce(
     def write() -> Reproduction:
         with _turn(path):
             told = ledger.all()
-            done = [
-                one
-                for one in told
-                if one.seed < seeds and (one.row, one.seed, one.asked) not in failed
-            ]
+            done = [one for one in told if (one.row, one.seed, one.asked) not in failed]
+            made = max([seeds, *(one.seed + 1 for one in told)])
             named = {
                 _title(job, chosen): failed[key_of(job)]
                 for job in jobs
                 if key_of(job) in failed
             }
-            record = gather(artefact, scale, seeds, done, named)
-            record = record.model_copy(update={"told": tuple(told), "defaults": defaults()})
+            record = gather(artefact, scale, made, done, named)
+            kept = {"told": tuple(told), "defaults": ledger.assumed}
+            record = record.model_copy(update=kept)
             write_atomically(path, record.model_dump_json().encode())
         return record
 

@@ -6,14 +6,14 @@ and machines: a job is done again only if its recipe, its data or what it asks h
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from advnorm.papers.artefact import Artefact, Job, seeded
+from advnorm.papers.assumed import alike, assumed
 from advnorm.papers.work import Done, decisive, name_of
 from advnorm.recipe import Recipe
 from advnorm.records import Environment, Reproduction, Scale, Told, read_reproduction
@@ -31,19 +31,22 @@ class Ledger:
     ) -> None:
         self.path, self.artefact, self.scale = path, artefact, scale
         self.known: dict[Key, Told] = {}
-        record, digest = told_by(path), _digests(root)
-        told = record.told if record else ()
-        same = record is not None and _unchanged(record.defaults, defaults())
-        for one in told:
-            job = self._job(one)
-            if same and job is not None and _is_of(one, job.recipe, digest):
-                self.known[_key(one)] = one
-        self.untrue = {_key(one) for one in told} - set(self.known)
+        self.elsewhere: set[tuple[Key, str]] = set()
+        """Lines of runs on other data than those that are here."""
+        self.order: dict[int, dict[Key, int]] = {}
+        self.digest, self.assumed = _digests(root), assumed()
+        self._read()
 
     def holds(self, job: Job, runs: Path) -> bool:
         """Tell whether a job's numbers are known, and its run is not there to ask again."""
         one = self.known.get(key_of(job))
-        return one is not None and not (runs / one.run).is_dir()
+        if one is None or (runs / one.run).is_dir():
+            return False
+        if not _is_of(one, job.recipe, self.digest):
+            self.elsewhere.add((key_of(job), one.run))
+            del self.known[key_of(job)]
+            return False
+        return True
 
     def add(self, job: Job, done: Done) -> None:
         """Note down what a job gave; its panels where they are drawn, of the first seed."""
@@ -61,17 +64,41 @@ class Ledger:
 
     def all(self) -> list[Told]:
         """Return all that is known, with what others wrote since, in the table's order."""
-        record = told_by(self.path)
-        for one in record.told if record else ():
-            if _key(one) not in self.untrue and self._job(one) is not None:
-                self.known.setdefault(_key(one), one)
-        rows = {job.row: n for n, job in enumerate(self.artefact.jobs(self.scale))}
-        return sorted(self.known.values(), key=lambda one: (rows[one.row], one.seed))
+        self._read()
+        return sorted(self.known.values(), key=lambda one: (self._place(one), one.seed))
 
-    def _job(self, one: Told) -> Job | None:
-        """Return the job that a line tells of, if there is still such a job."""
-        jobs = (seeded(job, one.seed) for job in self.artefact.jobs(self.scale))
-        return next((job for job in jobs if key_of(job) == _key(one)), None)
+    def refuse_losses(self, rows: Sequence[str]) -> None:
+        """Refuse to replace a record by chosen rows if it could not tell of its others."""
+        record = told_by(self.path)
+        if record is None or not rows:
+            return
+        lost = set(record.rows) - {one.row for one in self.known.values()} - set(rows)
+        if lost:
+            raise ValueError(
+                f"{self.path} is of an older version or of other defaults: its rows "
+                f"{', '.join(sorted(lost))} would be lost; make all rows, or choose "
+                "another --out"
+            )
+
+    def _read(self) -> None:
+        """Take in what the record tells, as far as it is still true."""
+        record = told_by(self.path)
+        if record is None:
+            return
+        asked = {name for job in self.artefact.jobs(self.scale) for name in job.questions}
+        if not alike(record.defaults, self.assumed, asked):
+            return
+        for one in record.told:
+            if self._place(one) >= 0 and (_key(one), one.run) not in self.elsewhere:
+                self.known.setdefault(_key(one), one)
+
+    def _place(self, one: Told) -> int:
+        """Return the place in the table of the job that a line tells of, or -1."""
+        if one.seed not in self.order:
+            jobs = self.artefact.jobs(self.scale)
+            keys = [key_of(seeded(job, one.seed)) for job in jobs]
+            self.order[one.seed] = {key: number for number, key in enumerate(keys)}
+        return self.order[one.seed].get(_key(one), -1)
 
 
 def key_of(job: Job) -> Key:
@@ -97,43 +124,9 @@ def _judging(recipe: Recipe) -> dict[str, object]:
     return recipe.model_dump(mode="json", include=parts, exclude_defaults=True)
 
 
-def defaults() -> dict[str, Any]:
-    """Return every setting that a recipe has if nothing is said."""
-    found: dict[str, Any] = Recipe().model_dump(mode="json")
-    return found
-
-
-def _unchanged(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Tell whether the defaults of then are those of now, but for settings that are new."""
-    if not before:
-        return False
-    return all(
-        key in now
-        and (
-            _unchanged(value, now[key])
-            if isinstance(value, dict) and value
-            else value == now[key]
-        )
-        for key, value in before.items()
-    )
-
-
 def told_by(path: Path) -> Reproduction | None:
     """Return the record of an earlier reproduction, if there is one."""
     return read_reproduction(path) if path.is_file() else None
-
-
-def refuse_losses(path: Path, rows: Sequence[str]) -> None:
-    """Refuse to replace a record by chosen rows if it could not tell of its others."""
-    record = told_by(path)
-    if record is None or not rows:
-        return
-    lost = set(record.rows) - {one.row for one in record.told} - set(rows)
-    if lost:
-        raise ValueError(
-            f"{path} is of an older version: its rows {', '.join(sorted(lost))} would be "
-            "lost; make all rows, or choose another --out"
-        )
 
 
 def machine() -> str:

@@ -15,6 +15,7 @@ from statistics import mean
 from time import perf_counter
 from typing import NamedTuple
 
+from advnorm.diagnose import REVISIONS
 from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import Job
 from advnorm.papers.prolong import prolong
@@ -222,7 +223,8 @@ def _answer(
 ) -> Diagnosis:
     """Ask a question, or find its answer where the same was asked before."""
     settings = [f"{name}.{change}" for change in changes]
-    asked = json.dumps([name, settings, job.samples, to_yaml(job.recipe)])
+    what = [name, settings, job.samples, to_yaml(job.recipe)]
+    asked = json.dumps(what + ([REVISIONS[name]] if name in REVISIONS else []))
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return read_record(path, Diagnosis)

@@ -1,5 +1,6 @@
 """Records remember what runs gave, when the runs are gone."""
 
+from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from math import isnan, nan
@@ -7,7 +8,9 @@ from shutil import rmtree
 
 import pytest
 
+from advnorm.diagnose import REVISIONS
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, reproduce, where
+from advnorm.papers.assumed import alike, assumed
 from advnorm.papers.told import asked
 from advnorm.recipe import Recipe, override
 from advnorm.records import Told, read_reproduction, reproductions
@@ -73,10 +76,8 @@ def test_seeds_and_rows_are_added_to_what_is_told(tiny, tmp_path):
     assert len(names) == 3 and not names & set(part.runs["one"]), "seed 0 of one is told"
     assert other.rows["one"]["clean"].values[0] == part.rows["one"]["clean"].values[0]
     without_runs(tmp_path)
-    few = reproduce(tiny.name, Place(tmp_path))
-    assert few.seeds == 1 and len(few.rows["two"]["loss"].values) == 1
-    assert len(few.told) == 4, "what is known of other seeds is kept"
-    assert reproduce(tiny.name, Place(tmp_path), seeds=2) == other
+    assert reproduce(tiny.name, Place(tmp_path)) == other, "seeds stay that are told"
+    assert other.seeds == 2 and len(other.rows["two"]["loss"].values) == 2
 
 
 @pytest.mark.parametrize(
@@ -202,6 +203,113 @@ def test_two_processes_keep_what_the_other_told(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "spread", spread)
     record = reproduce(tiny.name, Place(tmp_path), rows=["one"])
     assert set(record.rows) == {"one", "two"} and len(record.told) == 4
+
+
+def of_other_defaults(folder, entry):
+    """Rewrite a record as if it had been made with other defaults of the optimizer."""
+    path = where(folder, entry.name, "smoke")
+    record = read_reproduction(path)
+    before = dict(record.defaults)
+    before["optimizer"] = {**before["optimizer"], "momentum": 0.123}
+    path.write_text(record.model_copy(update={"defaults": before}).model_dump_json())
+
+
+def test_two_processes_replace_what_is_no_longer_true(tiny, tmp_path, monkeypatch):
+    reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+    of_other_defaults(tmp_path, tiny)
+    real, calls = module.spread, []
+
+    def spread(work, tasks, on):
+        calls.append(1)
+        if len(calls) > 1:  # the second process, in the middle of the first
+            return real(work, tasks, on=on)
+        reproduce(tiny.name, Place(tmp_path))
+        without_runs(tmp_path)
+        return real(work, tasks[:1], on=on)
+
+    monkeypatch.setattr(module, "spread", spread)
+    assert set(reproduce(tiny.name, Place(tmp_path)).rows) == {"one", "two"}
+
+
+def test_rows_of_other_defaults_are_not_lost_in_silence(tiny, tmp_path):
+    reproduce(tiny.name, Place(tmp_path))
+    of_other_defaults(tmp_path, tiny)
+    with pytest.raises(ValueError, match="its rows one would be lost"):
+        reproduce(tiny.name, Place(tmp_path), rows=["two"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "done_again"),
+    [
+        (("checkpoint_seconds",), 61.0, False),
+        (("name",), "another", False),
+        (("data", "workers"), 9, False),
+        (("data", "name"), "mnist", True),
+        (("schedules", "Piecewise", "factor"), 0.5, True),
+        (("questions", "weights", "revision"), 7, True),
+        (("questions", "hessian", "revision"), 7, False),  # it is not asked
+        (("optimizer",), None, True),
+        (("norm", "options"), {"gone": 1}, True),
+    ],
+    ids=str,
+)
+def test_defaults_that_decide_numbers_do_so(tiny, tmp_path, path, value, done_again):
+    reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+    file = where(tmp_path, tiny.name, "smoke")
+    record = read_reproduction(file)
+    before = deepcopy(record.defaults)
+    inner = before
+    for name in path[:-1]:
+        inner = inner[name]
+    assert path[-1] in inner
+    inner[path[-1]] = value
+    file.write_text(record.model_copy(update={"defaults": before}).model_dump_json())
+    reproduce(tiny.name, Place(tmp_path))
+    assert (tmp_path / "runs").exists() is done_again
+
+
+def test_a_default_may_become_nothing():
+    now = assumed()
+    assert alike(now, now, ()) and not alike(now, {**now, "optimizer": None}, ())
+
+
+def test_an_answer_of_before_is_not_one_of_now(tiny, tmp_path, monkeypatch):
+    reproduce(tiny.name, Place(tmp_path))
+    answers = list(tmp_path.glob("runs/*/answers/*.json"))
+    monkeypatch.setitem(REVISIONS, "weights", 2)
+    reproduce(tiny.name, Place(tmp_path))
+    assert len(list(tmp_path.glob("runs/*/answers/*.json"))) == len(answers) + 1
+
+
+def test_columns_stay_in_the_order_of_the_jobs(tiny, tmp_path, monkeypatch):
+    def jobs(rate):
+        rates = {"1": 0.1, "2": rate, "3": 0.3}
+        return [
+            Job("one", override(TINY, [f"optimizer.rate={one}"]), {column: "clean"})
+            for column, one in rates.items()
+        ]
+
+    changed(monkeypatch, tiny, *jobs(0.2))
+    reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+    changed(monkeypatch, tiny, *jobs(0.25))
+    assert reproduce(tiny.name, Place(tmp_path)).columns == ("1", "2", "3")
+
+
+def test_only_the_data_of_what_is_asked_for_are_read(tiny, tmp_path, monkeypatch):
+    reproduce(tiny.name, Place(tmp_path))
+    without_runs(tmp_path)
+    real, read = telling.load, []
+
+    def load(recipe, root):
+        read.append(recipe.norm.name)
+        return real(recipe, root=root)
+
+    monkeypatch.setattr(telling, "load", load)
+    reproduce(tiny.name, Place(tmp_path), rows=["one"])
+    assert read == ["batch"]
 
 
 def test_data_that_cannot_be_read_do_not_stop_what_is_told(tiny, tmp_path, monkeypatch):
