@@ -87,13 +87,14 @@ class TiledLinear(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Map ``(batch, pixels)`` to ``(batch, outputs)``."""
-        if self.training and torch.is_grad_enabled() and not input.requires_grad:
+        if self.training and torch.is_grad_enabled() and self.core.requires_grad:
             tiles = self.grid.tiles(input)
             corner = tiles[..., :1, :, :1]
             self._refuse_others(tiles, corner)
-            output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
-            # the scale has no gradient, and yet decays
-            return output + (0 * self.scale.T).to(output.dtype)
+            if not input.requires_grad:  # else every pixel has a gradient of its own
+                output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
+                # the scale has no gradient, and yet decays
+                return output + (0 * self.scale.T).to(output.dtype)
         output = F.linear(self.grid.folded(input), self.core, self.bias)
         return output + self.scale.T * F.linear(input, self.rest)
 

@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.resources import files
+from inspect import signature
 
 from advnorm.evaluate.names import NATURAL, SUITES, parse
 from advnorm.papers.artefact import Artefact, Job
 from advnorm.papers.work import decisive
 from advnorm.recipe import Recipe, override
 from advnorm.records import Record, Scale
+from advnorm.train import questions
 from advnorm.train.devices import DEVICES
 from advnorm.train.plan import Plan, plan
 
@@ -65,16 +67,32 @@ def known() -> dict[str, dict[Scale, Cost]]:
 
 
 def _passes(job: Job) -> float:
-    """Return the forward passes of all evaluations of a job."""
-    return sum(_evaluation(job.recipe, changes) for changes in job.evaluations)
+    """Return the forward passes of all evaluations of a job, and of ``attacked_loss``."""
+    evaluations = sum(_evaluation(job.recipe, changes) for changes in job.evaluations)
+    return evaluations + _attacked_loss(job)
+
+
+def _attacked_loss(job: Job) -> float:
+    """Return the passes of the question that attacks in the place of an evaluation."""
+    name = "attacked_loss"
+    if name not in job.questions:
+        return 0.0
+    (asked,) = questions([name], [f"{name}.{one}" for one in job.questions[name]]).values()
+    steps = signature(asked).parameters["steps"].default
+    return float(min(_whole(job.recipe), job.samples) * (steps * _GRADIENT + 2))
 
 
 def _evaluation(recipe: Recipe, changes: Iterable[str]) -> float:
     spec = override(recipe, [f"evaluation.{change}" for change in changes]).evaluation
-    whole = recipe.data.test or _TEST.get(recipe.data.name, 1000)
+    whole = _whole(recipe)
     radii = len(spec.eps) or 2
     each = sum(_attack(name) * (1 if _natural(name) else radii) for name in spec.attacks)
     return each * min(whole, spec.samples or whole)
+
+
+def _whole(recipe: Recipe) -> int:
+    """Return how many test samples there are."""
+    return recipe.data.test or _TEST.get(recipe.data.name, 1000)
 
 
 def _natural(name: str) -> bool:

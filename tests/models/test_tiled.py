@@ -78,6 +78,7 @@ def test_any_image_may_be_asked_about_and_has_the_plain_gradient():
     weight = tiled[1].whole().weight
     plain[1].weight.data.copy_(weight.data)
     images = torch.randn(5, 2, 4, 6, dtype=torch.float64, requires_grad=True)
+    tiled.requires_grad_(False)  # as in an attack
     for model in (tiled.train(), tiled.eval()):
         found, expected = (
             torch.autograd.grad(net(images).square().sum(), images)[0]
@@ -100,8 +101,10 @@ def test_a_tiled_image_whose_gradient_is_asked_for_hears_the_rest_too():
 def test_training_on_other_images_is_refused():
     _, tiled = pair(Grid(1, 2, 2, 2))
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
-    with pytest.raises(ValueError, match="not of tiles of 2x2 equal pixels"):
-        tiled.train()(images)
+    learned = nn.Parameter(torch.ones((), dtype=torch.float64))  # a layer before it
+    for shown in (images, learned * images):
+        with pytest.raises(ValueError, match="not of tiles of 2x2 equal pixels"):
+            tiled.train()(shown)
     with torch.no_grad():
         tiled(images)
     tiled.eval()(images)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,21 @@ def test_passes_of_an_evaluation_by_hand(change, passes):
     assert found == passes * PRODUCT
     twice = Job("a", LINEAR, {}, evaluations=([change], [change]))
     assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * found
+
+
+@pytest.mark.parametrize(
+    ("settings", "samples", "passes"),
+    [
+        ((), 20, 20 * (3 + 2)),  # one step, and both kinds of images are judged
+        (("steps=7",), 20, 20 * (7 * 3 + 2)),
+        (("steps=7",), 80, 50 * (7 * 3 + 2)),
+    ],
+)
+def test_the_attack_of_a_question_counts(settings, samples, passes):
+    clean = Job("a", LINEAR, {}, evaluations=(["attacks=[clean]"],))
+    asked = replace(clean, questions={"attacked_loss": settings}, samples=samples)
+    found = cost(artefact(asked), "full").operations
+    assert found - cost(artefact(clean), "full").operations == passes * PRODUCT
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[
 def figure5(scale: Scale) -> Sequence[Job]:
     """Judge (a) the ResNet32 of Figure 4, (b) WideResNet-28-10 trained against PGD.
 
-    5 steps of 1/255 at eps 4/255 from a random start; judged by 20 steps of eps / 8, to
+    5 steps of 1/255 at eps 4/255 from a random start; judged by 20 steps of eps / 10, to
     misclassify or towards the least likely class ("tgt-ll"; any wrong class counts). The
     curves for l2, whose radii the paper does not print, are left out. Smoke: ResNet20.
 
