@@ -5,17 +5,18 @@ verdicts that follow are in :mod:`advnorm.certify.verdicts`.
 """
 
 from collections.abc import Callable
-from math import ceil
+from math import ceil, isfinite
 
 import torch
 from torch import Tensor, nn
 
 from advnorm.certify.box import Box, InputSet, around
-from advnorm.certify.company import refuse_company
+from advnorm.certify.company import refuse_others
 from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, trace
 from advnorm.certify.interval import Bounded, bounded
 from advnorm.certify.memory import keep_freed_memory
+from advnorm.certify.precision import exact_products
 from advnorm.certify.thin import Thin, hull, thin
 from advnorm.registry import Registry
 
@@ -69,8 +70,9 @@ def bounds(
         labels: One class number an image.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """
-    planned = plan(model, clean, threat, labels)
-    return margins(planned, clean, threat, labels, method)
+    with exact_products(clean.device):
+        planned = plan(model, clean, threat, labels)
+        return margins(planned, clean, threat, labels.long(), method)
 
 
 def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> Thin:
@@ -83,16 +85,17 @@ def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> T
         keep_freed_memory()
     with torch.no_grad():
         smaller = thin(graph, hull(clean, threat))  # the walk refuses what mixes samples
-        refuse_company(model, clean, threat)
+        refuse_others(model, graph, clean, threat, labels)
     return Thin(graph, widest=0, outputs=0) if torch.is_grad_enabled() else smaller
 
 
 def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
     """Refuse images outside of the set that they are the middle of, and other labels."""
-    if labels.shape != clean.shape[:1]:
+    numbers = not labels.is_floating_point() and labels.dtype != torch.bool
+    if labels.shape != clean.shape[:1] or not numbers:
         raise ValueError(
             f"{len(clean)} images want one class number each, not labels of shape "
-            f"{tuple(labels.shape)}"
+            f"{tuple(labels.shape)} and type {labels.dtype}"
         )
     if not clean.numel():
         return
@@ -100,7 +103,8 @@ def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
     least, most = float(images.amin()), float(images.amax())
     dtype = images.dtype if images.is_floating_point() else torch.get_default_dtype()
     near = 16 * torch.finfo(dtype).eps * max(1, abs(low), abs(high))
-    if not low - near <= least <= most <= high + near:  # nor what is not a number
+    finite = isfinite(least) and isfinite(most)
+    if not finite or not low - near <= least <= most <= high + near:
         raise ValueError(
             f"images reach from {least:g} to {most:g}, beyond the threat's bounds {low:g} "
             f"and {high:g}: scale them, or put the scaling into the model"

@@ -74,6 +74,8 @@ class Box:
     lead: Tensor
     radius: Tensor
     ball: Ball | None = None
+    terms: Tensor | None = None
+    """How large the terms are that each value is the sum of, where it is known."""
 
     @property
     def shape(self) -> torch.Size:
@@ -84,6 +86,11 @@ class Box:
     def parts(self) -> tuple[Tensor, ...]:
         """The clean rows, if they ride along, and the centres."""
         return torch.split(self.lead, max(len(self.radius), 1))
+
+    @property
+    def size(self) -> Tensor:
+        """The size of the terms; where it is not known, that of the values themselves."""
+        return self.centre.abs() + self.radius if self.terms is None else self.terms
 
     @property
     def copies(self) -> int:

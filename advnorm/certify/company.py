@@ -1,29 +1,65 @@
-"""Does a model answer for an image alone? Certificates are of models that do."""
+"""Does a model answer for an image alone, and as its graph does? Else no certificate."""
 
 import torch
 from torch import Tensor, nn
 
 from advnorm.certify.box import InputSet
+from advnorm.certify.graph import Graph
+from advnorm.certify.interval import answered
+from advnorm.certify.terms import rounding
 
-ROWS = 2
 
+def refuse_others(
+    model: nn.Module, graph: Graph, clean: Tensor, threat: InputSet, labels: Tensor
+) -> None:
+    """Refuse a model whose answer depends on other images or on chance, or is not traced.
 
-def refuse_company(model: nn.Module, clean: Tensor, threat: InputSet) -> None:
-    """Refuse a model whose answer for an image depends on the others, or on chance.
-
-    One image is asked about in the company of a few dark ones, and of more light ones.
-    Rules look at one function at a time, and some mix samples without a trace of it.
+    An image and one of noise are asked about in the company of a dark one, and of two light
+    ones: rules look at one function at a time, and some mix samples without a trace of it.
+    Then the graph answers for both: a branch on types, autocast inside of ``forward`` and
+    hooks on all modules leave no trace either. What a verdict subtracts is allowed.
     """
     dtype = clean.dtype if clean.is_floating_point() else torch.get_default_dtype()
     first = clean[:1].to(dtype)
+    noise = _noise(first, threat)
     dark, light = (torch.full_like(first, value) for value in threat.bounds)
-    one, other = (
-        model(torch.cat([first, *company]))[0]
-        for company in ([dark] * ROWS, [light] * (ROWS + 1))
-    )
-    near = torch.finfo(one.dtype).eps ** 0.5 * one.abs().amax()
-    if bool((one - other).abs().amax() > near):
+    with_dark = model(torch.cat([first, noise, dark]))[:2]
+    with_light = model(torch.cat([first, light, light, noise]))[::3]
+    traced, terms = answered(graph, torch.cat([first, noise]))
+    _refuse_labels(labels, traced.shape[1])
+    if with_dark.shape != traced.shape or with_dark.dtype != traced.dtype:
+        raise _not_traced()
+    near = rounding(terms)
+    if bool(((with_dark - with_light).abs() > near).any()):
         raise NotImplementedError(
             "the model's answer for one image depends on the others of the batch, or on "
             "chance: nothing holds for the image alone"
+        )
+    if bool(((with_dark - traced).abs() > near).any()):
+        raise _not_traced()
+
+
+def _noise(image: Tensor, threat: InputSet) -> Tensor:
+    """Return an image of noise, always the same one, near the values of another."""
+    low = max(threat.bounds[0], float(image.min()) - 1)
+    high = min(threat.bounds[1], float(image.max()) + 1)
+    draws = torch.rand(image.shape, generator=torch.Generator().manual_seed(0))
+    return (low + (high - low) * draws).to(image)
+
+
+def _not_traced() -> NotImplementedError:
+    return NotImplementedError(
+        "the model answers otherwise than the layers and functions that its forward was "
+        "seen to call, by more than rounding: it may look at types, use autocast, or have "
+        "hooks on all modules; or its values are so large that float32 is too coarse, and "
+        "model.double() helps"
+    )
+
+
+def _refuse_labels(labels: Tensor, classes: int) -> None:
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most >= classes:
+        raise ValueError(
+            f"labels reach from {least} to {most}, and the model has {classes} classes, "
+            f"0 to {classes - 1}"
         )

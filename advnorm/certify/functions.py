@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 from torch.fx import Node as FxNode
+from torch.fx.node import map_arg
 
 _MOVES = {"contiguous", "flatten", "getitem", "movedim", "permute", "reshape", "squeeze"}
 _VIEWS = _MOVES | {"transpose", "unsqueeze"}
@@ -104,7 +105,9 @@ def as_layer(node: FxNode, name: str) -> nn.Module | None:
     args, kwargs = node.args[1:], dict(node.kwargs)
     if not node.args:
         del kwargs["input"]
-    if any(isinstance(value, FxNode) for value in (*args, *kwargs.values())):
+    found: list[FxNode] = []
+    map_arg((args, kwargs), found.append)
+    if found:
         raise NotImplementedError(f"the settings of {name!r} depend on the input")
     if kind is nn.Dropout:
         return _dropout(args, kwargs)
@@ -133,6 +136,13 @@ def overwrites(node: FxNode) -> bool:
     inplace = operator.iadd, operator.isub, operator.imul, operator.itruediv
     named = word.endswith("_") and not word.endswith("__")
     return named or node.target in inplace or bool(node.kwargs.get("inplace", False))
+
+
+def not_in_place(node: FxNode, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what computes the same without changing its tensor."""
+    word = str(node.target if node.op == "call_method" else "")
+    named = word.endswith("_") and not word.endswith("__")
+    return partial(_call_method, word.removesuffix("_")) if named else function
 
 
 def is_view(node: FxNode, model: nn.Module) -> bool:

@@ -132,7 +132,7 @@ def trace(model: nn.Module) -> Graph:
             )
     if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
-    before = set(vars(model))
+    before = {module: dict(vars(module)) for module in model.modules()}
     try:
         found = _Tracer().trace(model)
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
@@ -140,8 +140,11 @@ def trace(model: nn.Module) -> Graph:
             f"{type(model).__name__} cannot be traced: its forward branches on values or "
             f"takes more than one input ({error})"
         ) from error
-    finally:  # tensors that forward makes are put into the model, which is not ours
-        made = {name: vars(model).pop(name) for name in set(vars(model)) - before}
+    finally:  # what forward makes or caches is put into the model, which is not ours
+        made = {n: v for n, v in vars(model).items() if n not in before[model]}
+        for module, attributes in before.items():
+            vars(module).clear()
+            vars(module).update(attributes)
     nodes = _Reader(model, made).read(list(found.nodes))
     return Graph(model, nodes, _last_use(nodes))
 
@@ -297,6 +300,7 @@ class _Reader:
         if layer is not None:
             return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
         rule = functions.rule_of(node, name)
+        function = functions.not_in_place(node, function)
         return Node("function", name, function, rule, args[0], args[1], inputs)
 
     def _layer(self, node: FxNode, name: str, inputs: tuple[int, ...]) -> Node:
@@ -311,7 +315,7 @@ class _Reader:
 
     def _refuse_overwriting(self, node: FxNode, name: str, inplace: bool) -> None:
         """Refuse a layer that overwrites what another one reads too."""
-        source = node.args[0] if node.args else None
+        source = _overwritten(node)
         while inplace and isinstance(source, FxNode):
             if len(source.users) > 1:
                 raise NotImplementedError(
@@ -319,7 +323,12 @@ class _Reader:
                     "elsewhere: set inplace=False"
                 )
             shares = functions.is_view(source, self.model)
-            source = source.args[0] if shares else None
+            source = _overwritten(source) if shares else None
+
+
+def _overwritten(node: FxNode) -> Any:
+    """Return the tensor that a call takes, by place or by name."""
+    return node.args[0] if node.args else node.kwargs.get("input")
 
 
 def _translated(value: Any, index: Mapping[FxNode, int]) -> Any:

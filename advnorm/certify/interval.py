@@ -5,7 +5,7 @@ One rule a layer type, in a table by exact type (:data:`LAYERS`) or by a functio
 input and returns that of its output; the rules are in the modules ``interval_*``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
+from advnorm.certify.terms import tail, with_terms
 
 FEW = 16
 """Classes whose pairs are all looked at, though each image asks for those of its label."""
@@ -130,26 +131,30 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
 
 
 def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
-    """Return :func:`bounded`, and how large the terms are that each logit is the sum of.
+    """Return :func:`bounded`, and how large the terms are that each logit is the sum of."""
+    end, given, output = _last(graph, images, tail(graph))
+    return margins_of(end, given, output, labels), output.size
 
-    That is :math:`|W| (|m| + r) + |b|` of a last linear layer, else the logit's own size.
+
+def answered(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the graph answers for the images alone, and the size of its terms."""
+    _, _, output = _last(graph, Box(images, torch.zeros_like(images)), tail(graph))
+    _refuse_maps(output)
+    return output.centre, output.size
+
+
+def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> tuple[Node, Box, Box]:
+    """Walk; return the node that gives the answer, the box of its input and its own.
+
+    The boxes of ``sized`` nodes know of their terms.
     """
-    end, given, output = _last(graph, images)
-    margins = margins_of(end, given, output, labels)
-    if not _is_linear(end):
-        return margins, output.centre.abs() + output.radius
-    bias = None if end.target.bias is None else end.target.bias.abs()
-    size = given.centre.abs() + given.radius
-    return margins, F.linear(size, end.target.weight.abs(), bias)
-
-
-def _last(graph: Graph, images: Box) -> tuple[Node, Box, Box]:
-    """Walk; return the node that gives the answer, the box of its input and its own."""
-    end = graph.nodes[answer(graph)]
+    end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
     found: list[tuple[Node, Box, Box]] = []
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
         box = propagate(node, args, kwargs)
+        if id(node) in are_sized:
+            box = with_terms(node, args, kwargs, box)
         if node is end and args and isinstance(args[0], Box):
             found.append((node, args[0], box))
         return box
@@ -162,14 +167,18 @@ def _last(graph: Graph, images: Box) -> tuple[Node, Box, Box]:
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
     """Return :func:`bounded` from the boxes of the last node's input and of its output."""
+    _refuse_maps(output)
+    if _is_linear(end):
+        return _folded(end.target, given, labels)
+    return _unfolded(output, labels)
+
+
+def _refuse_maps(output: Box) -> None:
     if len(output.shape) != 2:
         raise ValueError(
             f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
             "certificates are of classifiers"
         )
-    if _is_linear(end):
-        return _folded(end.target, given, labels)
-    return _unfolded(output, labels)
 
 
 def _is_linear(node: Node) -> bool:

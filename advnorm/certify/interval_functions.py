@@ -56,7 +56,10 @@ def div(box: Any, divisor: Any) -> Box:
         raise NotImplementedError(
             "no certificate for a division by a value that depends on the input"
         )
-    return scaled(box, 1 / _known(divisor, box), 0)
+    divisor = _known(divisor, box)
+    if isinstance(divisor, Tensor):  # else its inverse is rounded to its own type
+        divisor = divisor.to(torch.result_type(box.radius, divisor))
+    return scaled(box, 1 / divisor, 0)
 
 
 @function_rule("cat")

@@ -70,7 +70,7 @@ def identity(layer: nn.Identity, box: Box) -> Box:
 @layer_rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d)
 def dropout(layer: nn.Module, box: Box) -> Box:
     """Return the box in evaluation; in training drop the same values of every bound."""
-    if not layer.training:
+    if not layer.training or not getattr(layer, "p", 0):
         return box
     if box.clean is None:
         raise ValueError("it drops values at random now: call model.eval() before")

@@ -95,6 +95,12 @@ def instance(layer: nn.InstanceNorm2d, box: Box) -> Box:
     """Bound each feature map as a group of its own."""
     if layer.track_running_stats:
         raise NotImplementedError("it keeps running statistics: use batch norm")
+    dimensions = 3 if isinstance(layer, nn.InstanceNorm1d) else 4
+    if len(box.shape) != dimensions:  # torch takes the samples for the maps of one image
+        raise NotImplementedError(
+            f"it takes values of {dimensions} dimensions, samples and maps first, not of "
+            f"{len(box.shape)}"
+        )
     return _affine(layer, _normalized(box, box.shape[1], layer.eps))
 
 
@@ -116,6 +122,12 @@ def moments(layer: _BatchNorm, box: Box) -> Moments:
         mean, var = layer.running_mean, layer.running_var
         assert mean is not None and var is not None
         return Moments(mean, var, 0)
+    if box.clean is None and layer.running_mean is None:
+        raise ValueError(
+            "it keeps no running statistics (track_running_stats=False), so that its "
+            "answer for one image depends on the others and nothing holds for the image "
+            "alone"
+        )
     if box.clean is None:
         raise ValueError(
             "it normalizes with batch statistics now, so that its answer for one image "
@@ -167,8 +179,9 @@ def _affine(layer: nn.Module, box: Box) -> Box:
     if layer.weight is None:
         return box
     shape = (1, -1, *(1,) * (len(box.shape) - 2))
-    assert isinstance(layer.weight, Tensor) and isinstance(layer.bias, Tensor)
-    return scaled(box, layer.weight.view(shape), layer.bias.view(shape))
+    assert isinstance(layer.weight, Tensor)
+    shift = 0 if layer.bias is None else layer.bias.view(shape)  # type: ignore[operator]
+    return scaled(box, layer.weight.view(shape), shift)
 
 
 Coefficients = tuple[Tensor, Tensor]

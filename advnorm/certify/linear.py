@@ -114,6 +114,12 @@ class Pooled(NamedTuple):
 def pool_bounds(layer: nn.Module, lower: Tensor, upper: Tensor) -> Pooled:
     """Find the entry with the largest lower bound of each window, and what may beat it."""
     assert isinstance(layer, nn.MaxPool1d | nn.MaxPool2d)
+    dimensions = 3 if isinstance(layer, nn.MaxPool1d) else 4
+    if lower.ndim != dimensions:  # torch takes the samples for the maps of one image
+        raise NotImplementedError(
+            f"linear bounds of it take values of {dimensions} dimensions, samples and maps "
+            f"first, not of {lower.ndim}"
+        )
     pool = F.max_pool1d if isinstance(layer, nn.MaxPool1d) else F.max_pool2d
     settings = (
         layer.kernel_size,

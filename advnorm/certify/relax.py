@@ -89,15 +89,21 @@ def _two_pieces(lower: Tensor, upper: Tensor, slope: Tensor) -> Lines:
 def tanh(layer: nn.Module, lower: Tensor, upper: Tensor) -> Lines:
     r"""Relax ``nn.Tanh``: :math:`\tanh' z = k` at :math:`\pm\mathrm{artanh}\sqrt{1-k}`."""
     k = _chord(torch.tanh, lower, upper)
-    point = torch.atanh((1 - k).clamp(0, 1).sqrt())
+    point = _artanh_of_rest(k)
     return _parallel(torch.tanh, lower, upper, k, (point, -point))
 
 
 def sigmoid(layer: nn.Module, lower: Tensor, upper: Tensor) -> Lines:
     r"""Relax ``nn.Sigmoid``, which is :math:`(1 + \tanh(z/2))/2`."""
     k = _chord(torch.sigmoid, lower, upper)
-    point = 2 * torch.atanh((1 - 4 * k).clamp(0, 1).sqrt())
+    point = 2 * _artanh_of_rest(4 * k)
     return _parallel(torch.sigmoid, lower, upper, k, (point, -point))
+
+
+def _artanh_of_rest(k: Tensor) -> Tensor:
+    r"""Return :math:`\mathrm{artanh}\sqrt{1-k}`, finite where :math:`1-k` rounds to 1."""
+    k = k.clamp(torch.finfo(k.dtype).tiny, 1)
+    return ((1 + (1 - k).sqrt()) / k.sqrt()).log()
 
 
 def softplus(layer: nn.Module, lower: Tensor, upper: Tensor) -> Lines:

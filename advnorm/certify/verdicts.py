@@ -4,9 +4,10 @@ An image is certified where every margin is above the rounding slack.
 
 **The slack.** Bounds are computed in floating point of unit roundoff u, and so are the
 logits that they speak of. A logit is a sum of terms, which together are at most
-:math:`M_j = \sum_i |W_{ji}| \max |h_i| + |b_j|` over the set (where the last layer is not
-linear: :math:`\max |z_j|`), and its rounding error is a small multiple of :math:`u M_j`,
-unless larger terms have cancelled out in an earlier layer. A verdict therefore subtracts
+:math:`M_j = \sum_i |W_{ji}| \max |h_i| + |b_j|` over the set (and go through what is
+behind the last linear layer: :mod:`advnorm.certify.terms`), and its rounding error is a
+small multiple of :math:`u M_j`, unless larger terms have cancelled out in an earlier layer.
+A verdict therefore subtracts
 
 .. math:: \tau_j = 512\, u\, (M_y + M_j),
 
@@ -23,10 +24,10 @@ from torch import Tensor, nn
 from advnorm.certify.bounds import METHODS, margins, plan, together
 from advnorm.certify.box import InputSet, around
 from advnorm.certify.interval import bounded_terms
+from advnorm.certify.precision import exact_products
+from advnorm.certify.terms import rounding
 from advnorm.certify.thin import Thin
 
-SLACK = 512
-"""Units of roundoff that a verdict subtracts, times the magnitude of the logits."""
 _CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
 
 
@@ -47,8 +48,9 @@ def verify(
     method: str = "crown",
 ) -> Certificates:
     """Tell which images keep their label whatever the threat does, with all margins."""
-    with torch.no_grad():
+    with torch.no_grad(), exact_products(clean.device):
         thinned = plan(model, clean, threat, labels)
+        labels = labels.long()
         found, slack = _intervals(thinned, clean, threat, labels)
         if method != "ibp":
             found = margins(thinned, clean, threat, labels, method)
@@ -71,8 +73,9 @@ def certified(
     dearer_ones = _after_ibp(method)
     if not len(clean):
         return labels.new_zeros(0, dtype=torch.bool)
-    with torch.no_grad():
+    with torch.no_grad(), exact_products(clean.device):
         thinned = plan(model, clean, threat, labels)
+        labels = labels.long()
         found, slack = _intervals(thinned, clean, threat, labels)
         sure = _above(found, slack, labels)
         for dearer in dearer_ones:
@@ -109,4 +112,4 @@ def _intervals(
         sizes.append(terms)
     terms = torch.cat(sizes)
     own = terms.gather(1, labels.unsqueeze(1))
-    return torch.cat(found), SLACK * torch.finfo(terms.dtype).eps / 2 * (own + terms)
+    return torch.cat(found), rounding(own + terms)

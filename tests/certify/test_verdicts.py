@@ -10,6 +10,7 @@ from advnorm.certify import (
     bounds,
     boxes,
     certified,
+    terms,
     trace,
     verdicts,
     verify,
@@ -38,7 +39,7 @@ def asked(seed: int, count: int = 40) -> tuple[nn.Module, torch.Tensor, torch.Te
 @pytest.mark.parametrize("method", ORDER)
 @pytest.mark.parametrize("slack", [512, 2**20])
 def test_certified_is_what_any_method_so_far_certifies(slack, method, threat, monkeypatch):
-    monkeypatch.setattr(verdicts, "SLACK", slack)  # the larger one decides many images
+    monkeypatch.setattr(terms, "SLACK", slack)  # the larger one decides many images
     for seed in range(8):
         model, images, labels = asked(seed)
         so_far = ORDER[: ORDER.index(method) + 1]
