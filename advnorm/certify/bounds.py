@@ -15,9 +15,9 @@ from advnorm.certify.company import refuse_others
 from advnorm.certify.crown import crown, crown_ibp
 from advnorm.certify.graph import Graph, trace
 from advnorm.certify.interval import Bounded, bounded
-from advnorm.certify.memory import keep_freed_memory
 from advnorm.certify.precision import exact_products
 from advnorm.certify.thin import Thin, hull, thin
+from advnorm.freed import keep_freed_memory
 from advnorm.registry import Registry
 
 Method = Callable[[Graph, Box, Tensor], Bounded]
@@ -81,8 +81,7 @@ def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> T
     graph = trace(model)
     if not len(clean):
         return Thin(graph, widest=0, outputs=0)
-    if clean.device.type == "cpu":
-        keep_freed_memory()
+    keep_freed_memory(clean)
     with torch.no_grad():
         smaller = thin(graph, hull(clean, threat))  # the walk refuses what mixes samples
         refuse_others(model, graph, clean, threat, labels)

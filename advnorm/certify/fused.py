@@ -53,8 +53,9 @@ class _ReLU(torch.autograd.Function):
     r"""Map clean rows, centres and radii through ReLU.
 
     With :math:`l = \max(m - r, 0)` and :math:`u = \max(m + r, 0)`: :math:`m' = (l + u) / 2`
-    and :math:`r' = (u - l) / 2`. Where :math:`l > 0` gradients pass; where only
-    :math:`u > 0`, centre and radius both get :math:`(\bar m' + \bar r') / 2`.
+    and :math:`r' = (u - l) / 2`. So u gets :math:`(\bar m' + \bar r') / 2` and l gets
+    :math:`(\bar m' - \bar r') / 2`, each where it is positive; the centre gets their sum
+    and the radius what u gets less what l gets.
     """
 
     @staticmethod
@@ -72,19 +73,21 @@ class _ReLU(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         output, lower, upper = ctx.saved_tensors
         of_lead, of_radius = grads
-        rows, above = len(lower), lower.sign()  # lerp by 0 and 1 is a fast torch.where
+        rows = len(lower)
         of_clean, of_centre = of_lead[:-rows], of_lead[-rows:]
-        shared = _where_positive(torch.lerp(of_centre, of_radius, 0.5), upper)
+        up = torch.lerp(of_centre, of_radius, 0.5)
         if torch.is_grad_enabled():
+            down = _where_positive(of_centre - up, lower)
+            up = _where_positive(up, upper)
             parts = _where_positive(of_clean, output[:-rows])
-            lead = torch.cat([parts, torch.lerp(shared, of_centre, above)])
-        else:  # the same, without the copy
-            lead = torch.empty_like(of_lead)
-            torch.ops.aten.threshold_backward.grad_input(
-                of_clean, output[:-rows], 0, grad_input=lead[:-rows]
-            )
-            torch.lerp(shared, of_centre, above, out=lead[-rows:])
-        return lead, torch.lerp(shared, of_radius, above)
+            return torch.cat([parts, up + down]), up - down
+        lead, down = torch.empty_like(of_lead), of_centre - up  # the same, without copies
+        pass_positive = torch.ops.aten.threshold_backward.grad_input
+        pass_positive(of_clean, output[:-rows], 0, grad_input=lead[:-rows])
+        pass_positive(up, upper, 0, grad_input=up)
+        pass_positive(down, lower, 0, grad_input=down)
+        torch.add(up, down, out=lead[-rows:])
+        return lead, up.sub_(down)
 
 
 class _Norm(torch.autograd.Function):

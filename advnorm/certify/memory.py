@@ -1,12 +1,12 @@
-"""Graphs that are remembered from one training step to the next, and freed memory."""
+"""Graphs that are remembered from one training step to the next."""
 
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import nn
 
 from advnorm.certify.graph import Graph, trace
+from advnorm.freed import keep_freed_memory
 
 
 class _Known(NamedTuple):
@@ -32,20 +32,11 @@ def remembered(model: nn.Module) -> Graph:
     if known and known.training == training and _same(known.modules, modules):
         return Graph(model, known.graph.nodes, known.graph.last_use)
     graph = trace(model)
+    keep_freed_memory(next(model.parameters(), None))
     if modules:  # a bare layer is a node of its own graph
         lasting = Graph(nn.Identity(), graph.nodes, graph.last_use)
         _KNOWN[model] = _Known(lasting, modules, training)
     return graph
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep what is freed for the next feature map.
-
-    glibc hands large blocks back to the system, and each map then costs its page faults
-    again; "large" is what exceeds the largest block freed so far. A block of just under
-    32 MB, its upper limit, is asked for and freed without being touched.
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)
 
 
 def _same(one: list[nn.Module], other: list[nn.Module]) -> bool:
