@@ -138,7 +138,7 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
                 "; ".join(published),
                 ours.why,
                 where,
-                ours.verdict,
+                ours.told,
                 command,
                 cost,
             )
@@ -181,7 +181,7 @@ def measured(records: dict[str, list[Reproduction]]) -> str:
                 "scale": record.scale,
                 "seeds": record.seeds,
                 "minutes": round(record.seconds / 60, 1),
-                "verdicts": [claim.verdict for claim in record.claims],
+                "verdicts": [claim.verdict for claim in record.claims if claim.judged],
             }
             for record in records[name]
         ]

@@ -77,6 +77,16 @@ class Claimed(Record):
     judged: bool = True
     """Whether the claim is about the scale of its record at all."""
 
+    @property
+    def mark(self) -> str:
+        """One sign for what became of it."""
+        return MARKS[self.verdict] if self.judged else "–"
+
+    @property
+    def told(self) -> str:
+        """What became of it, in words."""
+        return self.verdict if self.judged else "not judged at this scale"
+
 
 class Told(Record):
     """What a job of a row gave under a seed, so that it need not be done again."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from advnorm.records import MARKS, Claimed, Panel, Reproduction, counted
+from advnorm.records import MARKS, Panel, Reproduction, counted
 from advnorm.report import drawings, figures, plotted
 from advnorm.report.diagnoses import addresses
 from advnorm.report.looks import LOOKS
@@ -28,11 +28,6 @@ class Shown:
     panels: tuple[figures.Panel, ...]
     galleries: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     left_out: int
-
-    @property
-    def claims(self) -> list[tuple[str, Claimed]]:
-        """Each claim with the mark of its verdict."""
-        return [(MARKS[claim.verdict], claim) for claim in self.record.claims]
 
     @property
     def command(self) -> str:

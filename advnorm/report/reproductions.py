@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advnorm.records import MARKS, Measured, Reproduction
+from advnorm.records import Measured, Reproduction
 
 _WIDE = 8
 """Columns that a terminal takes."""
@@ -13,7 +13,7 @@ def reproduction_text(record: Reproduction) -> str:
     seeds = f"{record.seeds} seed{'s' if record.seeds > 1 else ''}"
     lines = [f"{record.artefact}: {record.title} ({record.scale}, {seeds})", ""]
     for claim in record.claims:
-        lines += [f"  {MARKS[claim.verdict]} {claim.text}: {claim.verdict}"]
+        lines += [f"  {claim.mark} {claim.text}: {claim.told}"]
         lines += [f"      {claim.why}"]
     lines += ["", *_table(record), ""] if record.rows else [""]
     lines += [f"  failed: {name}: {why}" for name, why in record.failed.items()]

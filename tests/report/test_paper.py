@@ -139,7 +139,8 @@ def test_claims_about_another_scale_are_not_counted(folder):
     path.write_text(FIGURE.model_copy(update={"claims": told}).model_dump_json())
     text = page(folder)
     assert "Of 4 claims" in text and "1 cannot be told (?)" in text
-    assert text.count("it is seen: cannot be told") == 2
+    assert text.count("it is seen: cannot be told") == 1
+    assert text.count("– <b>it is seen: not judged at this scale") == 1
     (folder / "here2020" / "table2-full.json").unlink()
     path.write_text(FIGURE.model_copy(update={"claims": told[:1]}).model_dump_json())
     text = page(folder)
