@@ -311,7 +311,7 @@ def against(arguments: argparse.Namespace, method: str, count: int, peak: float)
     best = min(BATCHES[method], key=lambda batch: tried[batch][1])
     for batch in dict.fromkeys([max(tried), best]):
         seconds, theirs, wrapping, alone = tried[batch]
-        more = timed(arguments, "peer", method, batch)[0] if method != "crown" else nan
+        more = timed(arguments, "peer", method, batch)[0]
         print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
               f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
               f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
