@@ -18,7 +18,7 @@ from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
-from advnorm.certify.terms import tail, with_terms
+from advnorm.certify.terms import rounding, tail, with_terms
 
 FEW = 16
 """Classes whose pairs are all looked at, though each image asks for those of its label."""
@@ -126,43 +126,57 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
-    end, given, output = _last(graph, images)
-    return margins_of(end, given, output, labels)
+    last = _last(graph, images)
+    return margins_of(last.node, last.given, last.output, labels)
 
 
-def bounded_terms(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
-    """Return :func:`bounded`, and how large the terms are that each logit is the sum of."""
-    end, given, output = _last(graph, images, tail(graph))
-    return margins_of(end, given, output, labels), output.size
+def bounded_rounded(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
+    """Return :func:`bounded`, and what rounding may cost each logit."""
+    last = _last(graph, images, tail(graph))
+    return margins_of(last.node, last.given, last.output, labels), last.rounding
 
 
 def answered(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the graph answers for the images alone, and the size of its terms."""
-    _, _, output = _last(graph, Box(images, torch.zeros_like(images)), tail(graph))
-    _refuse_maps(output)
-    return output.centre, output.size
+    """Return what the graph answers for the images alone, and what rounding may cost."""
+    last = _last(graph, Box(images, torch.zeros_like(images)), tail(graph))
+    _refuse_maps(last.output)
+    return last.output.centre, last.rounding
 
 
-def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> tuple[Node, Box, Box]:
-    """Walk; return the node that gives the answer, the box of its input and its own.
+class _Last(NamedTuple):
+    """The node that gives the answer, the box of its input and its own."""
 
-    The boxes of ``sized`` nodes know of their terms.
-    """
+    node: Node
+    given: Box
+    output: Box
+    eps: float
+    """Of the coarsest type that a value had on the way."""
+
+    @property
+    def rounding(self) -> Tensor:
+        return rounding(self.output.size, self.eps)
+
+
+def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> _Last:
+    """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
     end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
-    found: list[tuple[Node, Box, Box]] = []
+    found, types = list[tuple[Node, Box, Box]](), {images.radius.dtype}
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
         box = propagate(node, args, kwargs)
+        types.add(box.radius.dtype)
         if id(node) in are_sized:
-            box = with_terms(node, args, kwargs, box)
+            with named(node):
+                box = with_terms(node, args, kwargs, box)
         if node is end and args and isinstance(args[0], Box):
             found.append((node, args[0], box))
         return box
 
     output = walk(graph, images, rule)[graph.output]
+    eps = max(torch.finfo(dtype).eps for dtype in types)
     if found and found[0][2].shape == output.shape:
-        return found[0]
-    return graph.nodes[graph.output], output, output
+        return _Last(*found[0], eps)
+    return _Last(graph.nodes[graph.output], output, output, eps)
 
 
 def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:

@@ -16,17 +16,24 @@ L = TypeVar("L", nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, Linear)
 
 def with_norm(layer: Linear, factor: Tensor, shift: Tensor) -> Linear:
     r"""Return the layer followed by a norm: :math:`W' = f W` and :math:`b' = f b + s`."""
-    bias = shift.double()
+    bias, terms = shift.double(), shift.abs()
     if layer.bias is not None:
         bias = bias + factor.double() * layer.bias.double()
+        terms = terms + factor.abs() * layer.bias.abs()
     factor = factor.view(-1, *(1,) * (layer.weight.ndim - 1))
-    return _like(layer, layer.weight * factor, bias)
+    found = _like(layer, layer.weight * factor, bias)
+    found.bias_terms = terms.detach()  # they may have cancelled out: see certify.terms
+    return found
 
 
 def fewer_outputs(layer: Linear, kept: Tensor) -> Linear:
     """Return the layer with some of its outputs alone."""
     bias = None if layer.bias is None else layer.bias.index_select(0, kept)
-    return _like(layer, layer.weight.index_select(0, kept), bias)
+    found = _like(layer, layer.weight.index_select(0, kept), bias)
+    if hasattr(found, "bias_terms"):
+        assert isinstance(found.bias_terms, Tensor)
+        found.bias_terms = found.bias_terms.index_select(0, kept)
+    return found
 
 
 def fewer_inputs(layer: Linear, kept: Tensor, each: int) -> Linear:

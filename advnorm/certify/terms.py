@@ -1,12 +1,12 @@
 r"""How large the terms are that a logit is the sum of: rounding is measured by them.
 
 Of a linear layer or a convolution they are :math:`|W| (|m| + r) + |b|`. From the last of
-them to the answer values may still be moved, scaled, averaged and added up, and the sizes
-of their terms go the same way, by absolute coefficients. Anything else begins anew, with
-the size of the values themselves.
+them to the answer values may still be moved, scaled, averaged, added up or activated, and
+the sizes of their terms go the same way, by absolute coefficients and by the steepest slope
+of an activation. Anything else begins anew, with the size of the values themselves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,10 @@ _POSITIVE = (
     nn.ZeroPad2d,
     nn.ReflectionPad2d,
     nn.ReplicationPad2d,
+    nn.MaxPool1d,
+    nn.MaxPool2d,
+    nn.AdaptiveMaxPool1d,
+    nn.AdaptiveMaxPool2d,
 )
 _NORMS = (
     nn.BatchNorm1d,
@@ -42,21 +46,46 @@ _NORMS = (
     BorrowedNorm,
     MixtureNorm,
 )
-_SUMS = ("add", "sub", "mul", "div", "neg", "cat")
+_STEEPEST: dict[type[nn.Module], Callable[[Any], float]] = {
+    **dict.fromkeys(
+        (
+            nn.ReLU,
+            nn.ReLU6,
+            nn.Hardtanh,
+            nn.Hardsigmoid,
+            nn.Sigmoid,
+            nn.LogSigmoid,
+            nn.Tanh,
+            nn.Softsign,
+            nn.Softplus,
+            nn.CELU,
+        ),
+        lambda layer: 1.0,
+    ),
+    nn.LeakyReLU: lambda layer: max(1.0, abs(layer.negative_slope)),
+    nn.PReLU: lambda layer: max(1.0, float(layer.weight.abs().max())),
+    nn.ELU: lambda layer: max(1.0, abs(layer.alpha)),
+    nn.SELU: lambda layer: 1.76,
+    nn.GELU: lambda layer: 1.14,
+    nn.SiLU: lambda layer: 1.1,
+    nn.Mish: lambda layer: 1.1,
+    nn.Hardswish: lambda layer: 1.5,
+}
+"""Slopes that an activation nowhere exceeds."""
 
 
-def rounding(terms: Tensor) -> Tensor:
-    """Return what rounding may cost sums of terms of these sizes."""
-    return SLACK * torch.finfo(terms.dtype).eps / 2 * terms
+def rounding(terms: Tensor, eps: float) -> Tensor:
+    """Return what rounding may cost sums of terms of these sizes; ``eps`` is the type's."""
+    return SLACK * eps / 2 * terms
 
 
 def tail(graph: Graph) -> set[int]:
-    """Return the nodes from the last linear layers on, if only sums are behind them."""
+    """Return the nodes from the last linear layers on."""
     found, left = set[int](), [graph.output]
     while left:
         index = left.pop()
         node = graph.nodes[index]
-        if index in found or not (_is_product(node) or _is_sum(node)):
+        if index in found or not (_is_product(node) or _is_passed(node)):
             continue
         found.add(index)
         left.extend(() if _is_product(node) else node.inputs)
@@ -68,38 +97,31 @@ def with_terms(
 ) -> Box:
     """Return a node's box with the sizes of its terms, those of its inputs being given."""
     if _is_product(node):
-        return replace(box, terms=_product(node.target, args[0]))
-    if node.kind == "layer":
-        return replace(box, terms=_layer(node.layer, args[0].size))
-    if node.function in POSITIVE:
+        terms = _product(node.target, args[0])
+    elif node.kind == "layer":
+        terms = _layer(node.layer, args[0].size)
+    elif node.function in POSITIVE:
         given, *rest = args
-        return replace(box, terms=node.target(given.size, *rest, **kwargs).abs())
-    return replace(box, terms=_sum(node.function, *args, **kwargs).expand(box.shape))
+        terms = node.target(given.size, *rest, **kwargs).abs()
+    else:
+        terms = _SUMS[node.function](*args, **kwargs)
+    return replace(box, terms=terms.expand(box.shape))
 
 
 def _is_product(node: Node) -> bool:
     return node.kind == "layer" and type(node.layer) in _PRODUCTS
 
 
-def _is_sum(node: Node) -> bool:
+def _is_passed(node: Node) -> bool:
     if node.kind == "layer":
         drops = node.layer.training and getattr(node.layer, "p", False)
-        return type(node.layer) in (*_POSITIVE, *_NORMS) and not drops
+        return type(node.layer) in (*_POSITIVE, *_NORMS, *_STEEPEST) and not drops
     return node.kind == "function" and node.function in (*POSITIVE, *_SUMS)
-
-
-def _layer(layer: nn.Module, size: Tensor) -> Tensor:
-    """Take sizes through a layer: a norm is asked for its factor and its shift."""
-    if type(layer) in _POSITIVE:
-        found: Tensor = layer(size)
-        return found
-    still, moved = (layer(torch.full_like(size, value)) for value in (0.0, 1.0))
-    found = (moved - still).abs() * size + still.abs()
-    return found
 
 
 def _product(layer: Any, box: Box) -> Tensor:
     bias = None if layer.bias is None else layer.bias.abs()
+    bias = getattr(layer, "bias_terms", bias)  # of a norm that was folded into the layer
     given, weight = box.centre.abs() + box.radius, layer.weight.abs()
     if isinstance(layer, nn.Linear):
         return nn.functional.linear(given, weight, bias)
@@ -107,21 +129,57 @@ def _product(layer: Any, box: Box) -> Tensor:
     return found
 
 
-def _sum(name: str, *args: Any, **kwargs: Any) -> Tensor:
-    """Do with sizes what a function does with values."""
-    if name == "cat":
-        boxes, *rest = args
-        return torch.cat([_size(box) for box in boxes], *rest, **kwargs)
-    sizes = [_size(value) for value in args]
-    if name == "neg":
-        (found,) = sizes
-    elif name in ("add", "sub"):
-        found = sizes[0] + abs(kwargs.get("alpha", 1)) * sizes[1]
-    else:
-        found = sizes[0] * sizes[1] if name == "mul" else sizes[0] / sizes[1]
-    assert isinstance(found, Tensor)
+def _layer(layer: nn.Module, size: Tensor) -> Tensor:
+    """Take sizes through a layer."""
+    if type(layer) in _NORMS:
+        return _norm(layer, size)
+    if type(layer) in _STEEPEST:
+        return _STEEPEST[type(layer)](layer) * size
+    found: Tensor = layer(size)
+    return found
+
+
+def _norm(layer: Any, size: Tensor) -> Tensor:
+    """Take sizes through a norm with fixed moments, whose mean is a term too."""
+    if isinstance(layer, MixtureNorm):
+        layer = layer.of(layer.route.domain)
+    factor = torch.rsqrt(layer.running_var + layer.eps)
+    factor = factor if layer.weight is None else factor * layer.weight.abs()
+    shift = layer.running_mean.abs() * factor
+    shift = shift if layer.bias is None else shift + layer.bias.abs()
+    shape = (1, -1, *(1,) * (size.ndim - 2))
+    found: Tensor = size * factor.view(shape) + shift.view(shape)
     return found
 
 
 def _size(value: Any) -> Any:
+    if isinstance(value, Tensor) and value.dtype == torch.bool:
+        return value
     return value.size if isinstance(value, Box) else abs(value)
+
+
+def _add(one: Any, other: Any, *, alpha: float = 1) -> Any:
+    return _size(one) + abs(alpha) * _size(other)
+
+
+def _mul(one: Any, other: Any) -> Any:
+    return _size(one) * _size(other)
+
+
+def _div(box: Any, divisor: Any) -> Any:
+    return _size(box) / _size(divisor)
+
+
+def _cat(tensors: Sequence[Any], dim: int = 0, *, axis: int | None = None) -> Tensor:
+    return torch.cat([_size(box) for box in tensors], dim if axis is None else axis)
+
+
+_SUMS: dict[str, Callable[..., Any]] = {
+    "add": _add,
+    "sub": _add,
+    "mul": _mul,
+    "div": _div,
+    "neg": _size,
+    "cat": _cat,
+}
+"""What functions do with sizes, where they do something else than with values."""

@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from advnorm.certify.bounds import METHODS, margins, plan, together
 from advnorm.certify.box import InputSet, around
-from advnorm.certify.interval import bounded_terms
+from advnorm.certify.interval import bounded_rounded
 from advnorm.certify.precision import exact_products
-from advnorm.certify.terms import rounding
 from advnorm.certify.thin import Thin
 
 _CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
@@ -104,12 +103,11 @@ def _intervals(
     thinned: Thin, clean: Tensor, threat: InputSet, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the interval bounds of all margins, and what rounding may cost each."""
-    found, sizes = [], []
+    found, costs = [], []
     size = together(thinned, len(clean), "ibp")
     for x, y in zip(torch.split(clean, size), torch.split(labels, size), strict=True):
-        bound, terms = bounded_terms(thinned.graph, around(x, threat), y)
+        bound, cost = bounded_rounded(thinned.graph, around(x, threat), y)
         found.append(bound.margins)
-        sizes.append(terms)
-    terms = torch.cat(sizes)
-    own = terms.gather(1, labels.unsqueeze(1))
-    return torch.cat(found), rounding(own + terms)
+        costs.append(cost)
+    each = torch.cat(costs)
+    return torch.cat(found), each.gather(1, labels.unsqueeze(1)) + each

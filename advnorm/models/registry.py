@@ -27,8 +27,8 @@ def options(name: str) -> dict[str, Option]:
     """Return the options of a model beyond shape, classes, norm and standardize.
 
     >>> from advnorm.models import options
-    >>> options("preact_resnet18")
-    {'width': 64, 'recompute': False}
+    >>> options("resnet20")
+    {'width': 16, 'recompute': False}
     """
     found = signature(MODELS[name]).parameters
     return {key: found[key].default for key in found if key not in _COMMON}
