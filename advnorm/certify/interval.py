@@ -150,7 +150,7 @@ class _Last(NamedTuple):
     given: Box
     output: Box
     eps: float
-    """Of the coarsest type that a value had on the way."""
+    """Of the coarser type, the images' or the answer's."""
 
     @property
     def rounding(self) -> Tensor:
@@ -160,11 +160,10 @@ class _Last(NamedTuple):
 def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> _Last:
     """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
     end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
-    found, types = list[tuple[Node, Box, Box]](), {images.radius.dtype}
+    found: list[tuple[Node, Box, Box]] = []
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
         box = propagate(node, args, kwargs)
-        types.add(box.radius.dtype)
         if id(node) in are_sized:
             with named(node):
                 box = with_terms(node, args, kwargs, box)
@@ -173,7 +172,7 @@ def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> _Last:
         return box
 
     output = walk(graph, images, rule)[graph.output]
-    eps = max(torch.finfo(dtype).eps for dtype in types)
+    eps = max(torch.finfo(box.radius.dtype).eps for box in (images, output))
     if found and found[0][2].shape == output.shape:
         return _Last(*found[0], eps)
     return _Last(graph.nodes[graph.output], output, output, eps)

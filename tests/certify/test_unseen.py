@@ -123,6 +123,9 @@ CHANGES = {
     "older cudnn": lambda: setattr(torch.backends.cudnn, "allow_tf32", False),
     "all": lambda: setattr(torch.backends, "fp32_precision", "tf32"),
     "one library": lambda: setattr(torch.backends.mkldnn, "fp32_precision", "bf16"),
+    "one kind of one": lambda: setattr(
+        torch.backends.mkldnn.conv, "fp32_precision", "bf16"
+    ),
     "one kind": lambda: setattr(torch.backends.cuda.matmul, "fp32_precision", "tf32"),
     "its convolutions": lambda: setattr(
         torch.backends.cudnn.conv, "fp32_precision", "ieee"
