@@ -21,7 +21,6 @@ holds the model's own layers, no copies.
 
 import operator
 from collections.abc import Callable, Mapping
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -32,6 +31,7 @@ from torch.fx import Node as FxNode
 from torch.fx import Proxy, Tracer
 
 from advnorm.certify import functions
+from advnorm.certify.untouched import contents, made, restore
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 
 Kind = Literal["input", "layer", "function", "constant", "size"]
@@ -133,7 +133,7 @@ def trace(model: nn.Module) -> Graph:
             )
     if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
-    before = {module: _contents(module) for module in model.modules()}
+    before = {module: contents(module) for module in model.modules()}
     try:
         found = _Tracer().trace(model)
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
@@ -142,42 +142,11 @@ def trace(model: nn.Module) -> Graph:
             f"takes more than one input ({error})"
         ) from error
     finally:  # what forward makes or caches is put into the model, which is not ours
-        made = _made(model, before[model])
-        for module, contents in before.items():
-            _restore(module, contents)
-    nodes = _Reader(model, made).read(list(found.nodes))
+        new = made(model, before[model])
+        for module, held in before.items():
+            restore(module, held)
+    nodes = _Reader(model, new).read(list(found.nodes))
     return Graph(model, nodes, _last_use(nodes))
-
-
-_Contents = dict[str, tuple[Any, Any]]
-
-
-def _contents(module: nn.Module) -> _Contents:
-    """Return a module's attributes, and of those that hold others, what they hold."""
-    return {
-        name: (value, copy(value) if isinstance(value, (dict, list, set)) else None)
-        for name, value in vars(module).items()
-    }
-
-
-def _made(model: nn.Module, before: _Contents) -> dict[str, Any]:
-    """Return the tensors that a trace put into a model."""
-    found = {name: value for name, value in vars(model).items() if name not in before}
-    for kind in ("_parameters", "_buffers"):
-        there = before[kind][1]
-        found |= {n: v for n, v in vars(model)[kind].items() if n not in there}
-    return found
-
-
-def _restore(module: nn.Module, contents: _Contents) -> None:
-    vars(module).clear()
-    for name, (value, held) in contents.items():
-        vars(module)[name] = value
-        if isinstance(value, list):
-            value[:] = held
-        elif held is not None:
-            value.clear()
-            value.update(held)
 
 
 def walk(graph: Graph, images: V, rule: Rule[V], *, keep: bool = False) -> list[Any]:
