@@ -38,6 +38,16 @@ _SPELLINGS = {
     "view": "reshape",
 }
 HAND_ON = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
+AFFINE = (
+    nn.AvgPool1d,
+    nn.AvgPool2d,
+    nn.AdaptiveAvgPool1d,
+    nn.AdaptiveAvgPool2d,
+    nn.ZeroPad2d,
+    nn.ReflectionPad2d,
+    nn.ReplicationPad2d,
+)
+"""Layers that average or pad: their coefficients are never negative."""
 _VIEW_LAYERS = (nn.Flatten, nn.Unflatten, *HAND_ON)
 
 _LAYERS: dict[str, type[nn.Module]] = {

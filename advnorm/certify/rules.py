@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.certify import linear
 from advnorm.certify.box import Box
+from advnorm.certify.functions import AFFINE
 from advnorm.certify.graph import Node
 from advnorm.certify.interval_norms import coefficients, moments
 from advnorm.certify.linear import Rows
@@ -21,15 +22,6 @@ Rule = Callable[[nn.Module, Tensor, torch.Size, Any], Rows]
 """Takes a layer, rows of its output, the shape of its input and what was prepared."""
 
 POOLS = (nn.MaxPool1d, nn.MaxPool2d)
-AFFINE = (
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.ZeroPad2d,
-    nn.ReflectionPad2d,
-    nn.ReplicationPad2d,
-)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, BatchNorm, BorrowedNorm, MixtureNorm)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.certify.box import Box
-from advnorm.certify.functions import HAND_ON, POSITIVE
+from advnorm.certify.functions import AFFINE, HAND_ON, POSITIVE
 from advnorm.certify.graph import Graph, Node
 from advnorm.norms import BatchNorm, BorrowedNorm, MixtureNorm
 
@@ -26,13 +26,7 @@ _POSITIVE = (
     *HAND_ON,
     nn.Flatten,
     nn.Unflatten,
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.ZeroPad2d,
-    nn.ReflectionPad2d,
-    nn.ReplicationPad2d,
+    *AFFINE,
     nn.MaxPool1d,
     nn.MaxPool2d,
     nn.AdaptiveMaxPool1d,
