@@ -1,7 +1,20 @@
 """Freed memory that the next feature map takes over."""
 
+import ctypes
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import torch
 from torch import Tensor
+
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""What glibc's ``mallopt`` calls them in ``malloc.h``."""
+_MAPPED_AT_MOST = 65536
+"""How many blocks glibc maps by themselves, where nothing else is said."""
+_within = 0
 
 
 def keep_freed_memory(where: Tensor | None = None) -> None:
@@ -11,5 +24,47 @@ def keep_freed_memory(where: Tensor | None = None) -> None:
     again; "large" is what exceeds the largest block freed so far. A block of just under
     32 MB, its upper limit, is asked for and freed without being touched.
     """
-    if where is None or where.device.type == "cpu":
+    if _on_cpu(where):
         torch.empty(2**25 - 2**16, dtype=torch.uint8)
+
+
+@contextmanager
+def freed_memory_kept(where: Tensor | None = None) -> Iterator[None]:
+    """Keep freed blocks of any size for as long as a block of code runs, on a CPU.
+
+    A feature map of 128 images of 32x32 with 64 channels has 34 MB, and beyond 32 MB
+    :func:`keep_freed_memory` is of no use. At the end what is free goes back to the system.
+    Other C libraries than glibc are left alone, and so is one whose user has set it.
+    """
+    global _within
+    libc = _glibc() if _on_cpu(where) else None
+    if libc is None:
+        yield
+        return
+    if not _within:
+        keep_freed_memory()  # or the limit would stay where it is now, for good
+        libc.mallopt(_MMAP_MAX, 0)
+        libc.mallopt(_TRIM_THRESHOLD, -1)
+    _within += 1
+    try:
+        yield
+    finally:
+        _within -= 1
+        if not _within:
+            libc.mallopt(_MMAP_MAX, _MAPPED_AT_MOST)
+            libc.mallopt(_TRIM_THRESHOLD, 2**26)  # what glibc has beside its upper limit
+            libc.malloc_trim(0)
+
+
+def _on_cpu(where: Tensor | None) -> bool:
+    return where is None or where.device.type == "cpu"
+
+
+@cache
+def _glibc() -> ctypes.CDLL | None:
+    """Return the C library if it is glibc and at its defaults."""
+    tuned = os.environ.get("GLIBC_TUNABLES", "")
+    chosen = any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in tuned
+    if chosen or platform.libc_ver()[0] != "glibc":
+        return None
+    return ctypes.CDLL(None)

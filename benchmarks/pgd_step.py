@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from advnorm import norms
 from advnorm.data import Batch
+from advnorm.freed import freed_memory_kept
 from advnorm.recipe import Recipe, override
 from advnorm.scoped import frozen
 from advnorm.train.build import Job, build
@@ -124,7 +125,7 @@ def every_case(
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, freed_memory_kept():
         found = [measure(case, Path(folder), arguments.rounds) for case in CASES]
     raise SystemExit(any(number > limit for number in found))
 

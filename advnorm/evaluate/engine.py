@@ -16,6 +16,7 @@ from advnorm.evaluate.certified import judge_cell
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.evaluate.dealt import dealt
 from advnorm.evaluate.judges import STANDS, Judged, predict
+from advnorm.freed import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
 from advnorm.scoped import evaluating, frozen
@@ -59,7 +60,8 @@ def judge(
     """
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
-    with evaluating(model), frozen(model):
+    kept = freed_memory_kept(next(model.parameters(), None))
+    with evaluating(model), frozen(model), kept:
         for batch in batches:
             if not len(batch.samples):
                 continue

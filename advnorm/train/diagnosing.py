@@ -12,6 +12,7 @@ from torch import nn
 from advnorm import ranks
 from advnorm.diagnose import QUESTIONS
 from advnorm.diagnose.asking import typed
+from advnorm.freed import freed_memory_kept
 from advnorm.norms import branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
@@ -126,7 +127,8 @@ def _answer(
     images, labels, _ = first(subject.data, samples, subject.device)
     images = images.to(next(model.parameters(), images).dtype)
     clean = recipe.evaluation.branch == "clean"
-    with route(model, domain="clean" if clean else "adversarial"):
+    kept = freed_memory_kept(images)
+    with route(model, domain="clean" if clean else "adversarial"), kept:
         found = question(
             model, images, labels, threat=recipe.threat.build(), progress=progress
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from advnorm import ranks
+from advnorm.freed import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
@@ -81,7 +82,8 @@ def _go_on(job: Job, run: Run, progress: Progress) -> None:
     ranks.follow([*job.model.parameters(), *job.model.buffers()])
     if not ranks.most(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
-    with Stop() as stop, _reproducible():
+    kept = freed_memory_kept(next(job.model.parameters(), None))
+    with Stop() as stop, _reproducible(), kept:
         try:
             fit(job, run, state, saver, stop=stop, progress=progress)
         except StoppedError as stopped:

@@ -11,7 +11,6 @@ from advnorm import ranks
 from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup, smoothed
 from advnorm.draws import Draws
-from advnorm.freed import keep_freed_memory
 from advnorm.gradients import Problem
 from advnorm.norms import freeze_statistics, unsynced
 from advnorm.objectives import Adversary, Loss, Objective
@@ -50,7 +49,6 @@ class Stepper:
         self.aim = AIMS[recipe.attack.target]
         self.own_buffers = unsynced(job.model)
         self.failed: NonFiniteGradientError | None = None
-        keep_freed_memory(torch.empty(0, device=job.device))
         self.logits: nn.Module = (
             torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
         )
