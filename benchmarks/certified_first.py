@@ -47,7 +47,7 @@ def first(model: nn.Module, images: Tensor, labels: Tensor) -> bool:
     seconds = perf_counter() - begin
     differ, ratio = int((theirs != standing).sum()), seconds / ours
     print(f"official AutoAttack {seconds:.2f} s, {int(theirs.sum())} stand; verdicts that "
-          f"differ: {differ}; ratio {ratio:.1f} (asked for: {FASTER:g})")  # fmt: skip
+          f"differ: {differ}; ratio {ratio:.1f} (limit {FASTER:g})")  # fmt: skip
     return differ == 0 and ratio >= FASTER
 
 
@@ -80,5 +80,5 @@ def steps(times: int = 40) -> bool:
         good = good and ibp <= STEP * plain
         print(f"training step, norm {norm}: plain {plain * 1e3:.2f} ms, IBP "
               f"{ibp * 1e3:.2f} ms, ratio {ibp / plain:.2f} "
-              f"(asked for at most: {STEP:g})", flush=True)  # fmt: skip
+              f"(limit {STEP:g})", flush=True)  # fmt: skip
     return good

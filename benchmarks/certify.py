@@ -314,7 +314,7 @@ def against(arguments: argparse.Namespace, method: str, count: int, peak: float)
         more = timed(arguments, "peer", method, batch)[0]
         print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
               f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
-              f"{theirs / seconds:.1f} (asked for: {LEAST[method]}); peak {peak:.0f} / "
+              f"{theirs / seconds:.1f} (limit {LEAST[method]}); peak {peak:.0f} / "
               f"{more:.0f} MB; verdicts alone {alone:.3f} s, ratio {theirs / alone:.1f}",
               flush=True)  # fmt: skip
 
@@ -352,7 +352,7 @@ def main() -> None:
         print("auto_LiRPA cannot be imported here: our own numbers alone")
     wanted = [arguments.only] if arguments.only else ["agreement", "speed", "step", "first"]
     if has_peer and "agreement" in wanted:
-        print(f"largest relative difference of all: {agreement():.1e} (asked for: 1e-4)")
+        print(f"largest relative difference of all: {agreement():.1e} (limit 1e-4)")
     if "speed" in wanted:
         speed(arguments, has_peer)
     torch.set_num_threads(arguments.threads)

@@ -28,6 +28,7 @@ FREE = [
     "watch={}",
     "threat.schedule={kind: constant}",
     "norm.freeze_last=0",
+    "optimizer.accumulate=1",
 ]
 """What does not change the operations of an epoch."""
 

@@ -116,9 +116,11 @@ def rows(name: str, records: list[Reproduction]) -> list[str]:
 def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
     """Return a line for each claim of a record."""
     command = f"`advnorm reproduce {record.artefact} --scale {record.scale}"
-    command += f" --seeds {record.seeds}`"
+    command += f" --seeds {record.seeds}"
+    made = some(record)
+    command += "".join(f" --set 'row={row}'" for row in record.rows if made) + "`"
     cost = f"{record.seconds / 60:.1f} min"
-    where = f"{record.scale}, {record.seeds}"
+    where = f"{record.scale}, {record.seeds}" + (f"; {made}" if made else "")
     if not artefact.claims:
         shown = "drawn; no claim that a machine can check"
         return [line(record.artefact, shown, "", "", where, "measured", command, cost)]
@@ -144,6 +146,13 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
             )
         )
     return lines
+
+
+def some(record: Reproduction) -> str:
+    """Return how many rows a record has, if it has not all."""
+    rows = {job.row for job in ARTEFACTS[record.artefact].jobs(record.scale)}
+    there = rows & record.rows.keys()
+    return f"{len(there)} of {len(rows)} rows" if len(there) < len(rows) else ""
 
 
 def line(*cells: str) -> str:
@@ -180,6 +189,7 @@ def measured(records: dict[str, list[Reproduction]]) -> str:
             {
                 "scale": record.scale,
                 "seeds": record.seeds,
+                "rows": some(record),
                 "minutes": round(record.seconds / 60, 1),
                 "verdicts": [claim.verdict for claim in record.claims if claim.judged],
             }

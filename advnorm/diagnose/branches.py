@@ -1,6 +1,6 @@
 """Do clean and adversarial images have other statistics? Channel by channel (xie2020)."""
 
-from math import exp
+from math import exp, sqrt
 from typing import NamedTuple
 
 import torch
@@ -41,7 +41,8 @@ def branches(
     mini-batches of Fig. 6 are the halves of the images, where there is a threat as the
     ``attack`` makes them (named as in an evaluation; that of training compares like with
     like), normalized with their own statistics as in training. A model with a single branch
-    shows only batch against running.
+    shows only batch against running. What of that is chance is told by how far the two
+    batches are from each other.
     """
     running = running_moments(model)
     name = where or list(running)[len(running) // 2]
@@ -113,19 +114,21 @@ def _running(layer: _BatchNorm) -> Moments:
 
 
 class Gap(NamedTuple):
-    """How far apart two sets of channels are, each by the second's own deviation."""
+    """How far apart two sets of channels are, in deviations and relative to a variance."""
 
     mean: float
     variance: float
 
 
-def gap(one: Moments, other: Moments) -> Gap:
+def gap(one: Moments, other: Moments, *, unit: Moments | None = None) -> Gap:
     r"""Return the mean over channels of two differences from ``other``.
 
     .. math::
-        |\mu_1 - \mu_2| / \sigma_2, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma_2^2
+        |\mu_1 - \mu_2| / \sigma, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma^2
+
+    where :math:`\sigma` is the deviation of ``unit``, by default of ``other``.
     """
-    deviation = _deviation(other)
+    deviation = _deviation(other if unit is None else unit)
     return Gap(
         float(((one.mean - other.mean).abs() / deviation).mean()),
         float(((one.var - other.var).abs() / deviation**2).mean()),
@@ -149,7 +152,28 @@ def _numbers(
     ]
     numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
     numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
-    return numbers
+    return numbers | _chance(running, halves, domain)
+
+
+def _chance(
+    running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
+) -> dict[str, float]:
+    r"""Return how far a batch would be from running statistics that have converged.
+
+    Two batches of the same size are each :math:`N(0, s^2)` away from what the running
+    statistics converge to, so that their difference is :math:`N(0, 2 s^2)`: its mean size,
+    in the same units, is :math:`\sqrt 2` times that of a batch alone.
+    """
+    if len(halves) < 2:
+        return {}
+    first, second = ({name: _unbiased(half[name]) for name in running} for half in halves)
+    own = {name: found[_own(found, domain)] for name, found in running.items()}
+    gaps = [gap(first[name], second[name], unit=own[name]) for name in running]
+    mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
+    return {
+        "batch from running mean by chance, in deviations": mean,
+        "batch from running variance by chance, relative": variance,
+    }
 
 
 def _between(pairs: list[tuple[Moments, Moments]]) -> dict[str, float]:

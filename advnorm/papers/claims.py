@@ -149,13 +149,19 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
 def wider(
     wide: tuple[tuple[str, str], tuple[str, str]],
     narrow: tuple[tuple[str, str], tuple[str, str]],
+    *,
+    by: float = 0.0,
 ) -> Part:
-    """Claim that a gain, a number (row, column) less another, is larger than another gain.
+    """Claim that a gain, a number (row, column) less another, exceeds another by ``by``.
+
+    A negative ``by`` claims that it is not so much smaller.
 
     >>> two = {"x": Measured(values=(5.0, 5.2)), "y": Measured(values=(1.0, 1.2))}
     >>> grown = wider((("a", "x"), ("a", "y")), (("a", "x"), ("a", "x")))
     >>> grown({"a": two}).verdict
     'holds'
+    >>> wider((("a", "x"), ("a", "y")), (("a", "x"), ("a", "x")), by=5)({"a": two}).verdict
+    'does not hold'
     """
 
     def part(numbers: Numbers) -> Told:
@@ -167,7 +173,8 @@ def wider(
         both = one.error is not None and other.error is not None
         error = hypot(one.error or 0.0, other.error or 0.0) if both else None
         why = " > ".join(f"{x.mean:.4g} ({x.one} - {x.other})" for x in (one, other))
-        return _told(one.mean - other.mean, error, why)
+        why += f" {'+' if by > 0 else '-'} {abs(by):g}" if by else ""
+        return _told(one.mean - other.mean - by, error, why)
 
     return part
 

@@ -12,6 +12,8 @@ class Kept(Record):
 
     scale: Scale
     seeds: int
+    rows: str
+    """How many of them, where they are not all."""
     minutes: float
     verdicts: tuple[Verdict, ...]
 
@@ -19,7 +21,8 @@ class Kept(Record):
         counts = Counter(self.verdicts)
         claims = ", ".join(counted(count, verdict) for verdict, count in counts.items())
         told = f": {claims}" if claims else ""
-        return f"{self.scale}, {self.seeds} seeds, {self.minutes:g} minutes{told}"
+        some = f", {self.rows}" if self.rows else ""
+        return f"{self.scale}, {self.seeds} seeds{some}, {self.minutes:g} minutes{told}"
 
 
 def measured() -> dict[str, list[Kept]]:

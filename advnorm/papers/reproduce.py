@@ -8,6 +8,9 @@ from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+
+from advnorm import ranks
 from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
@@ -57,8 +60,7 @@ def reproduce(
     What the record told before is not done again where its run is no longer there. With
     ``rows``, only those of the table are made, beside others that the record tells of.
     """
-    if seeds < 1:
-        raise ValueError(f"--seeds {seeds}: at least one")
+    _refuse(seeds)
     artefact, progress = ARTEFACTS[name], progress or Quiet()
     path = where(place.out, name, scale)
     chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
@@ -96,6 +98,14 @@ def reproduce(
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
         write()
     return write()
+
+
+def _refuse(seeds: int) -> None:
+    """Refuse no seeds at all, and ranks: a run's lock would keep them from each other."""
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds}: at least one")
+    with ranks.joined(torch.device("cpu")):
+        ranks.alone("reproduce has whole runs made side by side, with --on 4 or --on ray")
 
 
 def _turn(path: Path) -> AbstractContextManager[None]:

@@ -103,6 +103,7 @@ def _sizes(
             "end": fmean(_late(values)),
             "last average": average[-1],
             "most": max(values),
+            **_by_tensor(_curve(lines, f"{name}/mean")[1]),
         },
         settings={"alpha": ALPHA, "looks": len(values)},
         panels=(
@@ -119,6 +120,13 @@ def _sizes(
             ),
         ),
     )
+
+
+def _by_tensor(values: Sequence[float]) -> dict[str, float]:
+    """Return the same of the mean over tensors, where steps showed it (the gradient's)."""
+    if not values:
+        return {}
+    return {"mean of norms": fmean(values), "mean of norms, end": fmean(_late(values))}
 
 
 def _drift(lines: Sequence[Watched]) -> Diagnosis | None:

@@ -1,5 +1,6 @@
 """Training: the only part that turns a recipe into objects."""
 
+from advnorm.data import every_set
 from advnorm.train.assess import assess, load_model
 from advnorm.train.auditing import audit_run
 from advnorm.train.build import Job, build, check
@@ -21,6 +22,7 @@ __all__ = [
     "check",
     "diagnose_model",
     "diagnose_run",
+    "every_set",
     "how_to_resume",
     "load",
     "load_model",

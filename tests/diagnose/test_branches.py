@@ -1,5 +1,7 @@
 """Statistics by branch and channel, by hand."""
 
+from math import pi, sqrt
+
 import pytest
 import torch
 from torch import nn
@@ -19,6 +21,8 @@ def test_gaps_by_hand():
     found = gap(of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0]))
     assert found.mean == pytest.approx((1 / 2 + 0) / 2)
     assert found.variance == pytest.approx((0 + 1 / 2) / 2)
+    found = gap(of([1.0], [4.0]), of([0.0], [2.0]), unit=of([7.0], [16.0]))
+    assert found == pytest.approx((1 / 4, 2 / 16))
 
 
 @pytest.mark.parametrize("norm", ["mixture", "dual"])
@@ -44,6 +48,12 @@ def test_both_branches_by_hand(norm):
     assert numbers["batch from running mean, in deviations"] == pytest.approx(mean)
     variance = (1 + 1 + 7 + 0.5) / 4
     assert numbers["batch from running variance, relative"] == pytest.approx(variance)
+    by_chance = (5 + 0) / 2 / sqrt(2)
+    name = "batch from running mean by chance, in deviations"
+    assert numbers[name] == pytest.approx(by_chance)
+    by_chance = (6 + 2 / 4) / 2 / sqrt(2)
+    name = "batch from running variance by chance, relative"
+    assert numbers[name] == pytest.approx(by_chance)
     means, variances = found.panels
     assert {s.name: s.y for s in means.series} == {
         "running, clean": (0.0, 0.0),
@@ -52,6 +62,44 @@ def test_both_branches_by_hand(norm):
         "batch 2, clean": (6.0, 1.0),
     }
     assert variances.series[2].y == pytest.approx((2.0, 0.0))
+
+
+CHANNELS = 20_000
+
+
+def differences(*, count, shift=0.0, factor=1.0):
+    """Return the four differences of normal batches of ``count``, by what they are of."""
+    model = nn.Sequential(nn.BatchNorm1d(CHANNELS), nn.Identity())
+    model[0].running_mean[:], model[0].running_var[:] = 3.0 + 2 * shift, 4.0 * factor
+    draws = torch.randn(2 * count, CHANNELS, generator=torch.Generator().manual_seed(0))
+    labels = torch.zeros(2 * count, dtype=torch.int64)
+    return diagnose.branches(model, 3 + 2 * draws, labels).numbers
+
+
+@pytest.mark.parametrize("count", [20, 100])
+def test_from_converged_statistics_a_batch_is_as_far_as_chance_puts_it(count):
+    """Of n normal values: sqrt(2 / pi n) in the mean; in the variance about sqrt 2 more."""
+    numbers = differences(count=count)
+    found = numbers["batch from running mean by chance, in deviations"]
+    assert found == pytest.approx(sqrt(2 / (pi * count)), rel=0.02)
+    assert numbers["batch from running mean, in deviations"] == pytest.approx(found, 0.02)
+    found = numbers["batch from running variance by chance, relative"]
+    assert found == pytest.approx(2 / sqrt(pi * count), rel=0.04)
+    assert numbers["batch from running variance, relative"] == pytest.approx(found, 0.02)
+
+
+def test_from_other_statistics_a_batch_is_further_than_chance_puts_it():
+    numbers = differences(count=100, shift=0.5, factor=2.0)
+    chance = "batch from running mean by chance, in deviations"
+    assert numbers["batch from running mean, in deviations"] > 5 * numbers[chance]
+    chance = "batch from running variance by chance, relative"
+    assert numbers["batch from running variance, relative"] > 5 * numbers[chance]
+
+
+def test_one_batch_says_nothing_about_chance():
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+    found = diagnose.branches(model, torch.rand(3, 2), torch.zeros(3, dtype=torch.int64))
+    assert not any("by chance" in name for name in found.numbers)
 
 
 def test_with_a_threat_the_batches_are_adversarial():

@@ -129,6 +129,7 @@ def test_looks_become_one_diagnosis_a_question():
             epoch=i / 5,
             numbers={
                 "gradient_norm": 1.0 + i,
+                "gradient_norm/mean": 0.5 * i,
                 "hessian": -2.0,
                 "mean/adversarial": float(i),
                 "variance/adversarial": 1.0,
@@ -150,6 +151,9 @@ def test_looks_become_one_diagnosis_a_question():
     assert gradient.panels[0].series[0].x == (1, 11, 21, 31, 41)
     assert gradient.numbers["mean"] == 3 and gradient.numbers["most"] == 5
     assert gradient.numbers["end"] == 5
+    assert gradient.numbers["mean of norms"] == 1
+    assert gradient.numbers["mean of norms, end"] == 2
+    assert "mean of norms" not in found["hessian_over_training"].numbers
     assert not found["hessian_over_training"].panels[0].log  # it may be negative
     spread = found["moments_over_training"].numbers
     assert spread["relative spread of the mean, adversarial"] == pytest.approx(2**0.5 / 2)

@@ -133,9 +133,10 @@ def test_the_list_says_what_was_measured():
 
 def test_what_is_kept_is_counted_in_words():
     verdicts = ("holds", "does not hold", "holds")
-    kept = Kept(scale="full", seeds=3, minutes=1.5, verdicts=verdicts)
+    kept = Kept(scale="full", seeds=3, rows="", minutes=1.5, verdicts=verdicts)
     assert str(kept) == "full, 3 seeds, 1.5 minutes: 2 hold, 1 does not hold"
-    assert str(kept.model_copy(update={"verdicts": ()})) == "full, 3 seeds, 1.5 minutes"
+    part = kept.model_copy(update={"verdicts": (), "rows": "2 of 6 rows"})
+    assert str(part) == "full, 3 seeds, 2 of 6 rows, 1.5 minutes"
 
 
 def test_the_tables_in_docs_are_those_of_the_records():

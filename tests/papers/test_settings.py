@@ -3,7 +3,11 @@
 import pytest
 import torch
 
+from advnorm.models import build
+from advnorm.norms import NORMS
+from advnorm.norms.standard import BatchNorm
 from advnorm.papers import ARTEFACTS
+from advnorm.records import SCALES
 
 
 def test_imagenet_is_cropped_once():
@@ -16,6 +20,40 @@ def test_imagenet_is_cropped_once():
     }
     assert {name for name, _ in found} >= {"apart2022/table2", "xie2020/table7"}
     assert set(found.values()) == {"flip"}
+
+
+@pytest.mark.parametrize("name", ["galloway2019/table5", "galloway2019/table12"])
+def test_imagenet_networks_are_judged_on_every_class(name):
+    """Files are read class by class: the first 2,048 test images are of 41 classes."""
+    for job in ARTEFACTS[name].jobs("full"):
+        for recipe in (job.recipe, *job.targets.values()):
+            assert recipe.evaluation.samples is None
+            assert recipe.data.test is not None and recipe.data.test % 1000 == 0
+        assert not job.questions or job.samples == job.recipe.data.test
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("figure12", "Per-img"), ("figure14", "No norm"), ("figure15", "No norm")],
+)
+def test_fooling_images_of_standardized_ones_may_be_negative(name, row):
+    """galloway2019, J.1: clipped "to [0, 1], and for Per-img to [-1, 1]"."""
+    for job in ARTEFACTS[f"galloway2019/{name}"].jobs("full"):
+        assert job.recipe.threat.bounds == ((-1, 1) if job.row == row else (0, 1))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_norms_of_a_pre_activation_resnet_are_within_its_blocks(scale):
+    """sridhar2021, B.1: "with Batch Normalization within each PreAct block"."""
+    jobs = {job.row: job.recipe for job in ARTEFACTS["sridhar2021/table3"].jobs(scale)}
+    made = jobs["PGD-AT, BN"].model
+    norm = NORMS["batch"]()
+    with torch.device("meta"):
+        model = build(
+            made.name, shape=(3, 32, 32), classes=10, norm=norm, options=made.options
+        )
+    found = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm)]
+    assert len(found) == 16 and all(name.startswith("blocks.") for name in found)
 
 
 @pytest.mark.parametrize("row", ["MAT-100", "MAT-100, BN"])

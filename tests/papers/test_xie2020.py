@@ -2,12 +2,14 @@
 
 import pytest
 
+from advnorm.evaluate.cells import cells
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.work import decisive
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
 from advnorm.records import Measured
+from advnorm.train.build import threats
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
     ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),
@@ -70,6 +72,34 @@ def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
 def test_a_star_is_running_statistics_in_the_last_epochs_alone(scale):
     found = differences(recipe(scale, MBN), recipe(scale, f"{MBN}*"))
     assert found == [f"norm.freeze_last: 0 -> {10 if scale == 'full' else 2}"]
+
+
+FULL = [
+    job
+    for name in ARTEFACTS
+    if name.startswith("xie2020/")
+    for job in ARTEFACTS[name].jobs("full")
+]
+
+
+def test_at_full_32_images_are_normalized_together():
+    assert {job.recipe.batch_size / job.recipe.optimizer.accumulate for job in FULL} == {32}
+    shares = {job.recipe.objective.clean_share for job in FULL} - {None}
+    assert sorted(round(32 * share) for share in shares) == [6, 13, 19, 26]
+
+
+@pytest.mark.parametrize(("name", "column"), [("table7", "PGD-10"), ("figure2", "10")])
+def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
+    """As in the pipeline: a step is eps over the number of steps at least."""
+    job = ARTEFACTS[f"xie2020/{name}"].jobs("full")[0]
+    made = job.recipe
+    tests = cells(made.evaluation.attacks, threats(made), made.threat.bounds)
+    steps = {cell.key: cell.settings.get("step_size") for cell in tests}
+    assert steps.pop(job.numbers[column]) == pytest.approx(1.6 / 255)
+    longer = {one for where, one in job.numbers.items() if where not in ("clean", column)}
+    assert [*{steps[one.partition("#")[0]] for one in longer}] == [pytest.approx(1 / 255)]
+    (reduced, *_) = ARTEFACTS[f"xie2020/{name}"].jobs("reduced")
+    assert reduced.numbers[column].endswith("#10")
 
 
 def test_the_artefacts_of_the_main_text_share_fourteen_runs():

@@ -154,3 +154,11 @@ def test_what_ranks_cannot_share_is_refused_in_one_sentence(two_runs, tmp_path, 
     assert said.count("run it in one process, without torchrun") == 1
     run = Run.open(tmp_path / "run")
     assert run.results() == [] and run.diagnoses() == []
+
+
+@pytest.mark.slow
+def test_reproduce_is_refused_with_several_ranks(tmp_path):
+    what = ["galloway2019/table1", "--device=cpu", "--out", tmp_path / "out"]
+    said = finished(torchrun("reproduce", *what), code=1)
+    assert said.count("run it in one process, without torchrun") == 1
+    assert not (tmp_path / "out").exists()

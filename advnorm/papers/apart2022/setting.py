@@ -4,9 +4,11 @@ What the paper leaves open, and what is chosen: APART's settings in the main tab
 best of a few that its appendix lists; here they are those of its code's commands where
 there are any (github.com/unknown9567/apart), else those that are best in Table 3 (eps 0.1,
 all samples, 16 groups), and mixup has the parameter of standard training. The
-pre-activation ResNet-18 is that of the code that the paper cites, without a last norm. All
-images but 0.2% are trained on, and the last weights count. The paper's deviations over five
-seeds are shown as standard errors.
+pre-activation ResNet-18 is that of the code that the paper cites ([58],
+github.com/kuangliu/pytorch-cifar), without a last norm. The one in the authors' repository
+(main/models/resnet.py) differs: norm and ReLU follow the stem, and identity shortcuts carry
+the activated value. All images but 0.2% are trained on, and the last weights count. The
+paper's deviations over five seeds are shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
 ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
@@ -64,7 +66,10 @@ _CHOSEN: dict[Images, Chosen] = {
     "Tiny-ImageNet": Chosen(0.1, 8, 0.2),
     "ImageNet": Chosen(0.025, 1, 0.025),
 }
-"""From the commands of the code that the paper names; it has none of CIFAR-10."""
+"""From the commands of the code that the paper names.
+
+It has none of CIFAR-10: rho there is SAM's own, 0.05.
+"""
 
 
 def chosen(scale: Scale, images: Images) -> Chosen:

@@ -7,6 +7,7 @@ from advnorm.papers.claims import Claim, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import vgg, wide
 from advnorm.records import Scale
+from advnorm.train import every_set
 
 _NOISES = {
     "Gaussian": "gaussian_noise",
@@ -14,6 +15,35 @@ _NOISES = {
     "Shot": "shot_noise",
     "Speckle": "speckle_noise",
 }
+_OTHERS = {"Contrast": "contrast", "Snow": "snow", "Spatter": "spatter"}
+"""Corruptions under which WideResNet is better with batch norm."""
+_LEVELS = range(1, 6)
+_ALL = "All 19"
+_PAIRS = {
+    "VGG8": ("VGG8", "VGG8, batch norm"),
+    "VGG13": ("VGG13", "VGG13, batch norm"),
+    "WideResNet": ("WRN, Fixup", "WRN, batch norm"),
+}
+
+
+def _files() -> dict[str, str]:
+    """Return where CIFAR-10-C's means of levels, and each level of its noises, are."""
+
+    def key(kind: str, level: int) -> str:
+        return f"clean~cifar10-c-{kind.replace('_', '-')}-{level}"
+
+    kinds = dict.fromkeys(name.split(":")[1] for name in every_set("cifar10-c"))
+    every = {kind: [key(kind, level) for level in _LEVELS] for kind in kinds}
+    means = {
+        column: " & ".join(every[kind]) for column, kind in (_NOISES | _OTHERS).items()
+    }
+    levels = {
+        f"{column} {level}": key(kind, level)
+        for column, kind in _NOISES.items()
+        for level in _LEVELS
+    }
+    whole = " & ".join(name for names in every.values() for name in names)
+    return {**means, _ALL: whole, **levels}
 
 
 @artefact(
@@ -37,23 +67,46 @@ _NOISES = {
             *((63.0, 2.5), (66.6, 2.5)),
         ),
     },
-    claims=tuple(
+    claims=(
+        *(
+            Claim(
+                f"batch norm lowers the accuracy of {name} under every kind of noise",
+                tuple(more((plain, kind), (normed, kind)) for kind in _NOISES),
+            )
+            for name, (plain, normed) in _PAIRS.items()
+        ),
         Claim(
-            f"batch norm lowers the accuracy of {name} under every kind of noise",
-            tuple(more((plain, kind), (normed, kind)) for kind in _NOISES),
-        )
-        for name, plain, normed in (
-            ("VGG8", "VGG8", "VGG8, batch norm"),
-            ("VGG13", "VGG13", "VGG13, batch norm"),
-            ("WideResNet", "WRN, Fixup", "WRN, batch norm"),
-        )
+            "batch norm lowers the accuracy of all three at every level of every noise",
+            tuple(
+                more((plain, f"{kind} {level}"), (normed, f"{kind} {level}"))
+                for plain, normed in _PAIRS.values()
+                for kind in _NOISES
+                for level in _LEVELS
+            ),
+            scales=("full",),
+        ),
+        Claim(
+            "batch norm lowers the mean accuracy under all 19 corruptions (1.9 points for "
+            "VGG8, 2.0 for VGG13, 1.6 for WideResNet in the paper)",
+            tuple(more((plain, _ALL), (normed, _ALL)) for plain, normed in _PAIRS.values()),
+            scales=("full",),
+        ),
+        Claim(
+            "WideResNet is better with batch norm under contrast, snow and spatter (4.9, "
+            "2.8 and 2.3 points in the paper): evidence the other way",
+            tuple(
+                more(("WRN, batch norm", kind), ("WRN, Fixup", kind)) for kind in _OTHERS
+            ),
+            scales=("full",),
+        ),
     ),
 )
 def table4(scale: Scale) -> Sequence[Job]:
     """Judge VGG8 and WideResNet of Table 2 and VGG13 of Table 3, mean of five severities.
 
-    The files of CIFAR-10-C at full, our own versions of the same noises elsewhere. The
-    paper's VGG13 is that of Table 3 by its clean accuracy.
+    All files of CIFAR-10-C at full, our own versions of the same noises elsewhere. The
+    paper's VGG13 is that of Table 3 by its clean accuracy. Its mCE is 100 less the accuracy
+    under all 19 corruptions.
     """
     recipes = {
         "VGG8": vgg(scale, 8, norm=False),
@@ -67,16 +120,11 @@ def table4(scale: Scale) -> Sequence[Job]:
         recipes = {row: recipes[row] for row in ("VGG8", "WRN, Fixup")}
     judged: list[tuple[str, ...]] = [("attacks=[clean]",)]
     if scale == "full":
-        names = {
-            column: f"clean~cifar10-c-{noise.replace('_', '-')}"
-            for column, noise in _NOISES.items()
-        }
-        judged += [
-            (f"data=cifar10-c:{noise}", "attacks=[clean]") for noise in _NOISES.values()
-        ]
+        names = _files()
+        judged.append(("data=cifar10-c", "attacks=[clean]"))
     else:
         cells = {
-            column: [f"corruption-{noise}-{level}" for level in range(1, 6)]
+            column: [f"corruption-{noise}-{level}" for level in _LEVELS]
             for column, noise in _NOISES.items()
         }
         names = {column: " & ".join(levels) for column, levels in cells.items()}

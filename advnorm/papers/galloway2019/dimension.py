@@ -1,10 +1,11 @@
 """Vulnerability against the input dimension (section 5, appendix F)."""
 
 from collections.abc import Sequence
-from itertools import pairwise, product
+from dataclasses import replace
+from itertools import pairwise, permutations, product
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, above, below, more
+from advnorm.papers.claims import Claim, above, below, more, within
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
 
@@ -122,6 +123,13 @@ def _jobs(
     return jobs
 
 
+_FREE = {
+    "56": ((98.19, 0.04), (93.8, 0.1), (53.2, 0.7)),
+    "84": ((98.27, 0.04), (94.3, 0.1), (47.6, 0.8)),
+}
+"""Published without batch norm and without weight decay."""
+
+
 @artefact(
     "galloway2019/table6",
     "A perceptron on larger and larger images, with and without batch norm",
@@ -129,9 +137,9 @@ def _jobs(
     published={
         "28": ((97.95, 0.08), (93.0, 0.4), (66.7, 0.9)),
         "28, batch norm": ((97.88, 0.09), (76.6, 0.7), (22.9, 0.7)),
-        "56": ((98.19, 0.04), (93.8, 0.1), (53.2, 0.7)),
+        "56": _FREE["56"],
         "56, batch norm": ((98.22, 0.02), (79.3, 0.6), (8.6, 0.8)),
-        "84": ((98.27, 0.04), (94.3, 0.1), (47.6, 0.8)),
+        "84": _FREE["84"],
         "84, batch norm": ((98.28, 0.05), (80.5, 0.6), (6.1, 0.5)),
     },
     claims=(
@@ -161,6 +169,15 @@ def _jobs(
             "from width 28 to 84 with batch norm 61 points are lost (asked for: 30)",
             (more(("28", "eps 0.1"), ("84, batch norm", "eps 0.1"), by=30),),
         ),
+        Claim(
+            "clean accuracy is compatible with and without batch norm (0.08 points apart "
+            "at width 28; asked for: under 0.5)",
+            tuple(
+                within((one, "Clean"), (other, "Clean"), 0.5)
+                for width in ("28", "56", "84")
+                for one, other in permutations((width, f"{width}, batch norm"))
+            ),
+        ),
     ),
 )
 def table6(scale: Scale) -> Sequence[Job]:
@@ -177,6 +194,7 @@ def table6(scale: Scale) -> Sequence[Job]:
         "56, batch norm": ((96.23, 0.03), (90.22, 0.18), (66.2, 0.8)),
         "84": ((96.99, 0.05), (95.69, 0.09), (87.9, 0.1)),
         "84, batch norm": ((93.30, 0.09), (87.72, 0.11), (65.1, 0.5)),
+        **{f"{width}, no decay": numbers for width, numbers in _FREE.items()},
     },
     claims=(
         Claim(
@@ -187,11 +205,28 @@ def table6(scale: Scale) -> Sequence[Job]:
                 for column in _COLUMNS
             ),
         ),
+        Claim(
+            "weight decay raises accuracy under noise and attack",
+            tuple(
+                more((width, column), (f"{width}, no decay", column))
+                for width in ("56", "84")
+                for column in ("Noise", "eps 0.1")
+            ),
+        ),
     ),
 )
 def table7(scale: Scale) -> Sequence[Job]:
-    """Weight decay as tuned on the linear model: 0.01 at width 56, 0.0225 at 84."""
-    return _jobs(scale, (56, 84), _COLUMNS, decay=True)
+    """Weight decay as tuned on the linear model: 0.01 at width 56, 0.0225 at 84.
+
+    Rows without decay are runs of Table 6. Appendix C has it that Tables 6 and 7 show
+    "compatible clean accuracy irrespective of BN", but here it differs by 1.4 and 3.7
+    points, and the caption says that batch norm "degrades all accuracies".
+    """
+    free = {job.row: job for job in _jobs(scale, (56, 84), _COLUMNS, decay=False)}
+    return [
+        *_jobs(scale, (56, 84), _COLUMNS, decay=True),
+        *(replace(free[width], row=f"{width}, no decay") for width in ("56", "84")),
+    ]
 
 
 @artefact(
@@ -210,8 +245,21 @@ def table7(scale: Scale) -> Sequence[Job]:
     relative_to="28",
     claims=(
         Claim(
-            "without weight decay the attacked loss grows by more than the width does",
-            tuple(above(f"{width}", "loss eps 0.1", width / 28) for width in (56, 84, 112)),
+            "without weight decay the attacked loss grows roughly as predicted, with the "
+            "width: 2, 3 and 4 times (asked for: 1 to 2 times of that)",
+            tuple(
+                part
+                for width in (56, 84, 112)
+                for part in (
+                    above(f"{width}", "loss eps 0.1", width / 28),
+                    below(f"{width}", "loss eps 0.1", 2 * width / 28),
+                )
+            ),
+        ),
+        Claim(
+            "without weight decay attacked accuracy falls as the width grows (asked for: "
+            "under half of that of width 28)",
+            tuple(below(f"{width}", "eps 0.1", 0.5) for width in (56, 84, 112)),
         ),
         Claim(
             "weight decay makes the attacked loss independent of the width (asked for: "
@@ -222,17 +270,22 @@ def table7(scale: Scale) -> Sequence[Job]:
         ),
         Claim(
             "weight decay makes accuracy independent of the width, attacked and clean "
-            "(asked for: over 0.9 and 0.95 times)",
+            "(asked for: over 0.85 and 0.95 times)",
             tuple(
                 above(f"{width}, decay", column, limit)
                 for width in (56, 84, 112)
-                for column, limit in (("eps 0.1", 0.9), ("Clean", 0.95))
+                for column, limit in (("eps 0.1", 0.85), ("Clean", 0.95))
             ),
         ),
     ),
 )
 def table13(scale: Scale) -> Sequence[Job]:
-    """Ratios to width 28 of accuracy and loss, clean and under FGSM at 0.1."""
+    """Ratios to width 28 of accuracy and loss, clean and under FGSM at 0.1.
+
+    The paper's column "Pred.", 2, 3 and 4, is the width over 28. Its text sets that between
+    the growth at 0.05, which it does not print, and at 0.1, but for width 112. Attacked
+    accuracy there without decay is 0.1 ± 0.2 in the table and 0.10 ± 0.09 in the text.
+    """
     numbers = {"Clean": "clean", "eps 0.1": f"fgsm_linf_{_EPS}", **_LOSSES}
     rows = {"28": _linear(scale, 28, 0.0)}
     for width in (56, 84, 112):

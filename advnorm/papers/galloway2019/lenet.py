@@ -60,7 +60,8 @@ def models(scale: Scale) -> dict[str, Recipe]:
             ),
         ),
         Claim(
-            "it is surer of its fooling images than the per-image normalized one",
+            "it is surer of its fooling images than the per-image normalized one (margins "
+            "at our stop of 0.9)",
             (more(("BN", "margin"), ("Per-img", "margin")),),
         ),
     ),
@@ -69,8 +70,11 @@ def models(scale: Scale) -> dict[str, Recipe]:
 def figure12(scale: Scale) -> Sequence[Job]:
     """From noise, up to 100 steps of length 0.2 towards each class.
 
-    Pixels of "Per-img" are clipped to [-1, 1], those of the others to [0, 1]. The paper
-    compares by eye; here are, beside the images, the margin reached and the steps taken.
+    Pixels of "Per-img" are clipped to [-1, 1], those of the others to [0, 1]. The start,
+    "N(0, 0.1)", is read as noise of deviation 0.1; as a variance it would be 0.32. The
+    paper compares by eye; here are, beside the images, the margin reached and the steps
+    taken. An image stops here at a margin of 0.9, which the paper does not have for this
+    figure: so the margin measures by how much the last step goes beyond it.
     """
     numbers = {
         "clean": "clean",

@@ -83,6 +83,13 @@ def _batch_norm(*, affine: bool = False, c: float = 1e-5) -> str:
             ),
         ),
         Claim(
+            "batch norm's parameters do not affect the angle (asked for: under 5 degrees)",
+            (
+                within(("BNGD affine F", "angle"), ("BNGD affine T", "angle"), 5),
+                within(("BNGD affine T", "angle"), ("BNGD affine F", "angle"), 5),
+            ),
+        ),
+        Claim(
             "under noise BNGD is at chance while GD keeps 90% (asked for: 55 and 85)",
             (
                 below("BNGD affine F", "AWGN", 55),
@@ -145,8 +152,20 @@ _CONSTANTS = (1e-3, 1e-2, 1e-1, 1.0, 20.0)
             (more(("BNGD c=1", "AWGN"), ("BNGD c=0.001", "AWGN"), by=15),),
         ),
         Claim(
-            "weight decay reaches more robustness than c at any setting",
-            tuple(more(("GD-L2 1", "FGSM"), (f"BNGD c={c:g}", "FGSM")) for c in _CONSTANTS),
+            "weight decay reaches more robustness than c at any setting, with as much "
+            "clean accuracy (asked for: under 0.5 points less than the largest c)",
+            (
+                *(more(("GD-L2 1", "FGSM"), (f"BNGD c={c:g}", "FGSM")) for c in _CONSTANTS),
+                within(("BNGD c=20", "Test"), ("GD-L2 1", "Test"), 0.5),
+            ),
+        ),
+        Claim(
+            "where c or weight decay is too large, both accuracies degrade",
+            tuple(
+                more((f"{kind}1", column), (f"{kind}{large}", column))
+                for kind, large in (("BNGD c=", 20), ("GD-L2 ", 9))
+                for column in ("FGSM", "Test")
+            ),
         ),
         Claim(
             "on CIFAR-10 too a larger c makes VGG8 more robust to noise, by 41 points "
@@ -159,8 +178,10 @@ _CONSTANTS = (1e-3, 1e-2, 1e-1, 1.0, 20.0)
 def figure3(scale: Scale) -> Sequence[Job]:
     """Sweep c from 1e-3 to 20 for BNGD, and weight decay from 1e-3 to 9 for GD (a).
 
-    Four seeds in the paper; affine parameters fixed. Part (b), at full: VGG-8 on CIFAR-10
-    with batch norm on the input alone, 50 epochs at a rate of 0.01, c from 1e-6 to 3e3.
+    Affine parameters fixed. Part (b), at full: VGG-8 on CIFAR-10 with batch norm on the
+    input alone, 50 epochs at a rate of 0.01, c from 1e-6 to 3e3; weight decay 5e-4 and
+    crops, which the paper does not list there, are assumed. The caption has four seeds for
+    MNIST and five for CIFAR-10, the text four for CIFAR-10.
     """
     constants = _CONSTANTS if scale != "smoke" else (1e-3, 1.0)
     decays = (1e-3, 1e-2, 1e-1, 1.0, 9.0) if scale != "smoke" else (1e-1,)
@@ -224,8 +245,10 @@ def _vgg8() -> list[Job]:
 def figure10(scale: Scale) -> Sequence[Job]:
     """BNGD with tracked and with batch statistics, GD, GD with per-image normalization.
 
-    The nearest-centroid classifier and the deviation of the pixels are among the pictures.
-    Accuracies are with tracked statistics: those with batch statistics are not measured.
+    The nearest-centroid classifier (94.4% in the paper, not measured here) and the
+    deviation of the pixels are among the pictures. Accuracies are with tracked statistics:
+    those with batch statistics are not measured. Angles are taken on 2,000 of the 2,038
+    test images.
     """
     plain = {key: _ATTACKS[key] for key in ("Test", "FGSM")}
     normed = descent(scale, _batch_norm())
@@ -255,8 +278,8 @@ _UNTRACKED = 13.7
             (more(("BNGD", "1e-05"), ("BNGD", "1"), by=10),),
         ),
         Claim(
-            "c between 0.01 and 0.1 takes off as much as going without tracking does "
-            "(13.7 degrees, Figure 10)",
+            "between c = 0.01 and 0.1 the angle passes 13.7 degrees below that of c = "
+            "1e-5, the paper's angle without tracking",
             (
                 within(("BNGD", "1e-05"), ("BNGD", "0.01"), _UNTRACKED),
                 more(("BNGD", "1e-05"), ("BNGD", "0.1"), by=_UNTRACKED),

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more, wider, within
+from advnorm.papers.claims import Claim, Part, more, wider, within
 from advnorm.papers.sitawarin2021.setting import (
     COLUMNS,
     GAP,
     PROBLEMS,
+    Problem,
     accuracies,
     from_pgd_to_aa,
     mat,
@@ -16,6 +17,14 @@ from advnorm.papers.sitawarin2021.setting import (
     trades,
 )
 from advnorm.records import Scale
+
+_PAIRS = {"MAT-Cat-0.5": "MAT-Seq-0.5", "TRADES-Cat-6": "TRADES-Seq-6"}
+"""By concatenated batches, the sequential ones of the method."""
+
+
+def _better_under_pgd(*problems: Problem) -> tuple[Part, ...]:
+    columns = [f"{problem} PGD" for problem in problems]
+    return tuple(more((c, x), (s, x)) for x in columns for c, s in _PAIRS.items())
 
 
 @artefact(
@@ -41,6 +50,17 @@ from advnorm.records import Scale
                 more(("MAT-Cat-0.5", "8/255 AA"), ("MAT-Seq-0.5", "8/255 AA")),
                 more(("TRADES-Cat-6", "8/255 AA"), ("TRADES-Seq-6", "8/255 AA")),
             ),
+        ),
+        Claim(
+            "at 8/255 and at 16/255 concatenation makes MAT and TRADES better under PGD "
+            "(0.9 to 11 points in the paper)",
+            _better_under_pgd("8/255", "16/255"),
+        ),
+        Claim(
+            "on Imagenette concatenation makes MAT and TRADES better under PGD (4 points "
+            "and 1 in the paper)",
+            _better_under_pgd("Imagenette"),
+            scales=("full",),
         ),
         Claim(
             "at 16/255 MAT-Cat loses more from PGD to AutoAttack than TRADES-Cat",
@@ -91,6 +111,11 @@ _DOMAINS = ("clean", "adversarial")
 _SEQ, _CAT = "MAT-Seq-0.25", "MAT-Cat-0.25"
 
 
+def _rise(row: str, domain: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the largest distance of the second half, and that at the end."""
+    return (row, f"{domain}, peak"), (row, f"{domain}, end")
+
+
 @artefact(
     "sitawarin2021/figure4",
     "Distance of the batches from the running statistics over training",
@@ -100,8 +125,10 @@ _SEQ, _CAT = "MAT-Seq-0.25", "MAT-Cat-0.25"
             tuple(more((_SEQ, f"{d}, mean"), (_CAT, f"{d}, mean")) for d in _DOMAINS),
         ),
         Claim(
-            "sequential ones are unstable and shoot up, also late in training",
-            tuple(more((_SEQ, f"{d}, peak"), (_CAT, f"{d}, peak")) for d in _DOMAINS),
+            "sequential ones are unstable and shoot up several times, concatenated ones "
+            "converge steadily (asked for: in the second half they rise further above the "
+            "end with sequential batches)",
+            tuple(wider(_rise(_SEQ, domain), _rise(_CAT, domain)) for domain in _DOMAINS),
         ),
         Claim(
             "with concatenated batches they converge to zero: at the end they are below "

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, above, below, more, rising
+from advnorm.papers.claims import Claim, Part, above, below, more, rising
 from advnorm.papers.sitawarin2021.setting import (
     GAP,
     STRONG,
@@ -93,6 +93,27 @@ def _asked(scale: Scale) -> tuple[str, str]:
                 for row, false in _BESIDE.items()
             ),
         ),
+        Claim(
+            "every falsely robust model's features are further apart than every sound "
+            "one's, for every pair of domains, by about an order of magnitude (asked for: "
+            "larger)",
+            tuple(
+                more((false, column), (row, column))
+                for column in _DISTANCES
+                for false in _FALSE
+                for row in _SOUND
+            ),
+            scales=("full",),
+        ),
+        Claim(
+            "AutoAttack's images fall in between the clean and PGD's where a model is "
+            "falsely robust (asked for: nearer to both than those to each other)",
+            tuple(
+                more((row, "Clean-PGD"), (row, column))
+                for row in _FALSE
+                for column in ("Clean-AA", "PGD-AA")
+            ),
+        ),
     ),
 )
 def table2(scale: Scale) -> Sequence[Job]:
@@ -140,6 +161,11 @@ _GAMMAS: dict[Scale, tuple[float, ...]] = {
 }
 
 
+def _over_gammas(scale: Scale) -> tuple[Part, ...]:
+    gammas = tuple(f"{gamma:g}" for gamma in _GAMMAS[scale])
+    return *rising("Clean", gammas), *rising("AA", gammas, down=True)
+
+
 @artefact(
     "sitawarin2021/figure5",
     "MAT-Cat over gamma, the weight of the clean loss",
@@ -153,15 +179,18 @@ _GAMMAS: dict[Scale, tuple[float, ...]] = {
     claims=(
         Claim(
             "as gamma grows, clean accuracy grows and that under AutoAttack falls",
-            (
-                *rising("Clean", ("0.25", "0.5", "0.75")),
-                *rising("AA", ("0.25", "0.5", "0.75"), down=True),
-            ),
+            _over_gammas("reduced"),
         ),
         Claim(
-            f"PGD minus AA is below {GAP:g} points at gamma 0.25 and above from 0.3 on",
+            "from each gamma of eight to the next clean accuracy grows and that under "
+            "AutoAttack falls",
+            _over_gammas("full"),
+            scales=("full",),
+        ),
+        Claim(
+            f"PGD minus AA is below {GAP:g} points up to gamma 0.25 and above from 0.3 on",
             (
-                below("PGD - AA", "0.25", GAP),
+                *(below("PGD - AA", f"{g:g}", GAP) for g in _GAMMAS["full"] if g < 0.3),
                 *(above("PGD - AA", f"{g:g}", GAP) for g in _GAMMAS["full"] if g >= 0.3),
             ),
             scales=("full",),
@@ -173,6 +202,16 @@ _GAMMAS: dict[Scale, tuple[float, ...]] = {
         Claim(
             "PGD accuracy rises as gamma goes from 0.25 to 0.3",
             (more(("PGD", "0.3"), ("PGD", "0.25")),),
+            scales=("full",),
+        ),
+        Claim(
+            "PGD accuracy stays near 33% from gamma 0.3 to 0.75 (asked for: 30 to 36)",
+            tuple(
+                part
+                for g in _GAMMAS["full"]
+                if g >= 0.3
+                for part in (above("PGD", f"{g:g}", 30), below("PGD", f"{g:g}", 36))
+            ),
             scales=("full",),
         ),
     ),
@@ -206,8 +245,12 @@ _DEPTHS = ("first", "middle", "last")
     "Inputs of three batch norms in two dimensions, without and with a divergence",
     claims=(
         Claim(
-            "clean and PGD features are well apart with MAT-Cat, and less so with a "
-            "divergence",
+            "clean and PGD features are well apart with MAT-Cat, in the middle and the "
+            "last norm (asked for: a spread)",
+            tuple(above("MAT-Cat-0.5", depth, 1) for depth in _DEPTHS[1:]),
+        ),
+        Claim(
+            "clean and PGD features are less apart there with a divergence",
             tuple(
                 more(("MAT-Cat-0.5", depth), ("MAT-Cat-0.5 + KL-0.4", depth))
                 for depth in _DEPTHS[1:]

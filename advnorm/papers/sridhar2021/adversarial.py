@@ -97,6 +97,21 @@ def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
                 for c in _COLUMNS
             ),
         ),
+        Claim(
+            "on CIFAR-10 the improvement grows from each radius to the next",
+            tuple(
+                wider(_gain(f"CIFAR-10 {large}/255", c), _gain(f"CIFAR-10 {small}/255", c))
+                for small, large in (("8.8", "11"), ("11", "17.6"))
+                for c in _COLUMNS
+            ),
+            scales=("full",),
+        ),
+        Claim(
+            "on MNIST the improvement of robust accuracy is larger at 0.3 than at 0.2",
+            tuple(
+                wider(_gain("MNIST 0.3", c), _gain("MNIST 0.2", c)) for c in _COLUMNS[1:]
+            ),
+        ),
     ),
 )
 def table1(scale: Scale) -> Sequence[Job]:
@@ -104,6 +119,8 @@ def table1(scale: Scale) -> Sequence[Job]:
 
     PGD is PGD-200 in steps of 2.5 eps / 200 (the paper states no step size), AA is
     AutoAttack's standard version. A dash in the paper is a run that predicts one class.
+    The text says that every improvement grows with the radius; the clean one on MNIST is
+    0.09 points at 0.2 and 0.04 at 0.3, and is not claimed.
     ``reduced``: PGD-50 on 500 test images, APGD-T of 30 steps on 150 of them as AA;
     CIFAR-10 at 11/255 is left out.
     """
@@ -138,10 +155,23 @@ def table1(scale: Scale) -> Sequence[Job]:
                 for size in ("MD", "LG")
             ),
         ),
+        Claim(
+            "the small CNN's robustness jumps by over 4 points (asked for: half)",
+            (more(*_gain("SM-CNN", "PGD"), by=2),),
+            scales=("full",),
+        ),
+        Claim(
+            "the medium CNN's clean accuracy gains more than the large one's",
+            (wider(_gain("MD-CNN", "Clean"), _gain("LG-CNN", "Clean")),),
+        ),
     ),
 )
 def table5(scale: Scale) -> Sequence[Job]:
-    """Train with radius 0.3 and test with 0.2; the large CNN is that of Table 1."""
+    """Train with radius 0.3 and test with 0.2; the large CNN is that of Table 1.
+
+    The text says that the large CNN gains least. So it is in clean accuracy; under PGD the
+    table has 0.44 points for the medium CNN and 0.50 for the large one.
+    """
     sizes: tuple[Size, ...] = ("SM", "MD", "LG")
     return [
         _job(scale, f"{size}-CNN{label}", MNIST[1], norm, size)

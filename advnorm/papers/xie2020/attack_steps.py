@@ -41,10 +41,15 @@ _COLUMNS = {steps: f"trained with PGD-{steps}" for steps in (30, 20, 10, 5)}
             scales=("full",),
         ),
         Claim(
-            "strategies that withstand strong attacks lose a few points (up to 8)",
+            "strategies that withstand strong attacks lose robustness too, at a reasonable "
+            "amount (asked for: under 8 points)",
             tuple(
-                within((name, _COLUMNS[30]), (name, _COLUMNS[5]), 8)
+                part
                 for name in (ADVERSARIAL, MBN, MBN_ALP)
+                for part in (
+                    more((name, _COLUMNS[30]), (name, _COLUMNS[5])),
+                    within((name, _COLUMNS[30]), (name, _COLUMNS[5]), 8),
+                )
             ),
         ),
     ),

@@ -32,7 +32,7 @@ def share(scale: Scale, percent: int) -> Recipe:
 
 @artefact(
     "xie2020/figure1",
-    "Robustness falls with the share of clean images in training",
+    "Robustness by the share of clean images in training",
     columns=tuple(map(str, _SHARES)),
     published={_ROW: (39.2, 32.1, 29.1, 15.3, 20.3, 20.9)},
     claims=(
@@ -44,6 +44,11 @@ def share(scale: Scale, percent: int) -> Recipe:
             "without them it is 18.3 points above that with all of them (asked for: 9)",
             (more((_ROW, "0"), (_ROW, "100"), by=9),),
         ),
+        Claim(
+            "to remove a portion of the clean images helps too: 20 and 40% of them leave "
+            "more robustness than all",
+            tuple(more((_ROW, few), (_ROW, "100")) for few in ("20", "40")),
+        ),
     ),
     x="clean images, %",
     y="accuracy, %",
@@ -52,7 +57,9 @@ def share(scale: Scale, percent: int) -> Recipe:
 def figure1(scale: Scale) -> Sequence[Job]:
     """Remove 0 to 100% of the clean images from each mini-batch; batch norm.
 
-    The loss is Eqn. 1 with alpha 0.5, the mean over the images that remain.
+    The loss is Eqn. 1 with alpha 0.5, the mean over the images that remain. The text says
+    that to remove a portion helps; with 60 and 80% of them left the paper's model is less
+    robust than with all. At full the shares are 6, 13, 19 and 26 of each 32 images.
     """
     shares = (0, 40, 100) if scale == "smoke" else _SHARES
     name = "PGD-20" if scale == "smoke" else _ROW
@@ -94,7 +101,7 @@ def flat(row: str) -> tuple[Claim, ...]:
     needs=NEEDS,
 )
 def figure2(scale: Scale) -> Sequence[Job]:
-    """Batch norm; the same steps of 1/255 for each number of them.
+    """Batch norm; steps of 1/255, at full for PGD-10 of 1.6/255 as in the paper's pipeline.
 
     At full a sample counts by the last iterate, as in the paper; at reduced by all that
     are drawn, so that the curve can only fall. The weight of the pairing is not stated:

@@ -1,6 +1,7 @@
 """All models of the paper in one table (appendix C)."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
@@ -31,6 +32,10 @@ from advnorm.records import Scale
 
 def _steps(name: str, steps: int) -> str:
     return f"PGD-{steps}, {name}"
+
+
+_BY_DEPTH = (_steps(STAR, 30), *(f"ResNet-{depth}, {STAR}" for depth in DEPTHS))
+"""From ResNet-152 on."""
 
 
 def _published() -> Iterator[tuple[str, Line]]:
@@ -74,21 +79,29 @@ def _recipes(scale: Scale) -> Iterator[tuple[str, Recipe]]:
             ),
         ),
         Claim(
-            "group norm pays less: its clean accuracy is above that of either",
+            "group norm pays less: its clean accuracy is above that of all three",
             tuple(
                 more((_steps(GN, 30), "clean"), (_steps(name, 30), "clean"))
-                for name in (ADVERSARIAL, MBN)
+                for name in (ADVERSARIAL, MBN, MBN_ALP)
             ),
         ),
         Claim(
             "under PGD-10 training with clean images looks more robust than without them; "
-            "under PGD-2000 it is not",
+            "under PGD-2000 it is not (by the numbers)",
             (
                 more((_steps(MIXED, 30), "PGD-10"), (_steps(ADVERSARIAL, 30), "PGD-10")),
                 more(
                     (_steps(ADVERSARIAL, 30), "PGD-2000"), (_steps(MIXED, 30), "PGD-2000")
                 ),
             ),
+        ),
+        Claim(
+            "clean accuracy grows with every step of depth, up to ResNet-638",
+            tuple(
+                more((deeper, "clean"), (row, "clean"))
+                for row, deeper in pairwise(_BY_DEPTH)
+            ),
+            scales=("full",),
         ),
     ),
     needs=NEEDS,
@@ -97,7 +110,9 @@ def table7(scale: Scale) -> Sequence[Job]:
     """Collect the runs of all other tables and figures; "PGD-5, ..." is trained so.
 
     The labels that slipped in the paper's last block are put right, and its batch of
-    "8196" is 8,192. Without depths at reduced, where they are other networks (Figure 7).
+    "8196" is 8,192. Section 5 gives ResNet-638 a clean accuracy of 68.7%, 6.1 points above
+    ResNet-152; this table has 67.2% and 5.1. Without depths at reduced, where they are
+    other networks (Figure 7).
     """
     found = [job(scale, row, made, COUNTS) for row, made in _recipes(scale)]
     if scale == "smoke":
