@@ -16,7 +16,7 @@ from advnorm.papers.artefact import Artefact, Job, seeded
 from advnorm.papers.assumed import alike, assumed
 from advnorm.papers.work import Done, decisive, name_of
 from advnorm.recipe import Recipe
-from advnorm.records import Environment, Reproduction, Scale, Told, read_reproduction
+from advnorm.records import Reproduction, Scale, Told, read_reproduction
 from advnorm.train import load
 
 Key = tuple[str, int, str]
@@ -58,7 +58,7 @@ class Ledger:
             run=done.run,
             numbers=done.numbers,
             seconds=done.seconds,
-            machine=machine(),
+            machine=done.machine,
             panels=done.panels if seed == 0 else (),
         )
 
@@ -127,12 +127,6 @@ def _judging(recipe: Recipe) -> dict[str, object]:
 def told_by(path: Path) -> Reproduction | None:
     """Return the record of an earlier reproduction, if there is one."""
     return read_reproduction(path) if path.is_file() else None
-
-
-def machine() -> str:
-    """Name this machine."""
-    here = Environment.here(device="", threads=1)
-    return f"{here.cores} cores of {here.processor}, torch {here.torch}"
 
 
 def _key(one: Told) -> Key:

@@ -44,6 +44,8 @@ class Done(NamedTuple):
     panels: tuple[Panel, ...]
     seconds: float
     """What it took, also where it was done before."""
+    machine: str
+    """Where it was trained."""
 
 
 def identity(recipe: Recipe, root: Path | None = None) -> str:
@@ -89,7 +91,8 @@ def carry_out(
             )
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
     numbers = read(job.numbers, run, answers, elsewhere)
-    return Done(run.path.name, numbers, panels, seconds_of(run.path))
+    machine = run.environment().machine
+    return Done(run.path.name, numbers, panels, seconds_of(run.path), machine)
 
 
 def _judged(

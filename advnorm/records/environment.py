@@ -24,6 +24,12 @@ class Environment(Record):
     launch: str = ""
     """Which torchrun started them: its restarts go on with the run."""
 
+    @property
+    def machine(self) -> str:
+        """Name the machine, and its device where that is not the CPU."""
+        device = f"{self.device}, " if self.device not in ("", "cpu") else ""
+        return f"{device}{self.cores} cores of {self.processor}, torch {self.torch}"
+
     @classmethod
     def here(
         cls, *, device: str, threads: int, ranks: int = 1, launch: str = ""

@@ -1,5 +1,6 @@
 """Records remember what runs gave, when the runs are gone."""
 
+import json
 from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
@@ -54,6 +55,17 @@ def changed(monkeypatch, entry, *jobs):
     monkeypatch.setitem(
         ARTEFACTS._entries, entry.name, replace(entry, jobs=lambda _: list(jobs))
     )
+
+
+def test_a_line_names_the_machine_that_trained_its_run(tiny, tmp_path):
+    here = reproduce(tiny.name, Place(tmp_path)).machine
+    first = next((tmp_path / "runs").glob("*/environment.json"))
+    told = json.loads(first.read_text())
+    first.write_text(json.dumps(told | {"processor": "an abacus", "device": "cuda:1"}))
+    record = reproduce(tiny.name, Place(tmp_path))
+    there = f"cuda:1, {told['cores']} cores of an abacus, torch {told['torch']}"
+    assert {one.machine for one in record.told} == {here, there}
+    assert sorted(record.machine.split("; ")) == sorted([here, there])
 
 
 def test_what_is_told_is_not_done_again(tiny, tmp_path):
@@ -326,9 +338,10 @@ def test_data_that_cannot_be_read_do_not_stop_what_is_told(tiny, tmp_path, monke
 def test_the_machine_is_that_of_the_runs(tiny, tmp_path, monkeypatch):
     first = reproduce(tiny.name, Place(tmp_path), rows=["one"])
     without_runs(tmp_path)
-    monkeypatch.setattr(telling, "machine", lambda: "another")
+    monkeypatch.setattr("advnorm.records.environment._processor", lambda: "another")
     assert reproduce(tiny.name, Place(tmp_path), rows=["one"]).machine == first.machine
-    assert reproduce(tiny.name, Place(tmp_path)).machine == f"{first.machine}; another"
+    one, other = reproduce(tiny.name, Place(tmp_path)).machine.split("; ")
+    assert one == first.machine and "cores of another, torch" in other
 
 
 def test_a_diverged_run_is_told_too():
