@@ -18,9 +18,16 @@ from advnorm.papers.galloway2019.dimension import (
 from advnorm.recipe import Recipe
 from advnorm.records import Scale
 
+_NORM = "norm={name: batch, where: [0], options: {start: uniform}}"
+
 
 def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe:
     """Two hidden layers of half the input dimension, a batch norm in one of them.
+
+    The paper does not say in which, nor how its weights begin. In the first, before its
+    ReLU, and drawn from U(0, 1) as PyTorch did then (and as Table 1 has it, "randomly
+    initialized"), the numbers of width 28 are the published ones; in the second, or from
+    ones, they are not.
 
     The wide ones have up to 37 million weights: at full their products are of bfloat16 in
     training and attack (what counts is judged in float32), and the first layer knows of
@@ -36,7 +43,7 @@ def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe
         decay,
         f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
         *larger,
-        *(["norm={name: batch, where: [1]}"] if norm else []),
+        *([_NORM] if norm else []),
         f"evaluation.attacks=[clean, {noise(width)}]",
     )
 
