@@ -19,7 +19,20 @@ from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
-Branches = dict[str, Moments]
+
+class Running(NamedTuple):
+    """The running statistics of a batch norm, and its constant c."""
+
+    moments: Moments
+    eps: float
+
+    @property
+    def deviation(self) -> Tensor:
+        """What the norm divides by: not zero for a channel that is constant."""
+        return (self.moments.var + self.eps).sqrt()
+
+
+Branches = dict[str, Running]
 
 
 @QUESTIONS.register("branches")
@@ -48,6 +61,10 @@ def branches(
     name = where or list(running)[len(running) // 2]
     if name not in running:
         raise ValueError(f"no batch norm {name!r}; there are: {', '.join(running)}")
+    if len(images) < 4:
+        raise ValueError(
+            f"branches needs at least 4 images, two mini-batches of two, not {len(images)}"
+        )
     domain: Domain = "clean" if threat is None else "adversarial"
     with resting(model), route(model, domain=domain):
         seen = images
@@ -56,13 +73,13 @@ def branches(
                 model, images, labels, threat, attack=attack, seed=seed, progress=progress
             )
         with mode(model, "batch"):
-            halves = [
-                moments(model, half) for half in torch.chunk(seen, 2) if len(half) > 1
-            ]
+            halves = [moments(model, half) for half in torch.chunk(seen, 2)]
     two = len(running[name]) > 1
-    chosen = permutation(len(running[name][_own(running[name], domain)].mean), seed)
+    chosen = permutation(len(_own(running[name], domain).moments.mean), seed)
     chosen = chosen[:channels].sort().values
-    drawn = {f"running, {k}" if two else "running": v for k, v in running[name].items()}
+    drawn = {
+        f"running, {k}" if two else "running": v.moments for k, v in running[name].items()
+    }
     batches = {
         f"batch {i}, {domain}": _unbiased(half[name]) for i, half in enumerate(halves, 1)
     }
@@ -108,9 +125,10 @@ def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
     return {name: bn for name, bn in kept.items() if bn.running_mean is not None}
 
 
-def _running(layer: _BatchNorm) -> Moments:
+def _running(layer: _BatchNorm) -> Running:
     assert layer.running_mean is not None and layer.running_var is not None
-    return Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
+    found = Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
+    return Running(found, layer.eps)
 
 
 class Gap(NamedTuple):
@@ -120,23 +138,18 @@ class Gap(NamedTuple):
     variance: float
 
 
-def gap(one: Moments, other: Moments, *, unit: Moments | None = None) -> Gap:
+def gap(one: Moments, other: Moments, *, deviation: Tensor) -> Gap:
     r"""Return the mean over channels of two differences from ``other``.
 
     .. math::
         |\mu_1 - \mu_2| / \sigma, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma^2
 
-    where :math:`\sigma` is the deviation of ``unit``, by default of ``other``.
+    where :math:`\sigma` is the ``deviation``, channel by channel.
     """
-    deviation = _deviation(other if unit is None else unit)
     return Gap(
         float(((one.mean - other.mean).abs() / deviation).mean()),
         float(((one.var - other.var).abs() / deviation**2).mean()),
     )
-
-
-def _deviation(given: Moments) -> Tensor:
-    return given.var.clamp(min=torch.finfo(given.var.dtype).tiny).sqrt()
 
 
 def _numbers(
@@ -145,30 +158,29 @@ def _numbers(
     both = [found for found in running.values() if len(found) > 1]
     pairs = [(found["clean"], found["adversarial"]) for found in both]
     numbers = _between(pairs) if pairs else {}
+    own = {name: _own(found, domain) for name, found in running.items()}
     gaps = [
-        gap(_unbiased(half[name]), found[_own(found, domain)])
+        gap(_unbiased(half[name]), found.moments, deviation=found.deviation)
         for half in halves
-        for name, found in running.items()
+        for name, found in own.items()
     ]
     numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
     numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
-    return numbers | _chance(running, halves, domain)
+    return numbers | _chance(own, halves)
 
 
-def _chance(
-    running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
-) -> dict[str, float]:
+def _chance(own: dict[str, Running], halves: list[dict[str, Moments]]) -> dict[str, float]:
     r"""Return how far a batch would be from running statistics that have converged.
 
     Two batches of the same size are each :math:`N(0, s^2)` away from what the running
     statistics converge to, so that their difference is :math:`N(0, 2 s^2)`: its mean size,
     in the same units, is :math:`\sqrt 2` times that of a batch alone.
     """
-    if len(halves) < 2:
-        return {}
-    first, second = ({name: _unbiased(half[name]) for name in running} for half in halves)
-    own = {name: found[_own(found, domain)] for name, found in running.items()}
-    gaps = [gap(first[name], second[name], unit=own[name]) for name in running]
+    first, second = ({name: _unbiased(half[name]) for name in own} for half in halves)
+    gaps = [
+        gap(first[name], second[name], deviation=found.deviation)
+        for name, found in own.items()
+    ]
     mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
     return {
         "batch from running mean by chance, in deviations": mean,
@@ -176,25 +188,27 @@ def _chance(
     }
 
 
-def _between(pairs: list[tuple[Moments, Moments]]) -> dict[str, float]:
+def _between(pairs: list[tuple[Running, Running]]) -> dict[str, float]:
     """Compare clean and adversarial branches; deviations are the adversarial one's."""
-    ratios = [float((b.var / a.var.clamp(min=1e-12)).log().mean()) for a, b in pairs]
-    above = [float(((b.mean - a.mean) / _deviation(b)).mean()) for a, b in pairs]
-    gaps = [gap(a, b) for a, b in pairs]
+    ratios = [2 * float((b.deviation / a.deviation).log().mean()) for a, b in pairs]
+    above = [
+        float(((b.moments.mean - a.moments.mean) / b.deviation).mean()) for a, b in pairs
+    ]
+    gaps = [gap(a.moments, b.moments, deviation=b.deviation) for a, b in pairs]
     return {
         "variance, adversarial by clean (geometric mean)": exp(_mean(ratios)),
         "mean, adversarial above clean, in deviations": _mean(above),
         "means of the branches apart, in deviations": _mean([g.mean for g in gaps]),
         "variances of the branches apart, relative": _mean([g.variance for g in gaps]),
         "squared distance of the branches": sum(
-            float(squared_distance(a, b)) for a, b in pairs
+            float(squared_distance(a.moments, b.moments)) for a, b in pairs
         ),
     }
 
 
-def _own(found: Branches, domain: Domain) -> str:
+def _own(found: Branches, domain: Domain) -> Running:
     """Return the branch that normalizes a domain; the only one where there is one."""
-    return domain if domain in found else next(iter(found))
+    return found[domain] if domain in found else next(iter(found.values()))
 
 
 def _unbiased(given: Moments) -> Moments:
@@ -206,7 +220,7 @@ def _mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else float("nan")
 
 
-def _panel(title: str, lines: Branches, part: str, chosen: list[int]) -> Panel:
+def _panel(title: str, lines: dict[str, Moments], part: str, chosen: list[int]) -> Panel:
     return Panel(
         kind="lines",
         title=f"Channel {title}",

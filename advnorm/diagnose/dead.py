@@ -88,7 +88,7 @@ class Alive(TorchFunctionMode):
     ) -> Any:
         """Run ``func``, and look at what it returns if it rectifies."""
         output = func(*args, **(kwargs or {}))
-        if func in _RECTIFIERS:
+        if func in _RECTIFIERS and output.ndim > 1:  # else it is no layer's
             self._see(output)
         return output
 

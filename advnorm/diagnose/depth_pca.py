@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnose.features import observed, places
+from advnorm.diagnose.features import hidden, observed
 from advnorm.diagnose.pca import place, spread
 from advnorm.diagnose.plane import Plane, principal
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.diagnose.rest import resting, values
+from advnorm.diagnose.rest import dealt, resting, values
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -30,9 +30,9 @@ def depth_pca(
 ) -> Diagnosis:
     """Two mini-batches through the depth by PCA (galloway2019 Fig. 8).
 
-    The images of ``classes`` are dealt to two mini-batches, each of which passes with its
-    own statistics, as in training. The input and ``layers`` places from the first to the
-    last are projected to two components each.
+    The images of each of ``classes`` are dealt to two mini-batches, each of which passes
+    with its own statistics, as in training. The input and ``layers`` places from the first
+    to the last are projected to two components each.
     """
     kept = torch.isin(labels, torch.tensor(classes, device=labels.device)).nonzero()
     rows = kept.squeeze(1)
@@ -41,8 +41,8 @@ def depth_pca(
             f"depth_pca needs at least 4 images of the classes {list(classes)}, not "
             f"{len(rows)}: choose others with classes"
         )
-    halves = [rows[0::2], rows[1::2]]
-    known = list(places(model))
+    halves = [rows[half] for half in dealt(labels[rows])]
+    known = list(hidden(model))
     names = spread(known, layers)
     with resting(model, statistics):
         seen = [_representations(model, images[half], names) for half in halves]

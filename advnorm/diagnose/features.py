@@ -33,6 +33,17 @@ def places(model: nn.Module) -> dict[str, nn.Module]:
     return dict(list(plain.items())[:-1])
 
 
+def hidden(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the places, or say that there is nothing between images and logits."""
+    found = places(model)
+    if not found:
+        raise ValueError(
+            "the model has neither a norm nor a hidden layer: there are no features to "
+            "look at"
+        )
+    return found
+
+
 @contextmanager
 def observed(
     model: nn.Module, names: Iterable[str] | None = None

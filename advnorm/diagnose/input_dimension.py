@@ -101,7 +101,7 @@ def input_dimension(
 ) -> Diagnosis:
     """Accuracy and loss over the input dimension (galloway2019 Tables 6, 7, 13, 14).
 
-    Networks (``linear``, ``mlp``, ``mlp+bn``) are trained on every other image and tested
+    Networks (``linear``, ``mlp``, ``mlp+bn``) are trained on half of each class and tested
     on the rest, without weight decay and with ``decay`` times the factor's square; the
     model itself is not looked at. Batches of 128 as in the paper (50 epochs of MNIST), or
     an eighth of fewer images. Without a threat the attack is Linf of 0.1.

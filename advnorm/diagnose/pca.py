@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.domains import three
-from advnorm.diagnose.features import gathered, places
+from advnorm.diagnose.features import gathered, hidden
 from advnorm.diagnose.plane import Plane, principal
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import needed, resting, values
@@ -35,7 +35,7 @@ def pca(
     and the last.
     """
     threat = needed(threat, "pca")
-    known = list(places(model))
+    known = list(hidden(model))
     names = where.split(",") if where else spread(known, 3)
     with resting(model):
         seen = three(
@@ -71,9 +71,11 @@ def pca(
 def spread(names: list[str], count: int) -> list[str]:
     """Return as many names, as far apart as can be, the first and the last among them.
 
-    >>> spread(list("abcdefg"), 3), spread(["a", "b"], 3), spread(["a"], 3)
-    (['a', 'd', 'g'], ['a', 'b'], ['a'])
+    >>> spread(list("abcdefg"), 3), spread(["a", "b"], 3), spread(list("abc"), 1)
+    (['a', 'd', 'g'], ['a', 'b'], ['c'])
     """
+    if count < 2:
+        return names[-1:]
     if len(names) <= count:
         return names
     return [names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)]

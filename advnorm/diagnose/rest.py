@@ -43,6 +43,19 @@ def logits_of(model: nn.Module, images: Tensor) -> Tensor:
         return torch.cat([model(part) for part in torch.split(images, BATCH)])
 
 
+def dealt(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the positions of two halves, with as many samples of each class as can be.
+
+    Data may come class by class, or the classes by turns, so that every other sample could
+    be of the same class.
+
+    >>> dealt(torch.tensor([0, 1, 0, 1, 0, 1, 0]))
+    (tensor([0, 1, 4, 5]), tensor([2, 3, 6]))
+    """
+    order = labels.argsort(stable=True)
+    return order[0::2].sort().values, order[1::2].sort().values
+
+
 def together(count: int) -> int:
     """Return how many of the samples are attacked at a time: the time left is soon known.
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.attacks import bim
-from advnorm.diagnose.rest import in_parts, logits_of, resting
+from advnorm.diagnose.rest import dealt, in_parts, logits_of, resting
 from advnorm.draws import permutation
 from advnorm.norms import Norm
 from advnorm.progress import Progress
@@ -31,7 +31,7 @@ class Training:
 
 
 class Parts(NamedTuple):
-    """Images to train on and images to test on, every other one."""
+    """Images to train on and images to test on, half of each class."""
 
     images: Tensor
     labels: Tensor
@@ -47,10 +47,16 @@ class Score(NamedTuple):
 
 
 def parted(images: Tensor, labels: Tensor) -> Parts:
-    """Deal the images to training and test in turn."""
+    """Deal the images of each class to training and test in turn."""
     if len(images) < 4:
         raise ValueError(f"training a network needs at least 4 images, not {len(images)}")
-    return Parts(images[0::2], labels[0::2], images[1::2], labels[1::2])
+    if not (labels != labels[0]).any():
+        raise ValueError(
+            f"training a network needs images of two classes or more, not of {labels[0]} "
+            "alone: take more samples"
+        )
+    train, test = dealt(labels)
+    return Parts(images[train], labels[train], images[test], labels[test])
 
 
 def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Module:

@@ -33,6 +33,11 @@ def source_target(
     """
     progress = progress or Quiet()
     classes = sorted(set(labels.tolist()))[:MOST_CLASSES]
+    if len(classes) < 2:
+        raise ValueError(
+            f"source_target needs images of two classes or more, not of {classes} alone: "
+            "take more samples"
+        )
     sources = torch.stack([images[labels == label][0] for label in classes])
     targets = torch.tensor(classes, device=images.device)
     rows, lengths, margins = [], [], []

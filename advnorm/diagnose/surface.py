@@ -64,14 +64,14 @@ def surface(
 ) -> Diagnosis:
     """Loss around a sample, along the gradient and a random direction (Athalye et al.).
 
-    ``points`` a side, from ``-span`` to ``span`` times eps. The share of images whose loss
-    a random step raises more than the gradient's is of all images.
+    ``points`` a side, an odd number, from ``-span`` to ``span`` times eps. The share of
+    images whose loss a random step raises more than the gradient's is of all images.
     """
     threat = needed(threat, "surface")
-    if not 0 <= sample < len(images) or points < 2:
+    if not 0 <= sample < len(images) or points < 3 or points % 2 == 0:
         raise ValueError(
-            f"surface needs points >= 2 and a sample from 0 to {len(images) - 1}, not "
-            f"{points} and {sample}"
+            "surface needs an odd number of points, at least 3, and a sample from 0 to "
+            f"{len(images) - 1}, not {points} and {sample}"
         )
     with resting(model):
         steps = directions(model, images, labels, threat, seed=seed)

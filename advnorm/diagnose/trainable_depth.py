@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.registry import QUESTIONS
-from advnorm.diagnose.rest import resting
+from advnorm.diagnose.rest import box, resting
 from advnorm.diagnose.small import (
     Parts,
     Training,
@@ -80,15 +80,23 @@ class Grid:
 
 
 def measure(
-    parts: Parts, grid: Grid, *, norm: bool, progress: Progress | None = None
+    parts: Parts,
+    grid: Grid,
+    *,
+    norm: bool,
+    threat: Threat | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Tensor]:
-    """Train every network of the grid; accuracies ``(depths, batch sizes)`` by name."""
+    """Train every network of the grid; accuracies ``(depths, batch sizes)`` by name.
+
+    Of ``threat`` the bounds of valid images count; the attack is the paper's.
+    """
     progress, total = progress or Quiet(), len(grid.depths) * len(grid.batch_sizes)
     rows = []
     for depth in grid.depths:
         for size in grid.batch_sizes:
             model = _network(parts, grid, depth, size, norm=norm)
-            rows.append(_accuracies(model, parts))
+            rows.append(_accuracies(model, parts, Linf(_EPS, box(threat))))
             progress.update(len(rows), total, f"{depth} layers, batches of {size}")
     shape = len(grid.depths), len(grid.batch_sizes)
     return {key: torch.tensor([row[key] for row in rows]).view(shape) for key in rows[0]}
@@ -109,16 +117,16 @@ def trainable_depth(
 ) -> Diagnosis:
     """Accuracy over depth and batch size, and the theory's limit (galloway2019 Figs. 2, 6).
 
-    Fully connected ReLU networks are trained on every other image and tested on the rest,
+    Fully connected ReLU networks are trained on half of each class and tested on the rest,
     with and without batch norm; the model itself is not looked at. The paper: MNIST, width
     384, rate 1e-5 a sample; with fewer images the rate is larger, for as long a way.
     """
+    numbers = {f"deepest for batches of {b}": deepest(b) for b in batch_sizes}
     parts, grid = parted(images, labels), Grid(depths, batch_sizes, width, epochs)
     found = {
-        name: measure(parts, grid, norm=norm, progress=progress)
+        name: measure(parts, grid, norm=norm, threat=threat, progress=progress)
         for name, norm in (("batch norm", True), ("no norm", False))
     }
-    numbers = {f"deepest for batches of {b}": deepest(b) for b in batch_sizes}
     for name, tables in found.items():
         for row, depth in zip(tables["clean"].tolist(), depths, strict=True):
             for accuracy, size in zip(row, batch_sizes, strict=True):
@@ -156,11 +164,11 @@ def _network(parts: Parts, grid: Grid, depth: int, size: int, *, norm: bool) -> 
     )
 
 
-def _accuracies(model: nn.Module, parts: Parts) -> dict[str, float]:
+def _accuracies(model: nn.Module, parts: Parts, threat: Threat) -> dict[str, float]:
     images, labels = parts.test_images, parts.test_labels
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     noise = _NOISE * draws.normal(*images.shape[1:], dtype=images.dtype)
-    threat, step = Linf(_EPS), 2.5 * _EPS / _STEPS
+    step = 2.5 * threat.eps / _STEPS
     with resting(model):
         moved = attacked(model, images, labels, threat, steps=_STEPS, step_size=step)
     seen = {"clean": images, "noise": images + noise, "bim": moved}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from advnorm.diagnose.domains import three, weak
-from advnorm.diagnose.features import moments
+from advnorm.diagnose.features import hidden, moments
 from advnorm.diagnose.registry import QUESTIONS
 from advnorm.diagnose.rest import needed, resting
 from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
@@ -47,6 +47,7 @@ def distances(
 ) -> Diagnosis:
     """Distances of the clean, PGD and strongest features, summed over layers."""
     threat = needed(threat, "distances")
+    hidden(model)  # else all distances would be 0
     with resting(model):
         domains = three(
             model,

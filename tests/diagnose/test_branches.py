@@ -18,16 +18,18 @@ def of(mean, var):
 
 
 def test_gaps_by_hand():
-    found = gap(of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0]))
+    one, other = of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0])
+    found = gap(one, other, deviation=other.var.sqrt())
     assert found.mean == pytest.approx((1 / 2 + 0) / 2)
     assert found.variance == pytest.approx((0 + 1 / 2) / 2)
-    found = gap(of([1.0], [4.0]), of([0.0], [2.0]), unit=of([7.0], [16.0]))
+    found = gap(of([1.0], [4.0]), of([0.0], [2.0]), deviation=torch.tensor([4.0]))
     assert found == pytest.approx((1 / 4, 2 / 16))
 
 
 @pytest.mark.parametrize("norm", ["mixture", "dual"])
 def test_both_branches_by_hand(norm):
     layer = norms.NORMS[norm]()(2)
+    layer.clean.eps = layer.adversarial.eps = 1e-9  # numbers by hand have none
     layer.clean.running_var[:] = torch.tensor([1.0, 4.0])
     layer.adversarial.running_var[:] = torch.tensor([4.0, 16.0])
     layer.adversarial.running_mean[:] = torch.tensor([3.0, -2.0])
@@ -96,12 +98,6 @@ def test_from_other_statistics_a_batch_is_further_than_chance_puts_it():
     assert numbers["batch from running variance, relative"] > 5 * numbers[chance]
 
 
-def test_one_batch_says_nothing_about_chance():
-    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
-    found = diagnose.branches(model, torch.rand(3, 2), torch.zeros(3, dtype=torch.int64))
-    assert not any("by chance" in name for name in found.numbers)
-
-
 def test_with_a_threat_the_batches_are_adversarial():
     torch.manual_seed(0)
     model = build(
@@ -136,3 +132,31 @@ def test_places_without_running_statistics_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="no batch norm '7'; there are: 0"):
         diagnose.branches(model, images, labels, where="7")
     assert list(running_moments(model)["0"]) == ["both"]
+
+
+@pytest.mark.parametrize("norm", ["batch", "mixture"])
+def test_a_constant_channel_does_not_drown_the_others(norm):
+    """Its running variance goes to zero; what divides it is the norm's constant c."""
+    torch.manual_seed(0)
+    bn = norms.NORMS[norm]()(4)
+    model = nn.Sequential(nn.Linear(3, 4), bn, nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].weight[0] = 0.0
+        model[0].bias[0] = 0.37
+    x = torch.rand(64, 3)
+    for domain in ("clean", "adversarial"):
+        with norms.route(model, domain=domain):
+            for _ in range(400):
+                model.train()(x + torch.randn(64, 3) / 10)
+    found = diagnose.branches(model, x, torch.zeros(64).long()).numbers
+    assert found["batch from running mean, in deviations"] < 1
+    if norm == "mixture":
+        ratio = found["variance, adversarial by clean (geometric mean)"]
+        assert ratio == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_too_few_images_for_two_batches_are_refused(count):
+    model = nn.Sequential(norms.NORMS["batch"]()(2), nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=f"at least 4 images.*not {count}"):
+        diagnose.branches(model, torch.rand(count, 2), torch.zeros(count).long())

@@ -73,3 +73,14 @@ def test_predictions_are_counted_by_class_without_rectifiers():
     found = diagnose.dead(model, images, torch.zeros(4, dtype=torch.int64))
     assert found.panels[0].series[0].y == (0.75, 0.0, 0.25)
     assert found.numbers["classes predicted"] == 2 and found.numbers["dead units"] == 0
+
+
+def test_a_rectified_vector_of_the_model_is_no_layer():
+    """A learnt positive scale, say: it has no samples."""
+
+    class Scaled(nn.Linear):
+        def forward(self, x):
+            return super().forward(F.relu(x)) * F.relu(self.bias)
+
+    found = diagnose.dead(Scaled(4, 2), torch.rand(6, 4), torch.zeros(6).long())
+    assert found.numbers["rectified layers"] == 1

@@ -9,11 +9,23 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import diagnose, norms
+from advnorm.data import load
 from advnorm.diagnose.depth_pca import neighbours
 from advnorm.diagnose.plane import principal
+from advnorm.diagnose.rest import dealt
 from advnorm.diagnose.small import Training, connected, parted, score, trained
 from advnorm.diagnose.trainable_depth import Grid, _accuracies, deepest, growth, measure
+from advnorm.models import build
 from advnorm.norms import NORMS
+from advnorm.progress import Quiet
+from advnorm.threat import Linf
+
+CPU = torch.device("cpu")
+
+
+def _perceptron(*, depth):
+    options = {"width": 8, "depth": depth}
+    return build("mlp", shape=(2,), classes=2, norm=NORMS["batch"](), options=options)
 
 
 def test_neighbours_by_hand():
@@ -32,8 +44,10 @@ def test_each_mini_batch_passes_by_itself(statistics):
     labels = torch.tensor([0, 1, 2] * 4)
     found = diagnose.depth_pca(model, images, labels, layers=2, statistics=statistics)
     kept = [i for i in range(12) if labels[i] < 2]
+    one, other = [0, 1, 6, 7], [3, 4, 9, 10]  # two of each class
+    assert sorted(one + other) == kept
     rows = []
-    for half in (kept[0::2], kept[1::2]):
+    for half in (one, other):
         with norms.mode(model, statistics), torch.no_grad():
             rows.append(model[:4](images[half]))
     expected = principal(torch.cat(rows)).points
@@ -44,8 +58,8 @@ def test_each_mini_batch_passes_by_itself(statistics):
         "At place 2 of 2",
     )
     drawn = {s.name: list(zip(s.x, s.y, strict=True)) for s in last.series}
-    tags = labels[kept[0::2] + kept[1::2]].tolist()
-    batches = [1] * len(kept[0::2]) + [2] * len(kept[1::2])
+    tags = labels[one + other].tolist()
+    batches = [1] * 4 + [2] * 4
     again = {name: [] for name in drawn}
     for tag, batch, point in zip(tags, batches, expected.tolist(), strict=True):
         again[f"batch {batch}, class {tag}"].append(tuple(point))
@@ -150,7 +164,7 @@ def test_noise_and_attack_of_a_threshold_are_the_closed_form(margin, attacked):
         model.bias.sub_(0.5)
     labels = torch.arange(4000) % 2
     images = (0.5 + margin * (2.0 * labels - 1))[:, None]
-    found = _accuracies(model, parted(images, labels))
+    found = _accuracies(model, parted(images, labels), Linf(0.1))
     assert (found["clean"], found["bim"]) == (1.0, attacked)
     assert found["noise"] == pytest.approx(NormalDist().cdf(margin / 0.25), abs=0.03)
 
@@ -188,3 +202,60 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
         assert plainly == plain[kind][0].tolist()
     limit = question.panels[-1].series[0]
     assert dict(zip(limit.x, limit.y, strict=True))[256.0] == deepest(256)
+
+
+def test_halves_hold_both_classes_of_data_where_they_take_turns():
+    """Every other sample of the circles is of the same class."""
+    data = load("spheres")
+    batch = next(data.test.batches(torch.arange(100), batch_size=100, device=CPU))
+    parts = parted(batch.images, batch.labels)
+    assert parts.labels.bincount().tolist() == [25, 25]
+    assert parts.test_labels.bincount().tolist() == [25, 25]
+    model = _perceptron(depth=2)
+    found = diagnose.depth_pca(model, batch.images, batch.labels)
+    assert [len(series.x) for series in found.panels[0].series] == [25] * 4
+
+
+def test_sorted_labels_are_dealt_to_both_halves():
+    labels = torch.arange(30) // 10
+    first, second = dealt(labels)
+    assert sorted([*first.tolist(), *second.tolist()]) == list(range(30))
+    assert labels[first].bincount().tolist() == [5, 5, 5]
+
+
+def test_trainable_depth_attacks_within_the_bounds_that_it_is_given():
+    """Points of two Gaussians lie ten apart: a step of 0.1 changes no answer."""
+    data = load("gaussians")
+    batch = next(data.test.batches(torch.arange(200), batch_size=200, device=CPU))
+    found = diagnose.trainable_depth(
+        None,
+        batch.images,
+        batch.labels,
+        threat=Linf(0.1, data.bounds),
+        depths=(2,),
+        batch_sizes=(8,),
+        width=32,
+        epochs=5,
+    )
+    attacked = [p for p in found.panels if p.title.startswith("Attacked")]
+    assert [panel.series[0].y[0] for panel in attacked] == [1.0, 1.0]
+
+
+def test_a_batch_too_small_for_the_theory_is_refused_before_training():
+    def explode(*given):
+        raise AssertionError("trained")
+
+    images, labels = torch.rand(8, 2), torch.arange(8) % 2
+    progress = Quiet()
+    progress.update = explode
+    with pytest.raises(ValueError, match="batches of 4 or more"):
+        diagnose.trainable_depth(
+            None, images, labels, depths=(1,), batch_sizes=(2,), progress=progress
+        )
+
+
+def test_one_layer_is_the_last_one():
+    model = _perceptron(depth=3)
+    images, labels = torch.rand(8, 2), torch.arange(8) % 2
+    found = diagnose.depth_pca(model, images, labels, layers=1)
+    assert [panel.title for panel in found.panels] == ["Input", "At place 3 of 3"]

@@ -121,3 +121,9 @@ def test_the_loss_grows_without_decay_and_less_with_it():
 def test_a_wrong_network_is_one_sentence():
     with pytest.raises(ValueError, match="did you mean 'mlp'"):
         diagnose.input_dimension(None, *digits(8), network="mpl")
+
+
+def test_one_class_is_refused():
+    images, labels = digits(20)
+    with pytest.raises(ValueError, match="two classes or more, not of 3 alone"):
+        diagnose.input_dimension(None, images, torch.full_like(labels, 3))

@@ -126,3 +126,10 @@ def test_the_mean_is_of_the_examples_that_were_found():
     assert found.numbers["mean L2 distance"] == pytest.approx(length, rel=1e-3)
     sure = float(model(tensor(moved)[None]).softmax(1)[0, 0].detach())
     assert found.numbers["mean confidence"] == pytest.approx(sure, rel=1e-4)
+
+
+def test_one_class_has_no_other_to_turn_into():
+    with pytest.raises(ValueError, match="two classes or more"):
+        diagnose.source_target(
+            nn.Linear(4, 2), torch.rand(3, 4), torch.zeros(3).long(), steps=2
+        )

@@ -72,3 +72,10 @@ def test_bad_settings_are_one_sentence():
         diagnose.surface(model, images, labels)
     with pytest.raises(ValueError, match="sample from 0 to 1"):
         diagnose.surface(model, images, labels, threat=Linf(0.1), sample=2)
+
+
+@pytest.mark.parametrize("points", [1, 4])
+def test_without_a_point_in_the_middle_there_are_no_lines_through_it(points):
+    images, labels = torch.rand(3, 4), torch.arange(3)
+    with pytest.raises(ValueError, match="odd number of points"):
+        diagnose.surface(nn.Linear(4, 3), images, labels, threat=Linf(0.1), points=points)

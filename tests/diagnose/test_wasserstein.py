@@ -95,3 +95,10 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
     model.eval()
     seen = moments(model, images)
     assert sum(between(seen, seen).values()) == 0
+
+
+@pytest.mark.parametrize("question", [diagnose.distances, diagnose.pca])
+def test_a_network_without_features_is_refused_not_found_to_be_close(question):
+    images, labels = torch.rand(8, 4), torch.arange(8) % 2
+    with pytest.raises(ValueError, match="neither a norm nor a hidden layer"):
+        question(nn.Linear(4, 2), images, labels, threat=Linf(0.3), suite="quick")
