@@ -1,5 +1,7 @@
 """Finding the bytes of a data set: loose files or members of an archive, never unpacked."""
 
+import gzip
+import lzma
 import os
 import tarfile
 import zipfile
@@ -9,7 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 _HTML = (b"<!doctype", b"<html", b"<?xml")
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError)
+_BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    EOFError,
+    zlib.error,
+    NotImplementedError,
+)
+_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,9 @@ def _tar_members(path: Path, wanted: Callable[[str], bool], remedy: str) -> Iter
                 file = archive.extractfile(member)
                 assert file is not None
                 yield Blob(f"{path}/{member.name}", file.read(), remedy)
+        assert archive.fileobj is not None
+        while archive.fileobj.read(_CHUNK):  # gzip's checksum stands at the very end
+            pass
 
 
 def _zip_members(path: Path, wanted: Callable[[str], bool], remedy: str) -> Iterator[Blob]:

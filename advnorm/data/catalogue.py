@@ -8,7 +8,8 @@ import torch
 
 from advnorm.data.blobs import default_root
 from advnorm.data.splits import DataSet, Split, Tensors
-from advnorm.data.subsets import Resample, checked_size, hold_out, resize
+from advnorm.data.subsets import Resample, checked_size, each, hold_out, resize
+from advnorm.draws import permutation
 from advnorm.registry import Registry
 
 TEST_FRACTION = 0.2
@@ -61,7 +62,9 @@ def load(
     ``resample``), files are cropped to it. Where a set has no validation split of its own,
     ``validation`` of the training images are held out, drawn by ``seed``. A test split
     never depends on the seed, except that of the toy problems, which are drawn anew.
-    ``workers`` processes decode files; with 0 that happens in this process.
+    ``workers`` processes decode files; with 0 that happens in this process. A split that
+    comes class by class, as folders do, is shown in an order mixed once and for all, so
+    that the first samples are of all classes.
 
     >>> data = load("digits")
     >>> data.shape, len(data.train), len(data.validation), len(data.test)
@@ -78,7 +81,7 @@ def load(
     request = Request(
         kind, argument, root or default_root(), size, validation, seed, max(workers, 0)
     )
-    data = replace(reader(request), name=name)
+    data = replace(each(reader(request), _mixed), name=name)
     if len(data.classes) < 2:
         raise ValueError(
             f"{name} has {len(data.classes)} class to tell apart: give at least 2 classes"
@@ -94,6 +97,14 @@ def load(
         return data
     train, held = hold_out(data.train, validation, seed=seed, purpose="validation")
     return replace(data, train=train, validation=held)
+
+
+def _mixed(split: Split) -> Split:
+    """Mix a split that comes class by class: whoever takes a few would see one class."""
+    steps = split.labels.diff()
+    if (steps < 0).any() or not (steps == 0).any():
+        return split
+    return split.take(permutation(len(split), 0, "mixed"))
 
 
 def in_memory(classes: tuple[str, ...], train: Tensors, test: Tensors) -> DataSet:

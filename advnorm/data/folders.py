@@ -59,11 +59,14 @@ def folder(request: Request) -> DataSet:
 
 @DATA.register("imagenet")
 def imagenet(request: Request) -> DataSet:
-    """ImageNet (ILSVRC 2012), 224x224: ``train/CLASS/*`` and ``val/CLASS/*``."""
+    """ImageNet (ILSVRC 2012), 224x224: ``train/CLASS/*`` and ``val/CLASS/*``.
+
+    Its own ``test`` has no labels and is not looked at.
+    """
     request.plain()
     path = request.root / request.kind
     if _has_splits(path):
-        return _from_folder(request, path, default=224)
+        return _from_folder(request, path, ("val",), default=224)
     files = ["the class folders train/* and val/*, which image-net.org gives on request,"]
     raise missing(request.root, request.kind, files, get=False)
 
@@ -74,7 +77,7 @@ def imagenette(request: Request) -> DataSet:
     request.plain()
     for path in places(request.root, request.kind, *_IMAGENETTE_NAMES):
         if _has_splits(path) and path != request.root:
-            return _named(_from_folder(request, path, default=160))
+            return _named(_from_folder(request, path, ("val",), default=160))
         for archive in (path / f"{name}.tgz" for name in _IMAGENETTE_NAMES):
             if archive.is_file():
                 train, test = (_packed(archive, part) for part in ("train", "val"))
@@ -105,14 +108,21 @@ def _has_splits(path: Path) -> bool:
     return (path / "train").is_dir() and (path / "val").is_dir()
 
 
-def _from_folder(request: Request, path: Path, *, default: int | None) -> DataSet:
+def _from_folder(
+    request: Request,
+    path: Path,
+    held_out: Sequence[str] = ("test", "val"),
+    *,
+    default: int | None,
+) -> DataSet:
+    """Read ``train`` and the test split beside it; a second folder is for validation."""
     if not (path / "train").is_dir():
         data = _build(request, path, _scan(path), None, default=default)
         train, test = apart(data.train)
         return DataSet(
             "", data.shape, data.classes, data.bounds, train, nothing(train), test
         )
-    held = [path / part for part in ("test", "val") if (path / part).is_dir()]
+    held = [path / part for part in held_out if (path / part).is_dir()]
     if not held:
         raise ValueError(f"{path} has a train folder but no test or val: add one of them")
     listings = [_scan(part) for part in held]

@@ -4,6 +4,7 @@ The layouts of the published files are in each function's docstring. Archives ar
 they are published: nothing is unpacked.
 """
 
+from hashlib import sha256
 from typing import cast
 
 import numpy as np
@@ -21,6 +22,11 @@ _FASHION = (
     *("T-shirt", "trouser", "pullover", "dress", "coat"),
     *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
 )
+_LABELS = {
+    "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": "mnist",
+    "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7": "fashion_mnist",
+}
+"""SHA-256 of the 60,000 training labels, a byte each."""
 _CIFAR10 = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
@@ -226,7 +232,20 @@ def _idx(request: Request, classes: tuple[str, ...]) -> DataSet:
         )
         for images, labels in (blobs[:2], blobs[2:])
     )
+    _refuse_namesake(request, train)
     return in_memory(classes, train, test)
+
+
+def _refuse_namesake(request: Request, train: Tensors) -> None:
+    """Refuse the other set's files: both are called alike, and may lie in ``--data``."""
+    labels = train.labels.to(torch.uint8).numpy().tobytes()
+    found = _LABELS.get(sha256(labels).hexdigest(), request.kind)
+    if found != request.kind:
+        raise ValueError(
+            f"the files that were found for {request.kind} under {request.root} are those "
+            f"of {found}: put them into {request.root / found}, and those of "
+            f"{request.kind} into {request.root / request.kind}"
+        )
 
 
 def _known(kind: str, corruption: str, names: tuple[str, ...]) -> None:

@@ -136,8 +136,8 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     "imagenette": (
         Source(
             "https://s3.amazonaws.com/fast-ai-imageclas/imagenette2-160.tgz",
-            98_948_031,
-            "sha256:88daccb09b6fce93f45e6c09ddeb269cce705549e6bff322092a2a5a11489863",
+            99_003_388,
+            "sha256:64d0c4859f35a461889e0147755a999a48b49bf38a7e0f9bd27003f10db02fe5",
         ),
     ),
 }

@@ -41,7 +41,7 @@ def select(data: DataSet, *, classes: Sequence[int]) -> DataSet:
         return split.take(positions).relabel(table)
 
     return replace(
-        _map(data, keep),
+        each(data, keep),
         name=f"{data.name}[{','.join(map(str, classes))}]",
         classes=tuple(data.classes[c] for c in classes),
     )
@@ -155,13 +155,15 @@ def resize(data: DataSet, *, size: int, resample: Resample = "bilinear") -> Data
             raise ValueError(
                 f"{data.name} streams from files: give the size to load instead"
             )
-        scaled = _scale(split.images, size, resample)
+        scaled = _scale(split.images, size, resample, data.bounds)
         return Tensors(scaled, split.labels, split.samples)
 
-    return replace(_map(data, scale), shape=(data.shape[0], size, size))
+    return replace(each(data, scale), shape=(data.shape[0], size, size))
 
 
-def _scale(images: Tensor, size: int, resample: Resample) -> Tensor:
+def _scale(
+    images: Tensor, size: int, resample: Resample, bounds: tuple[float, float]
+) -> Tensor:
     scaled = images.new_empty((len(images), images.shape[1], size, size))
     shrink = size < max(images.shape[2:])
     for start in range(0, len(images), _CHUNK):
@@ -172,11 +174,14 @@ def _scale(images: Tensor, size: int, resample: Resample) -> Tensor:
             part = F.interpolate(part, (size, size), mode="bilinear", antialias=shrink)
         if images.dtype == torch.uint8:
             part = part.round().clamp(0, 255)
+        else:
+            part = part.clamp(*bounds)  # a mean of ones may round to more than one
         scaled[start : start + _CHUNK] = part.to(images.dtype)
     return scaled
 
 
-def _map(data: DataSet, change: Callable[[Split], Split]) -> DataSet:
+def each(data: DataSet, change: Callable[[Split], Split]) -> DataSet:
+    """Change all three splits."""
     return replace(
         data,
         train=change(data.train),

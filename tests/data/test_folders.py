@@ -69,7 +69,9 @@ def test_images_of_the_right_size_are_only_decoded(tmp_path):
     assert data.classes == ("a", "b", "cat", "dog", "emu") and data.shape == (3, 5, 5)
     expected = [arrays["a", i] for i in range(3)] + [arrays["b", i] for i in range(3)]
     for epoch in (None, 0):
-        images, labels, samples = whole(data.train, epoch=epoch)
+        images, labels, samples = whole(
+            data.train, order=data.train.samples.argsort(), epoch=epoch
+        )
         shown = (images[:6] * 255).round().byte().permute(0, 2, 3, 1).numpy()
         assert np.array_equal(shown, np.stack(expected))
         assert labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 3, 4]
@@ -271,7 +273,7 @@ def test_tiny_imagenet_takes_its_test_labels_from_the_annotations(tmp_path, pack
             path.write_bytes(content)
     data = load("tiny-imagenet", root=tmp_path, validation=0, workers=0)
     assert data.classes == ("n01", "n02") and data.shape == (3, 64, 64)
-    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert data.train.labels[data.train.samples.argsort()].tolist() == [0, 0, 1, 1]
     images, labels, _ = whole(data.test)
     assert labels.tolist() == [1, 0, 0]
     original = Image.open(io.BytesIO(files["val/images/val_1.JPEG"]))
@@ -302,7 +304,7 @@ def test_imagenette_is_read_packed_or_not(tmp_path, packed):
             (tmp_path / name).write_bytes(content)
     data = load("imagenette", root=tmp_path, size=8, workers=0, validation=0.25)
     assert data.classes == ("tench", "parachute")
-    assert data.test.labels.tolist() == [0, 0, 1, 1]
+    assert data.test.labels[data.test.samples.argsort()].tolist() == [0, 0, 1, 1]
     assert whole(data.test)[0].shape == (4, 3, 8, 8)
 
 
@@ -383,3 +385,21 @@ def test_a_train_folder_at_the_root_is_nobodys(tmp_path):
     for name in ("imagenet", "imagenette"):
         with pytest.raises(FileNotFoundError, match=f"no {name} under"):
             load(name, root=tmp_path)
+
+
+def test_the_first_images_of_a_folder_are_of_all_classes(tmp_path):
+    for part in ("train", "test"):
+        for label in "abcdefgh":
+            for number in range(20):
+                save(tmp_path / part / label / f"{number:02}.png", pixels(4, 4))
+    data = load(f"folder:{tmp_path}", workers=0)
+    for split in (data.train, data.validation, data.test):
+        assert len(split.labels[:16].unique()) > 4
+        assert torch.equal(split.samples // 20, split.labels)
+
+
+def test_imagenets_own_test_folder_is_not_looked_at(tmp_path):
+    tree(tmp_path / "imagenet", parts=("train", "val"), side=(230, 230), count=2)
+    save(tmp_path / "imagenet" / "test" / "ILSVRC2012_test_00000001.png", pixels(4, 4))
+    data = load("imagenet", root=tmp_path, validation=0.5, workers=0)
+    assert len(data.test) and data.shape == (3, 224, 224)

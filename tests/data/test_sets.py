@@ -5,6 +5,7 @@ import io
 import struct
 import tarfile
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -473,3 +474,58 @@ def test_the_names_are_these():
     files = {"tiny-imagenet", "imagenette", "imagenet", "folder", "npz"}
     assert set(DATA) == {*READ, *corrupted, *files, "digits", "gaussians", "spheres"}
     assert all(DATA.summary(name).endswith(".") for name in DATA)
+
+
+def test_one_flipped_bit_of_an_archive_is_never_read_in_silence(tmp_path):
+    """The checksum of gzip stands behind the last member."""
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    folder = "cifar-10-batches-bin"
+    files = {f"{folder}/{name}": records(4, 1, 10).tobytes() for name in names}
+    path = tmp_path / "cifar10" / "cifar-10-binary.tar.gz"
+    write_tar(path, files)
+    whole = path.read_bytes()
+    assert len(load("cifar10", root=tmp_path, validation=0.1).test) == 4
+    for place in RNG.integers(20, len(whole) - 8, 40):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(RNG.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"advnorm data get cifar10"):
+            load("cifar10", root=tmp_path, validation=0.1)
+    for damaged in (whole[:-8] + b"\0" * 8, whole[:-8], whole + b"junk"):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="cut short or no archive"):
+            load("cifar10", root=tmp_path, validation=0.1)
+
+
+def test_files_of_the_namesake_are_refused(tmp_path, monkeypatch):
+    """MNIST and Fashion-MNIST call their files alike, and a folder of them may be --data."""
+    arrays = write_mnist(tmp_path, zipped=True)
+    assert len(load("fashion_mnist", root=tmp_path).test) == 20
+    labels = arrays["train-labels-idx1-ubyte"].astype(np.uint8).tobytes()
+    known = {sha256(labels).hexdigest(): "mnist"}
+    monkeypatch.setattr("advnorm.data.sets._LABELS", known)
+    assert len(load("mnist", root=tmp_path).test) == 20
+    with pytest.raises(ValueError, match=r"fashion_mnist.* are those of mnist: put them"):
+        load("fashion_mnist", root=tmp_path)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_arrays_sorted_by_class_are_shown_mixed(tmp_path, splits):
+    """Whoever takes the first few would see the first class alone."""
+    labels = np.arange(400) // 40
+    images = np.broadcast_to(labels[:, None, None], (400, 4, 4)).astype(np.uint8)
+    arrays = {"images": images, "labels": labels}
+    if splits == 2:
+        arrays = {
+            f"{x}_{part}": v
+            for part in ("train", "test")
+            for x, v in (("x", images), ("y", labels))
+        }
+    np.savez(tmp_path / "sorted.npz", **arrays)
+    data = load(f"npz:{tmp_path / 'sorted.npz'}")
+    for split in (data.train, data.validation, data.test):
+        assert len(split.labels[:30].unique()) > 5
+        assert torch.equal(split.images[:, 0, 0, 0].long(), split.labels)
+        assert torch.equal(split.samples // 40, split.labels)
+    again = load(f"npz:{tmp_path / 'sorted.npz'}")
+    assert again.digest() == data.digest()

@@ -161,3 +161,12 @@ def test_a_recipe_chooses_how_images_are_scaled():
 def test_points_and_files_are_not_resized():
     with pytest.raises(ValueError, match="cannot resize gaussians"):
         resize(load("gaussians"), size=4)
+
+
+def test_shrunk_floats_stay_in_their_bounds(tmp_path):
+    images = np.ones((20, 28, 28), np.float32)
+    images[:, :3] = 0
+    np.savez(tmp_path / "ones.npz", images=images, labels=np.arange(20) % 2)
+    data = load(f"npz:{tmp_path / 'ones.npz'}", size=9)
+    assert isinstance(data.test, Tensors)
+    assert data.test.images.min() >= 0 and data.test.images.max() <= 1
