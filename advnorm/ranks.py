@@ -34,6 +34,7 @@ BUCKET = 1 << 25
 T = TypeVar("T")
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _joins = count()
+_apart = 0
 
 
 class FollowedError(ValueError):
@@ -42,7 +43,22 @@ class FollowedError(ValueError):
 
 def size() -> int:
     """Return the number of processes that work together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    grouped = dist.is_available() and dist.is_initialized() and not _apart
+    return dist.get_world_size() if grouped else 1
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Work alone for the time of a block, whatever group the caller has made.
+
+    Its ranks may each have samples of their own, or only one of them may ask.
+    """
+    global _apart
+    _apart += 1
+    try:
+        yield
+    finally:
+        _apart -= 1
 
 
 def rank() -> int:

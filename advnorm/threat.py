@@ -6,7 +6,7 @@ norm.
 """
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
 from typing import ClassVar, Protocol, Self
 
 import torch
@@ -123,7 +123,7 @@ class L2(_Ball):
         r"""Draw uniformly from the ball, then clip: radius :math:`\epsilon u^{1/d}`."""
         unit = self.direction(draws.normal(*clean.shape[1:], dtype=clean.dtype))
         u = draws.stream("radius").uniform(*(1,) * (clean.ndim - 1), dtype=clean.dtype)
-        radius = self.eps * u ** (1 / clean[0].numel())
+        radius = self.eps * u ** (1 / prod(clean.shape[1:]))
         return self.project(clean + radius * unit, clean)
 
     def project(self, x: Tensor, clean: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class L2(_Ball):
         """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
         distance = _l2_norm(x - clean).flatten()
         unit = torch.finfo(x.dtype).eps
-        slack = unit * (1 + _magnitude(clean)) * clean[0].numel() ** 0.5
+        slack = unit * (1 + _magnitude(clean)) * prod(clean.shape[1:]) ** 0.5
         near: Tensor = distance <= self.eps * (1 + 8 * unit) + slack
         return near & _inside(x, self.bounds)
 

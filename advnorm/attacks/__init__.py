@@ -7,6 +7,7 @@ from advnorm.attacks.aims import (
     LogitsFn,
     divergence,
     hard_labels,
+    log_probabilities,
     untargeted,
 )
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
@@ -45,6 +46,7 @@ __all__ = [
     "fgsm",
     "fooling",
     "hard_labels",
+    "log_probabilities",
     "pgd",
     "square",
     "targeted_dlr",

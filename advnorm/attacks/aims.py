@@ -55,14 +55,24 @@ def divergence(reference: Tensor) -> Aim:
     The inner maximization of TRADES (Zhang et al., 2019), with the clean logits as the
     reference. Its gradient is zero at the clean input: start elsewhere.
     """
-    target = reference.detach().log_softmax(1)
+    target = log_probabilities(reference.detach())
 
     def aim(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
         return lambda logits: F.kl_div(
-            logits.log_softmax(1), target, log_target=True, reduction="none"
+            log_probabilities(logits), target, log_target=True, reduction="none"
         ).sum(1)
 
     return aim
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Return the log-softmax, of half precision in single.
+
+    A divergence is a difference of nearly equal numbers, and on a CPU autocast leaves them
+    in half precision, where little of it remains.
+    """
+    half = logits.dtype in (torch.float16, torch.bfloat16)
+    return logits.log_softmax(1, dtype=torch.float32 if half else logits.dtype)
 
 
 def hard_labels(labels: Tensor) -> Tensor:

@@ -39,8 +39,9 @@ class Search:
     r"""How hard to look; the published settings by default (galloway2019: 10,000 steps).
 
     ``confidence`` is :math:`\kappa`, by how much a wrong logit must lead the right one;
-    ``constant`` the first :math:`c`, ``constants`` how many values of it are tried, and
-    ``steps`` how many steps of Adam each value may take.
+    ``constant`` the first :math:`c`, for images in a range of 1 (in another, distances are
+    measured in units of it), ``constants`` how many values of it are tried, and ``steps``
+    how many steps of Adam each value may take.
     """
 
     steps: int = 1000
@@ -128,6 +129,8 @@ def descend(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor)
     a search that went on below it would never come near the boundary again. So a constant
     is found large enough only if a success fell between the last two checks.
     """
+    low, high = goal.bounds
+    c = c * (high - low) ** 2  # the distance counts in units of the range
     now = _start(goal, clean, classes, c, rate)
     best, distance, held = now.best.clone(), now.distance.clone(), now.held.clone()
     finite = torch.ones((), dtype=torch.bool, device=clean.device)

@@ -23,6 +23,7 @@ and this is a corner nearest to it.
 """
 
 from collections.abc import Callable
+from math import isinf
 
 import torch
 from torch import Tensor
@@ -71,8 +72,12 @@ def _project(
     v = speed(towards)
     low, high = bounds
     weight = towards.abs()
-    centred = x - (low + high) / 2
-    cap = (weight * ((high - low) / 2)).addcmul_(towards, centred, value=-1)
+    if isinf(low) or isinf(high):
+        room = torch.where(towards > 0, high - x, x - low)
+        cap = torch.where(weight > 0, weight * room, 0.0)
+    else:
+        centred = x - (low + high) / 2
+        cap = (weight * ((high - low) / 2)).addcmul_(towards, centred, value=-1)
     t = _solve(towards * v, cap, gap.abs()[:, None])
     return torch.addcmul(x, v, t).clamp_(low, high)
 

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import LogitsFn, hard_labels
+from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.squares import NORMS, PLACES, Norm, Point, Proposals
 from advnorm.draws import Draws
@@ -219,6 +220,11 @@ class Live(NamedTuple):
         margin = self.margin.new_full(of.shape, torch.inf)
         if len(new):
             found = margins(logits_fn(proposals.images(new)), self.labels[of[new]])
+            if found.isnan().any():  # it is no answer, and would count as no success
+                raise NonFiniteGradientError(
+                    "the attack met logits that are not numbers: the model overflows, or "
+                    "its weights or statistics are not numbers"
+                )
             margin.index_copy_(0, new, found)
         return margin
 

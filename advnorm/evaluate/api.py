@@ -10,6 +10,7 @@ from typing import Literal, SupportsFloat
 import torch
 from torch import Tensor, nn
 
+from advnorm import ranks
 from advnorm.data import Batch
 from advnorm.evaluate.audit.examine import flags_of, has_gradients, probe
 from advnorm.evaluate.audit.outputs import FEW
@@ -86,7 +87,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         check_mode(model)
     threats = _threats(norm, eps, bounds)
     columns = certified_first(_columns(attacks, threats, bounds, images.shape[1:]), certify)
-    with torch.inference_mode(mode=False):  # an attack needs gradients
+    with torch.inference_mode(mode=False), ranks.apart():  # an attack needs gradients
         model, samples = _usable(model), _Samples(images, labels, bounds)
         classes = samples.check(model, threats)
         flags = _symptoms(model, samples, columns)

@@ -84,12 +84,14 @@ def cells(
     """Make a cell of each natural name, and of each attack at each threat.
 
     Every name is checked, also where there are no threats. ``shape`` is that of an image:
-    ``corruptions`` leaves out those that need colours where there are none.
+    ``corruptions`` leaves out those that need colours where there are none. What cannot
+    attack such images, or in such a norm, is refused before any of the others has run.
     """
     names = expanded(names, shape)
     _refuse_repeats(names, "attack {!r} is named twice: leave one out")
     whole = {*SUITES, *METHODS}
     parsed = {name: None if name in whole else parse(name) for name in names}
+    _refuse_unfit(names, threats, shape)
     made = []
     for text, name in parsed.items():
         if text in METHODS:
@@ -105,6 +107,25 @@ def cells(
         "two radii share the result {!r} (eps has 4 digits there): leave one out",
     )
     return made
+
+
+def _refuse_unfit(
+    names: Sequence[str], threats: Sequence[Threat], shape: Sequence[int] | None
+) -> None:
+    attacked = [threat for threat in threats if threat.eps > 0]
+    for name in names if attacked else ():
+        families = {part.partition("-")[0] for part in SUITES.get(name, (name,))}
+        if "square" in families and shape is not None and len(shape) != 3:
+            raise ValueError(
+                f"{name}: Square Attack changes squares of pixels and needs images of "
+                f"channels, height and width, not of shape {tuple(shape)}: name attacks "
+                "without it"
+            )
+        if "cw" in families and any(threat.name != "l2" for threat in attacked):
+            raise ValueError(
+                f"{name}: cw minimizes the L2 distance and says nothing about another "
+                "ball: use an L2 threat, or another attack"
+            )
 
 
 def attackers_of(name: str, threat: Threat, *, step_ratio: float = 2.5) -> list[Attacker]:

@@ -84,8 +84,14 @@ def judge(
 def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
+    given = batch.images.clone()
     with evaluating(model), torch.no_grad():
-        logits = logits_of(model)(batch.images)
+        logits = logits_of(model)(given)
+    if not torch.equal(given, batch.images):
+        raise ValueError(
+            "the model changes the images that it is given in place, and an attack would "
+            "lose them: write x = x - mean instead of x.sub_(mean)"
+        )
     check_logits(logits, count=len(batch.images))
     classes = int(logits.shape[1])
     check_labels(batch.labels, count=len(batch.images), classes=classes)

@@ -299,3 +299,19 @@ def test_soft_labels_and_an_empty_batch_are_fine():
     hard = cw(model, clean, soft.argmax(1), L2(1.0), search=BRIEF)
     assert torch.equal(cw(model, clean, soft, L2(1.0), search=BRIEF), hard)
     assert cw(model, clean[:0], soft.argmax(1)[:0], L2(1.0)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 255.0])
+def test_the_unit_of_the_pixels_does_not_matter(scale):
+    weight, clean = affine(0, 6, 3)
+    labels = (clean @ weight).argmax(1)
+    one = cw_distance(lambda x: x @ weight, clean, labels, bounds=(0, 1), search=QUICK)
+    other = cw_distance(
+        lambda x: (x / scale) @ weight,
+        scale * clean,
+        labels,
+        bounds=(0, scale),
+        search=QUICK,
+    )
+    assert one.found.all() and other.found.all()
+    torch.testing.assert_close(other.distance / scale, one.distance, rtol=0.02, atol=0)

@@ -278,3 +278,18 @@ def test_a_gradient_that_is_not_finite_in_any_step_is_reported(bad):
     with pytest.raises(NonFiniteGradientError, match="not finite"):
         fab_t(logits_fn, clean, labels, Linf(0.1), steps=3)
     assert all(x.isfinite().all() for x in calls)
+
+
+@THREATS
+@pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (0.0, torch.inf)])
+def test_without_bounds_a_linear_model_is_met_at_its_distance(make, bounds):
+    weight, clean, labels = linear(0)
+    exact = exact_distances(weight, clean, labels, make(1.0).name)
+    project = PROJECTIONS[make(1.0).name]
+    normal, level = torch.ones(3, 8, dtype=torch.float64), torch.tensor([9.0, 1.0, 4.0])
+    moved = project(clean[:3], normal, level.double(), bounds)
+    torch.testing.assert_close((moved * normal).sum(1), level.double())
+    if bounds[0] < 0:
+        threat = make(float(exact.max()) * 1.01, bounds)
+        found = fab_t(lambda x: x @ weight.T, clean, labels, threat, steps=50)
+        assert ((found @ weight.T).argmax(1) != labels).all()

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from advnorm.attacks import NonFiniteGradientError
 from advnorm.attacks.square import Pace, share, square
 from advnorm.attacks.squares import bumps, pixels, window
 from advnorm.draws import Draws
@@ -479,3 +480,22 @@ def test_an_attack_leaves_everything_as_it_was_and_asks_without_gradients(make):
     assert all(p.requires_grad for p in model.parameters())
     for key, value in model.state_dict().items():
         assert torch.equal(value, buffers[key]), key
+
+
+def test_answers_that_are_no_numbers_are_no_robustness():
+    weight, clean, labels = linear(0)
+
+    def poisoned(x):
+        logits = x.flatten(1) @ weight.T
+        near = lead(logits, labels[:1].expand(len(x))) < 0.5
+        return torch.where(near[:, None], torch.nan, logits)
+
+    chosen = lead(clean.flatten(1) @ weight.T, labels[:1].expand(len(clean))) > 0.5
+    with pytest.raises(NonFiniteGradientError, match="not numbers"):
+        square(
+            poisoned,
+            clean[chosen],
+            labels[:1].expand(int(chosen.sum())),
+            Linf(0.5, WIDE),
+            steps=300,
+        )

@@ -254,3 +254,21 @@ def test_an_audit_of_a_branch_concerns_that_branch_and_the_worst():
 
 def test_the_module_is_the_function():
     assert advnorm.evaluate.audit is audit
+
+
+def test_a_buffer_that_a_pass_puts_in_anew_is_noticed_and_put_back():
+    class Drifting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = linear()[0]
+            self.register_buffer("mean", torch.zeros(1))
+
+        def forward(self, x):
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean().view(1)
+            return self.inner(x)
+
+    model, (_, images, labels) = Drifting(), linear()
+    before = model.mean
+    found = audit(model, images, labels, eps=0.1, checks=["dynamic"])
+    assert [check.status for check in found.checks] == ["flagged"]
+    assert model.mean is before and float(before) == 0

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from advnorm import ranks
 from advnorm.evaluate import SUITES, cells, evaluate, judge
 from advnorm.threat import L2, Linf
 
@@ -87,3 +88,51 @@ def test_one_sample_is_enough(name):
     label = model.eval()(image).argmax(1)
     (result,) = evaluate(model.train(), image, label, eps=1e-6, attacks=[name]).results
     assert result.accuracy.n == result.accuracy.correct == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "words"),
+    [
+        (["pgd-5", "standard"], (12,), "standard: Square Attack"),
+        (["pgd-5", "square-20"], (12,), "square-20: Square Attack"),
+        (["pgd-5", "cw"], (3, 2, 2), "cw: cw minimizes the L2 distance"),
+    ],
+)
+def test_what_cannot_attack_is_refused_before_anything_runs(names, shape, words):
+    model, passes = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), []
+    model.register_forward_hook(lambda *given: passes.append(1))
+    with pytest.raises(ValueError, match=words):
+        evaluate(model, torch.rand(4, *shape), torch.arange(4) % 3, eps=0.1, attacks=names)
+    assert not passes
+
+
+def test_a_model_that_changes_its_images_in_place_is_refused():
+    class Careless(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.sub_(0.5).flatten(1))
+
+    with pytest.raises(ValueError, match="in place"):
+        evaluate(Careless(12, 3), torch.rand(4, 12), torch.arange(4) % 3, eps=0.1)
+
+
+def test_a_group_of_the_caller_does_not_deal_out_the_samples(five_classes, monkeypatch):
+    """Each rank may have images of its own, and only one of them may ask."""
+    model, images, labels = five_classes
+    alone = evaluate(model, images, labels, eps=0.1, attacks=["clean", "pgd-3"])
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
+    found = evaluate(model, images, labels, eps=0.1, attacks=["clean", "pgd-3"])
+    assert found.verdicts == alone.verdicts
+    assert ranks.size() == 2
+
+
+def test_an_evaluation_writes_to_nothing_that_has_not_moved():
+    """A buffer may share its memory, and a graph may wait for the weights."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    model.register_buffer("mean", torch.tensor([0.5]).expand(4, 4))
+    images, labels = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
+    loss = model(images).square().sum()
+    evaluate(model, images, labels, eps=0.1, attacks=["pgd-2"])
+    loss.backward()
+    assert model[1].weight.grad is not None

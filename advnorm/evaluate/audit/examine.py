@@ -13,6 +13,7 @@ from advnorm.attacks import NonFiniteGradientError
 from advnorm.data import Batch
 from advnorm.evaluate.audit import checklist, failures, gap, inputs, outputs  # noqa: F401
 from advnorm.evaluate.audit.doubt import count
+from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_images, check_labels, check_radius
@@ -199,14 +200,14 @@ def ask(subject: Subject, name: str) -> Check:
 @contextmanager
 def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
     """Put a model in evaluation; put back what passes change, the random state too."""
-    tensors = [*model.parameters(), *model.buffers()]
-    before = [tensor.detach().clone() for tensor in tensors]
+    held, tensors = Held(model), [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
     with torch.random.fork_rng(devices), evaluating(model), frozen(model):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
+        for device in devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         try:
             yield
         finally:
-            with torch.no_grad():
-                for tensor, old in zip(tensors, before, strict=True):
-                    tensor.copy_(old)
+            held.put_back()

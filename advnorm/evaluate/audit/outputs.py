@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from advnorm.evaluate.audit.doubt import count, exceeds
+from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
 
 FEW = 64
@@ -106,9 +107,7 @@ def saturated_loss(subject: Subject) -> Finding:
 @CHECKS.register("dynamic")
 def dynamic(subject: Subject) -> Finding:
     """Ask whether a pass changes the model, or optimizes something at test time."""
-    tensors = [*subject.model.parameters(), *subject.model.buffers()]
-    before = [tensor.detach().clone() for tensor in tensors]
-    kept: list[int] = []
+    held, kept = Held(subject.model), list[int]()
 
     def keep(tensor: Tensor) -> Tensor:  # called where a graph is built, against no_grad
         kept.append(1)
@@ -116,10 +115,7 @@ def dynamic(subject: Subject) -> Finding:
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         subject.logits(subject.images[:FEW])
-    moved = sum(
-        not torch.equal(a.nan_to_num(), b.nan_to_num())
-        for a, b in zip(before, tensors, strict=True)
-    )
+    moved = held.moved()
     return Finding(
         moved > 0 or bool(kept),
         "a prediction changes the model or optimizes at test time: freeze it (running "

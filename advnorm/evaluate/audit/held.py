@@ -1,0 +1,47 @@
+"""The parameters and buffers of a model as they were, to compare with and to put back."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class _Slot(NamedTuple):
+    """Where a tensor stands in a module, which one it is, and what it held."""
+
+    store: dict[str, Tensor | None]
+    name: str
+    tensor: Tensor
+    value: Tensor
+
+    def moved(self) -> bool:
+        """Tell whether another tensor stands there, or other numbers are in it."""
+        now = self.store.get(self.name)
+        return now is not self.tensor or not torch.equal(
+            self.tensor.detach().nan_to_num(), self.value.nan_to_num()
+        )
+
+
+class Held:
+    """What every tensor of a model was; a pass may fill one anew, or put in another."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._slots = [
+            _Slot(store, name, tensor, tensor.detach().clone())
+            for module in model.modules()
+            for store in (module._parameters, module._buffers)
+            for name, tensor in store.items()
+            if tensor is not None
+        ]
+
+    def moved(self) -> int:
+        """Return how many tensors are not what they were."""
+        return sum(slot.moved() for slot in self._slots)
+
+    def put_back(self) -> None:
+        """Make every tensor what it was; one that has not moved is not written to."""
+        with torch.no_grad():
+            for slot in self._slots:
+                if slot.moved():
+                    slot.store[slot.name] = slot.tensor
+                    slot.tensor.copy_(slot.value)
