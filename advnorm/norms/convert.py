@@ -81,6 +81,8 @@ def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
     def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
         if not isinstance(layer, BatchNorm | DualNorm | MixtureNorm):
             return None
+        for inner in layer.modules():
+            _refuse_losses(path, inner)
         source = _branch(path, layer, domain)
         holder = layer if isinstance(layer, DualNorm) else source
         seen = [bn.dims for bn in layer.modules() if isinstance(bn, BatchNorm) and bn.dims]
@@ -128,6 +130,7 @@ def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
 
     A layer that stands in several places is swapped once and stays one layer.
     """
+    _refuse_ties(model)
     for path, layer in model.named_modules():
         parameters = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
         if any(map(is_lazy, parameters)):
@@ -153,6 +156,20 @@ def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
     return root, sum(known[id(layer)] is not layer for layer in kept)
 
 
+def _refuse_ties(model: nn.Module) -> None:
+    """Refuse norms that share parameters with another layer: new ones would not."""
+    owners: dict[int, tuple[str, nn.Module]] = {}
+    for path, layer in model.named_modules():
+        for parameter in layer.parameters(recurse=False):
+            first, other = owners.setdefault(id(parameter), (path, layer))
+            norms = isinstance(layer, _BatchNorm) or isinstance(other, _BatchNorm)
+            if other is not layer and norms:
+                raise NotImplementedError(
+                    f"layers {first!r} and {path!r} share a parameter, which new layers "
+                    "would not: give each its own before you convert"
+                )
+
+
 def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
     """Tell whether a layer can be swapped; one that does more is refused by name."""
     kind = type(layer)
@@ -161,22 +178,21 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
     if not isinstance(layer, _BatchNorm):
         return False
     same = kind.forward in (_BatchNorm.forward, BatchNorm.forward)
-    if not (same or kind is nn.SyncBatchNorm):
+    if not (same or kind is nn.SyncBatchNorm) or "forward" in vars(layer):
         raise NotImplementedError(
             f"layer {path!r} is a {kind.__name__}, which does more than batch norm: split "
             "it into a batch norm and the rest before you convert"
         )
-    hooks = (
-        layer._forward_hooks,
-        layer._forward_pre_hooks,
-        layer._backward_hooks,
-        layer._backward_pre_hooks,
-        set(layer._buffers) - {"running_mean", "running_var", "num_batches_tracked"},
-    )
-    if any(hooks) or is_parametrized(layer):
+    _refuse_losses(path, layer)
+    if (layer.weight is None) != (layer.bias is None):
         raise NotImplementedError(
-            f"layer {path!r} ({kind.__name__}) has hooks, buffers or parametrizations "
-            "that a new layer would lose: remove them before you convert"
+            f"layer {path!r} ({kind.__name__}) has a weight and no bias, or the reverse, "
+            "which the other norms do not know: give it both"
+        )
+    if getattr(layer, "process_group", None) is not None:
+        raise NotImplementedError(
+            f"layer {path!r} shares its statistics within a process group, and a new layer "
+            "would share them with all ranks: leave out process_group"
         )
     fused = type(parent).__module__.startswith("torch.ao.")
     if fused and type(parent).forward is not nn.Sequential.forward:
@@ -185,6 +201,23 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
             "before it is fused"
         )
     return True
+
+
+def _refuse_losses(path: str, layer: nn.Module) -> None:
+    """Refuse a layer with more than its parameters and statistics, by name."""
+    buffers = {"running_mean", "running_var", "num_batches_tracked"}
+    own = isinstance(layer, _BatchNorm)
+    hooks = [value for key, value in vars(layer).items() if key.endswith("_hooks")]
+    more = (
+        set(layer._buffers) - buffers,
+        set(layer._parameters) - {"weight", "bias"},
+        set(layer._modules) if own else (),
+    )
+    if any(hooks) or any(more) or is_parametrized(layer):
+        raise NotImplementedError(
+            f"layer {path!r} ({type(layer).__name__}) has hooks, parameters, buffers or "
+            "parametrizations that a new layer would lose: remove them before you convert"
+        )
 
 
 def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:

@@ -7,7 +7,7 @@ weight of the dual norms' likelihood loss (sitawarin2021, Eqn. 21), 0 without du
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.attacks import Gain, LogitsFn, divergence
+from advnorm.attacks import Gain, LogitsFn, divergence, log_probabilities
 from advnorm.draws import Draws
 from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
@@ -159,8 +159,8 @@ def _mixture(found: Passes, labels: Tensor, gamma: float) -> dict[str, Tensor]:
 def _divergence(found: Passes) -> Tensor:
     """Return the mean over samples of the divergence of f(x') from f(x)."""
     return F.kl_div(
-        found.adversarial.log_softmax(1),
-        found.clean.log_softmax(1),
+        log_probabilities(found.adversarial),
+        log_probabilities(found.clean),
         log_target=True,
         reduction="batchmean",
     )

@@ -53,15 +53,18 @@ class Job:
         return max(1, len(self.data.train) // self.recipe.batch_size)
 
 
-def build(recipe: Recipe, *, root: Path | None, device: str) -> Job:
-    """Make everything that a recipe names; the model's start depends on its seed alone."""
+def build(recipe: Recipe, *, root: Path | None, device: str, begun: bool = False) -> Job:
+    """Make everything that a recipe names; the model's start depends on its seed alone.
+
+    What has ``begun`` has weights of its own, and the run that it started from may be gone.
+    """
     check(recipe)
     where = choose_device(device)
     data = parts.load(recipe, root=root)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
         model = parts.network(recipe, data).to(where)
-    if recipe.start is not None:
+    if recipe.start is not None and not begun:
         parts.start(recipe.start, model)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     if recipe.channels_last:
@@ -155,8 +158,18 @@ def threats(recipe: Recipe) -> list[Threat]:
 
 
 def _clean_rows(recipe: Recipe) -> int | None:
+    """Return the clean images that pass together, in a part of a batch on one rank."""
     share = recipe.objective.clean_share
-    return None if share is None else round(share * recipe.batch_size)
+    if share is None:
+        return None
+    rows = recipe.batch_size // (recipe.optimizer.accumulate * ranks.size())
+    clean = round(share * rows)
+    if share and not clean:
+        raise ValueError(
+            f"objective.clean_share={share:g} leaves no clean image of the {rows} that "
+            "pass together: raise it or batch_size, or lower optimizer.accumulate"
+        )
+    return clean
 
 
 def _certified(recipe: Recipe) -> None:
@@ -192,15 +205,15 @@ def _norm_places(recipe: Recipe) -> None:
 
 def _ranks(recipe: Recipe) -> None:
     """Refuse a batch that cannot be dealt out: each rank needs rows, and alike ones."""
-    count, clean = ranks.size(), _clean_rows(recipe)
+    count, share = ranks.size(), recipe.objective.clean_share
     if recipe.batch_size < count:
         raise ValueError(f"batch_size={recipe.batch_size} is less than the {count} ranks")
-    if clean not in (None, recipe.batch_size) and (
-        clean % count or recipe.batch_size % count
-    ):
+    part = recipe.batch_size // recipe.optimizer.accumulate
+    clean = part if share is None else round(share * part)
+    if clean != part and (clean % count or part % count):
         raise ValueError(
-            f"objective.clean_share leaves {clean} clean images in a batch of "
-            f"{recipe.batch_size}: with {count} ranks, both must divide by {count}"
+            f"objective.clean_share leaves {clean} clean images in a batch of {part}: with "
+            f"{count} ranks, both must divide by {count}"
         )
 
 

@@ -35,7 +35,10 @@ class DamagedError(ValueError):
 def save(
     folder: Path, kind: str, step: int, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> Path:
-    """Write a checkpoint, then remove all but the newest two of its kind."""
+    """Write a checkpoint, then remove all but the newest two of its kind.
+
+    Those of later steps go too: training has come back from there, past a damaged one.
+    """
     path = folder / f"{kind}-{step:08}.safetensors"
     copies = {
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -45,7 +48,9 @@ def save(
     write_atomically(path, content)
     manifest = {"sha256": sha256(path), "size": len(content)}
     write_atomically(path.with_suffix(".json"), json.dumps(manifest).encode())
-    for old in manifests(folder, kind)[:-KEEP]:
+    there = manifests(folder, kind)
+    own = there.index(path.with_suffix(".json"))
+    for old in (*there[own + 1 :], *there[: max(0, own + 1 - KEEP)]):
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
     return path

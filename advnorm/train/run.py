@@ -1,5 +1,6 @@
 """A training run from its recipe to its folder: begin, go on, stop."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -46,7 +47,8 @@ def train(
         resume = resume or _restarted(out)
         if resume:
             _same(recipe, Run.open(out))
-        job = build(recipe, root=root, device=device)
+        begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
+        job = build(recipe, root=root, device=device, begun=begun)
         try_out(job)
         ranks.agree(
             to_yaml(recipe) + job.data.digest(),
@@ -102,7 +104,8 @@ def _go_on(job: Job, run: Run, progress: Progress) -> None:
 
 def how_to_resume(out: Path) -> str:
     """Return the command that goes on with a stopped run."""
-    return f"advnorm train {out / 'recipe.yaml'} --out {out} --resume"
+    recipe = str(out / "recipe.yaml")
+    return shlex.join(["advnorm", "train", recipe, "--out", str(out), "--resume"])
 
 
 def _same(recipe: Recipe, run: Run) -> None:
@@ -127,6 +130,11 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
     if found is None:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
+        if run.epochs():
+            raise ValueError(
+                f"{run.path} has lost its checkpoints, so that it cannot go on after epoch "
+                f"{run.epochs()[-1].epoch}: train it anew, in another folder"
+            )
         return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
     if found.facts["data"] != job.data.digest():
         raise ValueError(

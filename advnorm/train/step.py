@@ -23,6 +23,8 @@ from advnorm.train.watch import Watch
 
 HALF_SCALE = 2.0**10
 GROWTH_STEPS = 2000
+_LOUDNESS = (HALF_SCALE, HALF_SCALE**0.5, 1.0)
+"""How much an attack in float16 scales its gradients, and less where that overflows."""
 
 
 class Numbers(NamedTuple):
@@ -48,6 +50,7 @@ class Stepper:
         self.radius = recipe.threat.schedule.build()
         self.aim = AIMS[recipe.attack.target]
         self.own_buffers = unsynced(job.model)
+        self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
             torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
@@ -165,36 +168,29 @@ class Stepper:
         step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
 
         def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
-            try:
-                return pgd(
-                    logits_fn,
-                    clean,
-                    labels,
-                    threat,
-                    steps=steps,
-                    step_size=step_size * factor,
-                    aim=self._louder(aim),
-                    clean_start=spec.clean_start,
-                    draws=draws.stream("attack"),
-                )
-            except NonFiniteGradientError as error:
-                if ranks.size() == 1:
-                    raise
-                self.failed = error  # the others wait: the step ends, then all raise
-                return clean
+            failed: NonFiniteGradientError | None = None
+            for loudness in self.loudness:
+                try:
+                    return pgd(
+                        logits_fn,
+                        clean,
+                        labels,
+                        threat,
+                        steps=steps,
+                        step_size=step_size * factor,
+                        aim=_louder(aim, loudness),
+                        clean_start=spec.clean_start,
+                        draws=draws.stream("attack"),
+                    )
+                except NonFiniteGradientError as error:
+                    failed = error
+            assert failed is not None
+            if ranks.size() == 1:
+                raise failed
+            self.failed = failed  # the others wait: the step ends, then all raise
+            return clean
 
         return Adversary(search, statistics, self.aim, threat)
-
-    def _louder(self, aim: Aim) -> Aim:
-        """In float16, scale what is climbed: the direction stays, no underflow does."""
-        if self.job.recipe.precision != "float16":
-            return aim
-
-        def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-            gain = aim(f, clean, labels, draws)
-            return lambda logits: HALF_SCALE * gain(logits)
-
-        return louder
 
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
         """Freeze the running statistics in the last epochs, where the recipe says so."""
@@ -213,7 +209,7 @@ class Stepper:
         finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
         if finite[0] and finite[1]:
             self._rescale(norm, state.scale)
-            if state.scale != 1.0:
+            if self.job.recipe.precision == "float16":
                 _grow(state)
             return True
         if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
@@ -230,6 +226,18 @@ class Stepper:
         if scale != 1.0:
             grads = [p.grad for p in self.job.model.parameters() if p.grad is not None]
             torch._foreach_div_(grads, scale)
+
+
+def _louder(aim: Aim, scale: float) -> Aim:
+    """Scale what is climbed: the direction stays, and float16 does not underflow."""
+    if scale == 1:
+        return aim
+
+    def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+        gain = aim(f, clean, labels, draws)
+        return lambda logits: scale * gain(logits)
+
+    return louder
 
 
 def _together(losses: list[Loss]) -> Loss:

@@ -277,3 +277,59 @@ def test_statistics_that_are_no_numbers_are_refused_by_layer(value, words):
     model[1].clean.running_var[1] = value
     with pytest.raises(ValueError, match=rf"'1\.clean'.*{words}|{words}.*'1\.clean'"):
         norms.check_statistics(model)
+
+
+def _fused():
+    layer = nn.BatchNorm1d(3)
+    plain = layer.forward
+    layer.forward = lambda x: plain(x).relu()
+    return nn.Sequential(layer)
+
+
+def _tied(kind=nn.BatchNorm1d):
+    one, other = nn.BatchNorm1d(3), kind(3)
+    other.weight = one.weight
+    return nn.Sequential(one, other)
+
+
+def _with_a_parameter():
+    layer = nn.BatchNorm1d(3)
+    layer.temperature = nn.Parameter(torch.ones(1))
+    return nn.Sequential(layer)
+
+
+def _with_a_state_hook():
+    layer = nn.BatchNorm1d(3)
+    layer.register_state_dict_post_hook(lambda *given: None)
+    return nn.Sequential(layer)
+
+
+def _in_a_group():
+    return nn.Sequential(nn.SyncBatchNorm(3, process_group="some"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_fused, "'0' .*does more than batch norm"),
+        (_tied, "'0' and '1' share a parameter"),
+        (lambda: _tied(nn.LayerNorm), "'0' and '1' share a parameter"),
+        (_with_a_parameter, "'0' .*parameters"),
+        (_with_a_state_hook, "'0' .*hooks"),
+        (_in_a_group, "'0' .*process group"),
+        (lambda: nn.Sequential(nn.BatchNorm1d(3, bias=False)), "'0' .*no bias"),
+    ],
+)
+def test_what_a_new_layer_would_lose_is_refused(make, words, kind):
+    with pytest.raises(NotImplementedError, match=words):
+        norms.convert(make(), kind)
+
+
+@pytest.mark.parametrize("kind", ["batch", "mixture", "dual"])
+def test_hooks_are_not_lost_by_collapsing(kind):
+    model = norms.convert(nn.Sequential(nn.BatchNorm1d(3)), kind)
+    model(torch.rand(4, 3))
+    model[0].register_forward_hook(lambda layer, given, found: found / 2)
+    with pytest.raises(NotImplementedError, match=r"'0' .*hooks"):
+        norms.collapse(model)

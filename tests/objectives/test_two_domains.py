@@ -320,3 +320,19 @@ def test_an_unknown_batching_is_refused():
     model, (clean, _) = net(), data()
     with pytest.raises(ValueError, match="sequential or concatenated"):
         passes(model, clean, clean, batching="stacked")
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_divergences_of_half_precision_are_those_of_the_same_logits_in_single(half):
+    """A divergence is a small difference: in half precision a third of it is rounding."""
+    torch.manual_seed(0)
+    clean = torch.randn(64, 10).to(half)
+    near = (clean + 0.02 * torch.randn(64, 10)).to(half)
+    slopes = []
+    for dtype in (half, torch.float32):
+        x = near.to(dtype).requires_grad_()
+        gain = divergence(clean.to(dtype))(lambda y: y, x, None, None)(x)
+        assert (gain > -1e-6).all()
+        slopes.append(torch.autograd.grad(gain.sum(), x)[0].float())
+    one, other = slopes
+    assert (one - other).norm() < 0.01 * other.norm()

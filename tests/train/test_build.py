@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from advnorm.recipe import override
+from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
 from advnorm.train import checkpoints, loop, train
 from advnorm.train.build import build
@@ -116,3 +116,19 @@ def test_channels_last_trains_to_the_same_loss(tiny):
         return Stepper(job)(batch, State()).loss
 
     assert abs(loss([]) - loss(["channels_last=true"])) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["norm.name=batch"], "no clean image of the 2 that pass together"),
+        (["norm.name=dual", "objective.clean_share=0.5"], "one clean image a batch"),
+    ],
+)
+def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes, words):
+    """Each part of two rows rounds its share of clean images by itself."""
+    base = ["objective={name: mixed, clean_share: 0.2}", "batch_size=16"]
+    parts = "optimizer.accumulate=8"
+    build(override(tiny, [*base, changes[0]]), root=None, device="cpu")
+    with pytest.raises(RecipeError, match=words):
+        build(override(tiny, [*base, *changes, parts]), root=None, device="cpu")

@@ -114,3 +114,16 @@ def test_every_flipped_byte_of_a_manifest_is_noticed(tmp_path):
 
 def test_nothing_there_is_none(tmp_path):
     assert load(tmp_path, "state", warnings=[]) is None
+
+
+def test_a_damaged_one_is_not_counted_among_the_two_that_are_kept(tmp_path):
+    """Training came back to step 20 and goes on from there."""
+    for step in (10, 20, 30):
+        save(tmp_path, "state", step, tensors(step), {})
+    (tmp_path / "state-00000030.safetensors").write_bytes(b"damaged")
+    assert load(tmp_path, "state", warnings=[]).path.name == "state-00000020.safetensors"
+    for step in (22, 24):
+        save(tmp_path, "state", step, tensors(step), {})
+        assert checkpoints.manifests(tmp_path, "state")[-1].stem == f"state-{step:08}"
+    names = sorted(path.stem for path in tmp_path.glob("*.safetensors"))
+    assert names == ["state-00000022", "state-00000024"]

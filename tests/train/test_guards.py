@@ -256,3 +256,28 @@ def test_the_attack_in_training_moves_no_statistics_and_takes_no_weight_gradient
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
     objectives.pgd(model, clean, labels, Adversary(search)).total.backward()
     assert model[1].num_batches_tracked == 1
+
+
+def test_an_attack_in_float16_that_is_scaled_too_much_is_scaled_less(tiny):
+    """A gradient of 100 fits into float16, and 1,024 times of it does not."""
+    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
+    with torch.no_grad():
+        for layer in job.model.modules():
+            if isinstance(layer, nn.Linear):
+                layer.weight.mul_(30)
+    stepper, state = step.Stepper(job), step.State(scale=1.0)
+    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    stepper(batch, state)
+    stepper.loudness = (step.HALF_SCALE * 64,)
+    with pytest.raises(NotFiniteError, match="attack"):
+        stepper(batch, state)
+
+
+def test_a_scale_that_fell_to_one_grows_again(tiny, monkeypatch):
+    monkeypatch.setattr(step, "GROWTH_STEPS", 2)
+    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
+    stepper, state = step.Stepper(job), step.State(scale=1.0)
+    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    for _ in range(2):
+        stepper(batch, state)
+    assert state.scale == 2.0

@@ -1,6 +1,7 @@
 """A run that was stopped and resumed is bitwise the run that was not."""
 
 import os
+import shlex
 import shutil
 import signal
 
@@ -198,3 +199,30 @@ def test_other_settings_start_an_evaluation_anew(tiny, whole):
     fewer = override(tiny, ["evaluation.samples=20"])
     assert {r.accuracy.n for r in assess(run, fewer)} == {20}
     assert {r.accuracy.n for r in assess(run, tiny)} == {40}
+
+
+def test_a_run_goes_on_without_the_one_that_it_started_from(tiny, tmp_path):
+    first = train(tiny, tmp_path / "first")
+    recipe = override(tiny, [f"start={first.path}", "epochs=2"])
+    with pytest.raises(StoppedError):
+        train(recipe, tmp_path / "run", progress=SignalAt(4))
+    shutil.rmtree(first.path)
+    assert len(train(recipe, tmp_path / "run", resume=True).epochs()) == 2
+    with pytest.raises(FileNotFoundError, match="is not a run folder"):
+        train(recipe, tmp_path / "other")
+
+
+def test_a_run_without_its_checkpoints_does_not_start_over_in_silence(tiny, tmp_path):
+    run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
+    shutil.rmtree(run.checkpoints)
+    run.checkpoints.mkdir()
+    with pytest.raises(ValueError, match=r"lost its checkpoints.*after epoch 1"):
+        train(override(tiny, ["epochs=1"]), tmp_path / "run", resume=True)
+    assert len(run.epochs()) == 1
+
+
+def test_the_command_that_goes_on_can_be_pasted(tmp_path):
+    assert shlex.split(how_to_resume(tmp_path / "my runs"))[-2:] == [
+        str(tmp_path / "my runs"),
+        "--resume",
+    ]
