@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import partial
 from inspect import getdoc, signature
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
 T = TypeVar("T")
 
@@ -84,7 +84,9 @@ def bind(
     for name, value in given.items():
         if name not in known:
             raise unknown(what, name, list(known))
-        if not _fits(value, known[name]):
+        if not (value is None and _optional(function, name)) and not _fits(
+            value, known[name]
+        ):
             kind = "number" if known[name] is None else type(known[name]).__name__
             raise ValueError(f"{what} {name!r}: {value!r} is not a {kind}")
     return partial(function, **given)
@@ -97,4 +99,9 @@ def _fits(value: object, default: object) -> bool:
     if default is None:
         return value is None or isinstance(value, int | float)
     wanted = (int, float) if isinstance(default, float) else type(default)
-    return isinstance(value, wanted) or (value is None and isinstance(default, float))
+    return isinstance(value, wanted)
+
+
+def _optional(function: Callable[..., object], name: str) -> bool:
+    """Tell whether a setting may be none, by its annotation."""
+    return type(None) in get_args(signature(function).parameters[name].annotation)

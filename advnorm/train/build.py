@@ -248,6 +248,11 @@ def _attack(recipe: Recipe) -> None:
             "attack.clean_start: the divergence that trades climbs is flat at the clean "
             "image; set it to 0"
         )
+    if recipe.objective.name == "trades" and spec.target != "none":
+        raise ValueError(
+            f"attack.target={spec.target}: trades climbs the divergence from the clean "
+            "answer, which has no target; set it to none"
+        )
     if "train" in used:
         raise ValueError(
             "attack.statistics: an attack must not move running statistics; "

@@ -132,3 +132,19 @@ def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes
     build(override(tiny, [*base, changes[0]]), root=None, device="cpu")
     with pytest.raises(RecipeError, match=words):
         build(override(tiny, [*base, *changes, parts]), root=None, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["norm.options.eps=null"], "'eps': None is not a float"),
+        (["objective.name=trades", "attack.target=random"], "has no target"),
+    ],
+)
+def test_settings_without_a_meaning_are_refused(tiny, changes, words):
+    with pytest.raises(RecipeError, match=words):
+        build(override(tiny, changes), root=None, device="cpu")
+
+
+def test_a_momentum_may_be_none(tiny):
+    build(override(tiny, ["norm.options.momentum=null"]), root=None, device="cpu")

@@ -1,6 +1,6 @@
 """The parameters and buffers of a model as they were, to compare with and to put back."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class _Slot(NamedTuple):
     """Where a tensor stands in a module, which one it is, and what it held."""
 
-    store: dict[str, Tensor | None]
+    store: dict[str, Any]
     name: str
     tensor: Tensor
     value: Tensor
