@@ -200,6 +200,6 @@ def _of_evaluation(changes: list[str] | None) -> list[str]:
 
 def _changed(run: "Run", changes: list[str]) -> "Recipe":
     """Return a run's recipe with some settings changed."""
-    from advnorm.recipe import from_yaml, override
+    from advnorm.recipe import override, read
 
-    return override(from_yaml(run.recipe_text()), changes)
+    return override(read(run.path / "recipe.yaml"), changes)

@@ -198,8 +198,11 @@ def read_record(path: Path, kind: type[R]) -> R:
 def _read_lines(path: Path, kind: type[R]) -> list[R]:
     if not path.exists():
         return []
-    lines = path.read_text().splitlines(keepends=True)
     advice = "remove the whole folder and run again"
+    try:
+        lines = path.read_text().splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}): {advice}") from None
     return [_parse(path, line, kind, advice) for line in lines if line.endswith("\n")]
 
 

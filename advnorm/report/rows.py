@@ -151,15 +151,23 @@ def unlike(results: Sequence[Result]) -> str:
 
 
 def _mixed(runs: Sequence[Loaded]) -> str:
-    """Say in what the cells of one row differ, beyond their attacks."""
+    """Say in what the results of some runs differ, beyond their attacks."""
     results = [result for run in runs for result in run.results.values()]
     told = [_differences({"weights": _weights(r)} for r in results)]
+    for run in runs:  # one that went on has results of earlier weights
+        for kind in dict.fromkeys(map(_weights, run.results.values())):
+            own = [r for r in run.results.values() if _weights(r) == kind]
+            told.append(_differences({"weights": r.weights[:_NAMED]} for r in own))
     for data in dict.fromkeys(
         r.data for r in results
     ):  # each has its own number of samples
         told.append(_differences({"n": r.accuracy.n} for r in results if r.data == data))
     shown = ", ".join(dict.fromkeys(filter(None, told)))
-    return f"cells of one row are not measured alike: {shown}" if shown else ""
+    return f"these results are not measured alike: {shown}" if shown else ""
+
+
+_NAMED = len("best-00000000 sha256:01234567")
+"""How much of the name and digest of weights is shown."""
 
 
 def _weights(result: Result) -> str:

@@ -105,7 +105,13 @@ def load_model(
         )
     model = network(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
-    restore(found.tensors, model, None)
+    try:
+        restore(found.tensors, model, None)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{run.path / 'recipe.yaml'} is not the recipe that {found.path.name} was "
+            f"trained with: {str(error).splitlines()[-1].strip()}"
+        ) from None
     check_statistics(model)
     return untiled(model), f"{found.path.stem} sha256:{found.digest}"
 

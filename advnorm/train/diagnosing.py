@@ -93,7 +93,7 @@ def _answers(
     for name, question in asked.items():
         try:
             found = _answer(subject, question, samples, progress)
-        except (ValueError, NotImplementedError) as error:
+        except (ValueError, NotImplementedError, FloatingPointError) as error:
             if not skip:
                 raise
             progress.line(f"{name}: not asked ({error})")

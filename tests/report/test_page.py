@@ -319,7 +319,7 @@ def test_columns_and_rows_with_other_weights_or_counts_are_warned_of(maker, tmp_
         ),
         (
             "3",
-            "cells of one row are not measured alike: weights is best or state, "
+            "these results are not measured alike: weights is best or state, "
             "n is 100 or 1000",
             "row b",
         ),

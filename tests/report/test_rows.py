@@ -149,7 +149,10 @@ def test_branches_and_other_data_are_columns_of_their_own(maker):
     "more, said",
     [
         ({}, ""),
-        ({"weights": "best-00000007 sha256:ff"}, ""),
+        (
+            {"weights": "best-00000007 sha256:ff"},
+            "weights is best-00000009 sha256:00 or best-00000007 sha256:ff",
+        ),
         ({"weights": "state-00000007 sha256:ff"}, "weights is best or state"),
         ({"n": 500}, "n is 1000 or 500"),
         ({"weights": "state-1", "n": 500}, "weights is best or state, n is 1000 or 500"),
@@ -162,9 +165,7 @@ def test_a_row_says_whether_its_cells_were_measured_alike(maker, more, said):
     weights = {"weights": "best-00000009 sha256:00"} | more
     maker.result(run, "pgd-20", 1, eps=EPS, **weights)
     (row,) = table([run])
-    assert row.unlike == (
-        f"cells of one row are not measured alike: {said}" if said else ""
-    )
+    assert row.unlike == (f"these results are not measured alike: {said}" if said else "")
 
 
 def test_a_row_over_seeds_compares_the_seeds_too(maker):

@@ -74,6 +74,6 @@ def test_a_column_and_a_row_that_were_not_measured_alike_are_marked(maker):
     assert lines[6:] == [
         "*1 not measured alike in all runs: n is 1000 or 100",
         "*2 not measured alike in all runs: weights is best or state",
-        "*3 cells of one row are not measured alike: weights is best or state, "
+        "*3 these results are not measured alike: weights is best or state, "
         "n is 100 or 1000",
     ]

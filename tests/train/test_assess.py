@@ -29,3 +29,17 @@ def test_radius_0_is_the_clean_accuracy_also_of_a_run(tiny, tmp_path):
     assert none.threat.eps == zero.threat.eps == 0 and some.threat.eps == 0.1
     assert none.accuracy == zero.accuracy == clean.accuracy
     assert zero.curve == {1: clean.accuracy, 2: clean.accuracy}
+
+
+def test_an_edited_recipe_is_named_where_the_weights_do_not_fit(tiny, tmp_path):
+    run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
+    wider = override(tiny, ["epochs=1", "model.options.width=9"])
+    with pytest.raises(ValueError, match=r"recipe\.yaml is not the recipe"):
+        assess(run, wider)
+
+
+def test_metrics_that_are_no_text_are_named(tiny, tmp_path):
+    run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
+    (run.path / "metrics.jsonl").write_bytes(b"\x9d\xff")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
+        run.epochs()
