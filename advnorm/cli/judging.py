@@ -62,7 +62,7 @@ def transfer(
     device: Device = "auto",
     data: Root = None,
 ) -> None:
-    """Attack each run, and judge all of them on it; --set as in 'evaluate' [pgd-40]."""
+    """Attack each run (pgd-40), and judge all of them on it; --set as in 'evaluate'."""
     import json
 
     from advnorm.files import write_atomically
