@@ -148,6 +148,8 @@ def test_a_constant_channel_does_not_drown_the_others(norm):
         with norms.route(model, domain=domain):
             for _ in range(400):
                 model.train()(x + torch.randn(64, 3) / 10)
+    for layer in norms.batch_norms(bn):
+        layer.running_mean[0] += 1e-4  # as rounding has it after many passes
     found = diagnose.branches(model, x, torch.zeros(64).long()).numbers
     assert found["batch from running mean, in deviations"] < 1
     if norm == "mixture":
