@@ -168,10 +168,10 @@ class Stepper:
         step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
 
         def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
-            failed: NonFiniteGradientError | None = None
             for loudness in self.loudness:
+                found, failed = clean, None
                 try:
-                    return pgd(
+                    found = pgd(
                         logits_fn,
                         clean,
                         labels,
@@ -184,11 +184,13 @@ class Stepper:
                     )
                 except NonFiniteGradientError as error:
                     failed = error
-            assert failed is not None
-            if ranks.size() == 1:
+                # all ranks try again or none: their norms may share statistics
+                if loudness == 1 or not ranks.most(int(failed is not None)):
+                    break
+            if failed and ranks.size() == 1:
                 raise failed
-            self.failed = failed  # the others wait: the step ends, then all raise
-            return clean
+            self.failed = self.failed or failed  # the others wait: the step ends first
+            return found
 
         return Adversary(search, statistics, self.aim, threat)
 
