@@ -136,7 +136,7 @@ def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
     if run is not None:
         from advnorm.recipe import from_yaml
         from advnorm.records import Run
-        from advnorm.train.assess import load_model
+        from advnorm.train.subject import load_model
         from advnorm.train.parts import load
 
         folder = Run.open(run)

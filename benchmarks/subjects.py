@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from advnorm.recipe import from_yaml
 from advnorm.records import Run
 from advnorm.threat import Threat
-from advnorm.train.assess import load_model
+from advnorm.train.subject import load_model
 from advnorm.train.parts import load
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Self
 
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 
@@ -99,6 +99,11 @@ class Verdicts(Record):
     """Whether a certificate covers a sample, which is then not attacked; or empty."""
     curve: tuple[tuple[bool, ...], ...] = ()
     """Of a curve: whether a sample stayed right, at each step count."""
+
+    def first(self, count: int) -> Self:
+        """Return the verdicts on the first ``count`` samples."""
+        rows = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
+        return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:
         """Count them."""

@@ -137,7 +137,8 @@ def _errors(run: Run, kind: str, branch: str | None) -> Errors:
 
 
 def _wrong(run: Run, result: Result) -> NDArray[np.float64]:
-    return 1.0 - np.array(run.verdicts(result.key).robust, dtype=np.float64)
+    judged = run.verdicts(result.key).first(result.accuracy.n)
+    return 1.0 - np.array(judged.robust, dtype=np.float64)
 
 
 def _alike(run: Run, results: Sequence[Result]) -> None:

@@ -1,7 +1,7 @@
 """Training: the only part that turns a recipe into objects."""
 
 from advnorm.data import every_set
-from advnorm.train.assess import assess, load_model
+from advnorm.train.assess import assess
 from advnorm.train.auditing import audit_run
 from advnorm.train.build import Job, build, check
 from advnorm.train.diagnosing import diagnose_model, diagnose_run, questions
@@ -10,6 +10,7 @@ from advnorm.train.parts import load, network
 from advnorm.train.perturb import perturb
 from advnorm.train.run import how_to_resume, train
 from advnorm.train.stop import StoppedError
+from advnorm.train.subject import load_model
 from advnorm.train.transfer import transfer_runs
 
 __all__ = [

@@ -14,8 +14,8 @@ from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Audit, Run
-from advnorm.train.assess import first, subject_of
 from advnorm.train.build import choose_device
+from advnorm.train.subject import first, subject_of
 
 SAMPLES = 200
 """Test samples of an audit, where ``evaluation.samples`` does not say."""

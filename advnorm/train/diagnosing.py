@@ -17,9 +17,9 @@ from advnorm.norms import branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.train.assess import Subject, examined, first, subject_of
 from advnorm.train.build import choose_device
 from advnorm.train.parts import load
+from advnorm.train.subject import Subject, examined, first, subject_of
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""

@@ -18,8 +18,8 @@ from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts
-from advnorm.train.assess import Subject, subject_of
 from advnorm.train.build import check, choose_device
+from advnorm.train.subject import Subject, subject_of
 
 
 def perturb(

@@ -15,9 +15,9 @@ from advnorm.norms import Domain, branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
 from advnorm.records import Run, TransferMatrix
-from advnorm.train.assess import load_model
 from advnorm.train.build import check, choose_device
 from advnorm.train.parts import load
+from advnorm.train.subject import load_model
 
 
 def transfer_runs(

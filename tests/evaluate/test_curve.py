@@ -7,7 +7,7 @@ from torch import nn
 from advnorm.evaluate import evaluate
 from advnorm.evaluate.names import counts
 from advnorm.records import Result, Verdicts
-from advnorm.train.assess import worst
+from advnorm.train.judged import worst
 
 STEPS = (1, 2, 5, 10, 20, 30)
 SETTINGS = [

@@ -91,6 +91,16 @@ def test_published_files_count_by_kind_and_identity_does_not(tmp_path):
     assert found.kind == "cifar10-c" and found.by == pytest.approx({"fog": 0.15})
 
 
+def test_verdicts_beyond_the_samples_of_a_result_do_not_count(tmp_path):
+    run = make(tmp_path / "a", FOG)
+    for result in run.results():
+        few = run.verdicts(result.key).first(10).accuracy()
+        run.write_result(result.model_copy(update={"accuracy": few}))
+    (found,) = corruption_errors(run)
+    rates = [result.accuracy.rate for result in run.results()]
+    assert found.n == 10 and found.mean == pytest.approx(1 - np.mean(rates))
+
+
 def test_a_corruption_without_all_its_severities_does_not_count(tmp_path):
     run = make(tmp_path / "a", FOG | {("snow", 1): 40})
     assert list(corruption_errors(run)[0].by) == ["fog"]

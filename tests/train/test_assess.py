@@ -2,9 +2,104 @@
 
 import pytest
 
+from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
 from advnorm.train import assess, train
+from advnorm.train import judged as judged_cells
+
+
+class Lines(Quiet):
+    """Keep what is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def line(self, text):
+        self.told.append(text)
+
+
+@pytest.fixture
+def few(tiny, tmp_path):
+    recipe = override(tiny, ["epochs=1", "evaluation.attacks=[clean, pgd-3]"])
+    recipe = override(recipe, ["evaluation.eps=[0.1]"])
+    return recipe, train(recipe, tmp_path / "run")
+
+
+@pytest.fixture
+def judgements(monkeypatch):
+    """Count the samples that are judged, by cell."""
+    seen, original = [], judged_cells.judge
+
+    def judge(model, batches, cell, **settings):
+        batches = list(batches)
+        seen.append((cell.name, sum(len(batch.samples) for batch in batches)))
+        return original(model, batches, cell, **settings)
+
+    monkeypatch.setattr(judged_cells, "judge", judge)
+    return seen
+
+
+def test_a_look_at_a_few_samples_loses_no_verdict(few, judgements):
+    recipe, run = few
+    whole, before = assess(run, recipe), {}
+    for result in whole:
+        before[result.key] = run.verdicts(result.key)
+    judgements.clear()
+    lines = Lines()
+    some = assess(run, override(recipe, ["evaluation.samples=15"]), progress=lines)
+    assert not judgements and [result.accuracy.n for result in some] == [15, 15]
+    for result, of_all in zip(some, whole, strict=True):
+        verdicts = run.verdicts(result.key)
+        assert verdicts == before[result.key] and len(verdicts.samples) == 40
+        assert result.accuracy.correct == sum(verdicts.robust[:15])
+        assert run.result(result.key) == result and result.seconds >= of_all.seconds
+    assert any("verdicts on all 40 stay" in line for line in lines.told)
+    again = assess(run, recipe)
+    assert not judgements
+    for one, other in zip(again, whole, strict=True):
+        assert one.model_copy(update={"seconds": other.seconds}) == other
+
+
+def test_more_samples_go_on_from_fewer(few, judgements, tmp_path):
+    recipe, run = few
+    assess(run, override(recipe, ["evaluation.samples=15"]))
+    judgements.clear()
+    found = assess(run, recipe)
+    assert judgements == [("clean", 25), ("pgd-3", 25)]
+    other = train(recipe, tmp_path / "other")
+    for one, alone in zip(found, assess(other, recipe), strict=True):
+        assert one.accuracy == alone.accuracy and one.accuracy.n == 40
+        assert run.verdicts(one.key) == other.verdicts(alone.key)
+
+
+def test_fewer_samples_of_other_settings_say_what_they_replace(few):
+    recipe, run = few
+    _, attacked = assess(run, recipe)
+    lines = Lines()
+    changes = ["evaluation.samples=15", "evaluation.step_ratio=1", "seed=1"]
+    assess(run, override(recipe, changes), progress=lines)
+    assert (
+        f"{attacked.key}: replaces {attacked.accuracy}, of other settings or weights"
+        in (lines.told)
+    )
+    assert run.result(attacked.key).accuracy.n == 15
+
+
+def test_a_look_at_a_few_samples_of_both_branches(tiny, tmp_path):
+    norm = ["norm.name=mixture", "objective.name=mixed", "evaluation.branch=worst"]
+    recipe = override(tiny, [*norm, "epochs=1", "evaluation.attacks=[fgsm]"])
+    run = train(recipe, tmp_path / "run")
+    whole = assess(run, recipe)
+    for result in assess(run, override(recipe, ["evaluation.samples=9"])):
+        both = [
+            run.verdicts(f"{result.key.removesuffix('worst')}{b}")
+            for b in ("clean", "adversarial")
+        ]
+        assert all(len(verdicts.samples) == 40 for verdicts in both)
+        stand = [all(pair) for pair in zip(*(v.robust[:9] for v in both), strict=True)]
+        assert result.accuracy.n == 9 and result.accuracy.correct == sum(stand)
+    assert [r.accuracy for r in assess(run, recipe)] == [r.accuracy for r in whole]
 
 
 def test_a_run_is_evaluated_in_another_norm_and_with_options(tiny, tmp_path):

@@ -9,8 +9,8 @@ from advnorm.objectives import CERTIFIED, OBJECTIVES, TWO_DOMAINS
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
 from advnorm.train import assess, checkpoints, load, load_model, train
-from advnorm.train.assess import worst
 from advnorm.train.build import build
+from advnorm.train.judged import worst
 from advnorm.train.state import State
 from advnorm.train.step import Stepper
 

@@ -1,0 +1,98 @@
+"""What is evaluated: a run's model and data, loaded and tried out together."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from advnorm.data import Batch, DataSet
+from advnorm.evaluate.audit.examine import flags_of, probe
+from advnorm.evaluate.audit.outputs import FEW
+from advnorm.evaluate.checks import check_labels
+from advnorm.evaluate.engine import check
+from advnorm.models import untiled
+from advnorm.norms import check_statistics
+from advnorm.progress import Progress
+from advnorm.recipe import Recipe
+from advnorm.records import Run
+from advnorm.train import checkpoints
+from advnorm.train.parts import load, network
+from advnorm.train.state import restore
+
+
+class Subject(NamedTuple):
+    """What is evaluated."""
+
+    recipe: Recipe
+    data: DataSet
+    model: nn.Module
+    weights: str
+    device: torch.device
+    classes: int
+    flags: tuple[str, ...]
+    """Symptoms of false robustness that a few passes show."""
+
+
+def load_model(
+    run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
+) -> tuple[nn.Module, str]:
+    """Return the run's network with its best or last weights, and their name and digest."""
+    kind = "best" if weights == "best" else "state"
+    found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
+    if found is None:
+        raise FileNotFoundError(
+            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
+            f"weights={'last' if weights == 'best' else 'best'}"
+        )
+    model = network(recipe, data)
+    model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
+    try:
+        restore(found.tensors, model, None)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{run.path / 'recipe.yaml'} is not the recipe that {found.path.name} was "
+            f"trained with: {str(error).splitlines()[-1].strip()}"
+        ) from None
+    check_statistics(model)
+    return untiled(model), f"{found.path.stem} sha256:{found.digest}"
+
+
+def subject_of(
+    run: Run, recipe: Recipe, root: Path | None, device: torch.device, progress: Progress
+) -> Subject:
+    """Load the run's model and data, and try them out together."""
+    data = load(recipe, root=root)
+    warnings: list[str] = []
+    model, weights = load_model(
+        run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
+    )
+    for warning in warnings:
+        progress.line(warning)
+    return examined(recipe, data, model, weights, device)
+
+
+def examined(
+    recipe: Recipe, data: DataSet, model: nn.Module, weights: str, device: torch.device
+) -> Subject:
+    """Try a model and data out together, on a few samples."""
+    classes = fits(recipe, model.to(device), data, device)
+    flags = flags_of(probe(model, first(data, FEW, device), recipe.threat.build()))
+    return Subject(recipe, data, model, weights, device, classes, flags)
+
+
+def first(data: DataSet, count: int, device: torch.device) -> Batch:
+    """Return the first test samples, as many as there are."""
+    order = torch.arange(min(count, len(data.test)))
+    return next(data.test.batches(order, batch_size=len(order), device=device))
+
+
+def fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
+    """Try the model on a few test samples; return the number of classes."""
+    if not len(data.test):
+        raise ValueError(f"{data.name} has no test samples: name another evaluation.data")
+    few = torch.arange(min(8, len(data.test)))
+    batch = next(data.test.batches(few, batch_size=8, device=device))
+    classes = check(model, batch, bounds=recipe.threat.bounds)
+    check_labels(data.test.labels, count=len(data.test), classes=classes)
+    return classes
