@@ -136,8 +136,8 @@ def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
     if run is not None:
         from advnorm.recipe import from_yaml
         from advnorm.records import Run
-        from advnorm.train.subject import load_model
         from advnorm.train.parts import load
+        from advnorm.train.subject import load_model
 
         folder = Run.open(run)
         recipe = from_yaml(folder.recipe_text())

@@ -7,8 +7,8 @@ from torch import nn
 from advnorm.recipe import override
 from advnorm.recipes import find
 from advnorm.train import train
-from advnorm.train.subject import load_model
 from advnorm.train.parts import load
+from advnorm.train.subject import load_model
 
 
 @pytest.fixture(scope="session")
