@@ -1,24 +1,21 @@
 """Anybody's model in three lines."""
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from time import perf_counter
 from typing import Literal, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
-from advnorm import ranks
-from advnorm.data import Batch
 from advnorm.evaluate.audit.examine import flags_of, has_gradients, probe
 from advnorm.evaluate.audit.outputs import FEW
 from advnorm.evaluate.audit.subject import GRADIENT_FREE
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.certified import certified_first, refuse_meeting
-from advnorm.evaluate.checks import check_images, check_labels, check_mode, check_radius
-from advnorm.evaluate.engine import check, judge, search_dtype
+from advnorm.evaluate.checks import check_mode
+from advnorm.evaluate.engine import judge
+from advnorm.evaluate.given import Samples, by_itself, usable
 from advnorm.norms import branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
@@ -87,8 +84,8 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         check_mode(model)
     threats = _threats(norm, eps, bounds)
     columns = certified_first(_columns(attacks, threats, bounds, images.shape[1:]), certify)
-    with torch.inference_mode(mode=False), ranks.apart():  # an attack needs gradients
-        model, samples = _usable(model), _Samples(images, labels, bounds)
+    with by_itself():
+        model, samples = usable(model), Samples(images, labels, bounds)
         classes = samples.check(model, threats)
         flags = _symptoms(model, samples, columns)
         judged = [
@@ -106,7 +103,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
 
 
 def _symptoms(
-    model: nn.Module, samples: "_Samples", columns: Sequence[Cell]
+    model: nn.Module, samples: Samples, columns: Sequence[Cell]
 ) -> tuple[str, ...]:
     """Look for what a few passes show; refuse to follow gradients where there are none."""
     attacked = [cell for cell in columns if cell.searches]
@@ -130,37 +127,6 @@ def _told(cell: Cell, classes: int, flags: tuple[str, ...]) -> dict[str, tuple[s
 def _beside(result: Result) -> str:
     """Write what must not be missed beside a number: doubts, then notes."""
     return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
-
-
-@dataclass(frozen=True)
-class _Samples:
-    """Images and labels as they were given."""
-
-    images: Tensor
-    labels: Tensor
-    bounds: Bounds
-
-    def check(self, model: nn.Module, threats: Sequence[Threat]) -> int:
-        """Look at all images, labels and radii, and the logits of a few; count classes."""
-        check_images(self.images, self.bounds)
-        for threat in threats:
-            check_radius(threat, self.images.shape[1:])
-        classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
-        check_labels(self.labels, count=len(self.images), classes=classes)
-        return classes
-
-    def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
-        """Yield tensors of our own, in the search's precision and exactly in the bounds."""
-        device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        for start in range(0, len(self.images), size):
-            rows = slice(start, start + size)
-            images = self.images[rows].detach().to(device, search_dtype(model))
-            labels = self.labels[rows].to(device, copy=True)
-            yield Batch(
-                images.clamp(*self.bounds),
-                labels if labels.is_floating_point() else labels.long(),
-                torch.arange(start, start + len(images), device=device),
-            )
 
 
 def _threats(
@@ -188,15 +154,9 @@ def _columns(
     return cells(attacks, threats, bounds, shape=shape)
 
 
-def _usable(model: nn.Module) -> nn.Module:
-    """Copy a model made in inference mode: no gradient may pass through its tensors."""
-    tensors = chain(model.parameters(), model.buffers())
-    return deepcopy(model) if any(t.is_inference() for t in tensors) else model
-
-
 def _timed(
     model: nn.Module,
-    samples: _Samples,
+    samples: Samples,
     cell: Cell,
     batch_size: int,
     seed: int,

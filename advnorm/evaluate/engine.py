@@ -82,6 +82,24 @@ def judge(
 
 
 def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+    """Refuse what cannot be attacked, as it will be: frozen; return the number of classes.
+
+    A model that optimizes its own weights in a prediction fails then.
+    """
+    try:
+        with frozen(model):
+            return look(model, batch, bounds=bounds)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+        raise ValueError(
+            "the model takes gradients of its own weights in a prediction, and these are "
+            "frozen: evaluate it without adapting it, or audit it as it is "
+            "(advnorm.evaluate.audit)"
+        ) from error
+
+
+def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
     given = batch.images.clone()

@@ -1,6 +1,6 @@
 """Adversarial examples of one model, judged by others (galloway2019, Table 12, E.2)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from time import perf_counter
@@ -13,9 +13,9 @@ from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
-from advnorm.evaluate.checks import check_images, check_labels, check_radius
 from advnorm.evaluate.dealt import dealt
-from advnorm.evaluate.engine import check, logits_of, search_dtype
+from advnorm.evaluate.engine import logits_of, search_dtype
+from advnorm.evaluate.given import Samples, by_itself, usable
 from advnorm.evaluate.judges import Attacker, predict, worst_case
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
@@ -75,22 +75,23 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
     strike = Strike(attack, THREATS[norm](float(eps), bounds), step_ratio)
-    check_images(images, bounds)
-    check_radius(strike.threat, images.shape[1:])
-
-    def batches() -> Iterator[Batch]:
-        for start in range(0, len(images), batch_size):
-            rows = slice(start, start + batch_size)
-            samples = torch.arange(start, start + len(images[rows]), device=images.device)
-            yield Batch(images[rows].detach(), labels[rows].long(), samples)
-
-    few = Batch(images[:8].detach(), labels[:8].long(), torch.arange(len(images[:8])))
-    for model in {**sources, **targets}.values():
-        classes = check(model, few, bounds=bounds)
-        check_labels(labels, count=len(images), classes=classes)
-    return judge_transfer(
-        sources, targets, batches, strike, total=len(images), seed=seed, progress=progress
-    )
+    samples = Samples(images, labels, bounds)
+    with by_itself():
+        models = {**sources, **targets}
+        own = {name: usable(model) for name, model in models.items()}
+        _refuse_namesakes(sources, targets)
+        for model in own.values():
+            samples.check(model, [strike.threat])
+        widest = max(own.values(), key=lambda model: search_dtype(model).itemsize)
+        return judge_transfer(
+            {name: own[name] for name in sources},
+            {name: own[name] for name in targets},
+            lambda: samples.batches(widest, batch_size),
+            strike,
+            total=len(images),
+            seed=seed,
+            progress=progress,
+        )
 
 
 def judge_transfer(
@@ -123,14 +124,15 @@ def judge_transfer(
             n += len(batch.samples)
             for name, model in targets.items():
                 stands = predict(logits_of(model), _seen(batch.images, model))
-                clean[name] += int((stands == batch.labels).sum())
+                clean[name] += int((stands == batch.labels.to(stands.device)).sum())
             for name, model in sources.items():
+                images = _seen(batch.images, model)
                 found = dealt(
                     partial(_struck, name, targets, attackers, strike),
                     logits_of(model),
-                    _seen(batch.images, model),
-                    batch.labels,
-                    Draws.of(seed, batch.samples),
+                    images,
+                    batch.labels.to(images.device),
+                    Draws.of(seed, batch.samples.to(images.device)),
                 )
                 for target, stands in zip(targets, found, strict=True):
                     right[name, target] += int(stands.sum())
@@ -176,7 +178,7 @@ def _struck(
     return tuple(
         found.robust
         if target == source
-        else predict(logits_of(other), _seen(images, other)) == labels
+        else predict(logits_of(other), _seen(images, other)).to(labels.device) == labels
         for target, other in targets.items()
     )
 

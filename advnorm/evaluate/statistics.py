@@ -25,8 +25,8 @@ from advnorm import norms
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import Cell
-from advnorm.evaluate.checks import check_images, check_labels
 from advnorm.evaluate.engine import judge, logits_of
+from advnorm.evaluate.given import Samples, by_itself, usable
 from advnorm.evaluate.judges import natural
 from advnorm.norms import Shift, Shifts
 from advnorm.records import Accuracy, Verdicts
@@ -138,25 +138,28 @@ def perturbed_statistics(
     >>> sorted(perturbed_statistics(model, images, labels, radii=[0.0, 0.1]))
     [0.0, 0.1]
     """
-    what = what or Perturbation()
+    what, unbound = what or Perturbation(), (-torch.inf, torch.inf)
     for radius in radii:
         what.check(radius)
-    check_images(images, (-torch.inf, torch.inf))
-    check_labels(labels, count=len(images), classes=int(labels.max()) + 1)
-    batches = [
-        Batch(images[rows], labels[rows], rows)
-        for rows in torch.split(torch.arange(len(images), device=images.device), batch_size)
-    ]
-    first = batches[0]
-    if attacked is not None:
-        first = Batch(*attacked, torch.arange(len(attacked[0])))
-    found = directions(model, what, seed=seed, attacked=first)
-    return {
-        radius: judge_perturbed(
-            model, batches, what, what.shifts(found, radius), total=len(images)
-        ).accuracy()
-        for radius in radii
-    }
+    samples = Samples(images, labels, unbound)
+    climbed = samples if attacked is None else Samples(*attacked, unbound)
+    with by_itself():
+        model = usable(model)
+        samples.check(model, [])
+        climbed.check(model, [])
+        size = batch_size if attacked is None else len(climbed.images)
+        first = next(climbed.batches(model, size))
+        found = directions(model, what, seed=seed, attacked=first)
+        return {
+            radius: judge_perturbed(
+                model,
+                samples.batches(model, batch_size),
+                what,
+                what.shifts(found, radius),
+                total=len(images),
+            ).accuracy()
+            for radius in radii
+        }
 
 
 def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Shifts:

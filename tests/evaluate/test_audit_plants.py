@@ -102,6 +102,20 @@ class Adapting(Wrapped):
         return self.net(x - 0.01 * gradient.sign())
 
 
+class Learning(Wrapped):
+    """Takes steps on its own weights before it answers."""
+
+    def forward(self, x):
+        weights = [p for p in self.net.parameters() if p.ndim > 1]
+        with torch.enable_grad():
+            entropy = -self.net(x.detach()).log_softmax(1).amax(1).mean()
+            gradients = torch.autograd.grad(entropy, weights)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(1e-3 * gradient)
+        return self.net(x)
+
+
 class Overflowing(Wrapped):
     """The root of 0 has an infinite slope."""
 
@@ -128,6 +142,7 @@ PLANTS = {
     "batch norm left in training": (Training, "batch_dependent"),
     "batch norm left moving": (Training, "dynamic"),
     "test-time optimization": (Adapting, "dynamic"),
+    "test-time training": (Learning, "dynamic"),
     "standardization outside": (bare, "standardization_outside"),
     "detached graph": (Detached, "unavailable_gradients"),
     "infinite slope": (Overflowing, "unavailable_gradients"),

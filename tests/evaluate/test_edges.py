@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from advnorm import ranks
-from advnorm.evaluate import SUITES, cells, evaluate, judge
+from advnorm.evaluate import SUITES, audit, cells, evaluate, judge, transfer
+from advnorm.evaluate.statistics import Perturbation, perturbed_statistics
 from advnorm.threat import L2, Linf
 
 
@@ -136,3 +137,77 @@ def test_an_evaluation_writes_to_nothing_that_has_not_moved():
     evaluate(model, images, labels, eps=0.1, attacks=["pgd-2"])
     loss.backward()
     assert model[1].weight.grad is not None
+
+
+CALLS = {
+    "audit": lambda *given: audit(
+        *given, eps=0.1, checks=["dynamic", "zero_gradients", "false_robustness"]
+    ).model_copy(update={"seconds": 0.0}),
+    "transfer": lambda model, *given: transfer(
+        {"a": model}, {"a": model, "b": model}, *given, eps=0.1, attack="pgd-3"
+    ).model_copy(update={"seconds": 0.0}),
+    "perturbed_statistics": lambda *given: perturbed_statistics(
+        *given, radii=[0.0, 0.4], what=Perturbation(direction="adversarial")
+    ),
+}
+"""What a model of one's own is given to, beside an evaluation."""
+
+
+def normalized():
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 3)).eval()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("integers", [torch.int32, torch.uint8, torch.int64])
+def test_a_model_made_in_inference_mode_and_any_labels_do(call, integers):
+    model, images, labels = normalized(), torch.rand(24, 1, 2, 2), torch.arange(24) % 3
+    expected = CALLS[call](model, images, labels)
+    with torch.inference_mode():
+        made = normalized()
+        made.load_state_dict(model.state_dict())
+        assert CALLS[call](made, images, labels.to(integers)) == expected
+    assert CALLS[call](made, images, labels.to(integers)) == expected
+    assert all(p.is_inference() and p.requires_grad for p in made.parameters())
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_all_samples_are_judged_in_a_group_of_the_callers_own(call, monkeypatch):
+    model, images, labels = normalized(), torch.rand(24, 1, 2, 2), torch.arange(24) % 3
+    expected = CALLS[call](model, images, labels)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    assert CALLS[call](model, images, labels) == expected
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_labels_that_do_not_fit_are_one_sentence(call):
+    with pytest.raises(ValueError, match=r"labels reach from 1 to 3, but the model has 3"):
+        CALLS[call](normalized(), torch.rand(24, 1, 2, 2), torch.arange(24) % 3 + 1)
+
+
+class Learning(nn.Module):
+    """Takes a step on its own weights before it answers, and moves them."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = normalized()
+
+    def forward(self, x):
+        with torch.enable_grad():
+            loss = -self.net(x.detach()).log_softmax(1).amax(1).mean()
+            (gradient,) = torch.autograd.grad(loss, self.net[2].weight)
+        self.net[2].weight.data.sub_(0.1 * gradient)
+        return self.net(x)
+
+
+def test_a_model_that_learns_in_a_prediction_is_refused_but_can_be_audited():
+    model, images, labels = Learning(), torch.rand(24, 1, 2, 2), torch.arange(24) % 3
+    before = model.net[2].weight.clone()
+    for call in (evaluate, lambda m, *a, **k: transfer({"a": m}, {"a": m}, *a, **k)):
+        with pytest.raises(ValueError, match="gradients of its own weights"):
+            call(model, images, labels, eps=0.1)
+    found = audit(model, images, labels, eps=0.1)
+    assert "dynamic" in found.flagged and len(found.checks) > 20
+    assert torch.equal(model.net[2].weight, before)
+    assert all(p.requires_grad for p in model.parameters())

@@ -20,6 +20,7 @@ from advnorm.evaluate.audit.subject import (
     Subject,
 )
 from advnorm.evaluate.engine import logits_of
+from advnorm.scoped import frozen
 
 QUERIES = "square-500"
 MORE_STEPS, MORE_RESTARTS = "pgd-200", "pgd-50x5"
@@ -111,15 +112,16 @@ def transfer_stronger(subject: Subject) -> Finding:
     if subject.surrogate is None:
         raise NotRun("no surrogate was given")
     seeing = subject.standing(PGD)
-    x = ATTACKS["pgd"](
-        logits_of(subject.surrogate),
-        subject.images,
-        subject.labels,
-        subject.threat,
-        steps=50,
-        step_size=2.5 * subject.threat.eps / 50,
-        draws=subject.draws.stream("surrogate"),
-    )
+    with frozen(subject.surrogate):
+        x = ATTACKS["pgd"](
+            logits_of(subject.surrogate),
+            subject.images,
+            subject.labels,
+            subject.threat,
+            steps=50,
+            step_size=2.5 * subject.threat.eps / 50,
+            draws=subject.draws.stream("surrogate"),
+        )
     moved = (subject.logits(x).argmax(1) == subject.labels) & subject.right
     return Finding(
         clearly_lower(moved, seeing),

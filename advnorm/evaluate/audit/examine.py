@@ -16,12 +16,13 @@ from advnorm.evaluate.audit.doubt import count
 from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
 from advnorm.evaluate.cells import attackers_of
-from advnorm.evaluate.checks import check_images, check_labels, check_radius
-from advnorm.evaluate.engine import check, search_dtype
+from advnorm.evaluate.checks import check_labels
+from advnorm.evaluate.engine import look
+from advnorm.evaluate.given import Samples, by_itself, usable
 from advnorm.norms import branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
-from advnorm.scoped import evaluating, frozen
+from advnorm.scoped import evaluating
 from advnorm.threat import THREATS, Bounds, Threat
 
 ORDER = (
@@ -90,19 +91,15 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     threat = THREATS[norm](float(eps), bounds)
     if threat.eps <= 0:
         raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
-    with torch.inference_mode(mode=False):
-        check_images(images, bounds)
-        check_radius(threat, images.shape[1:])
-        device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        batch = Batch(
-            images.detach().to(device, search_dtype(model)).clamp(*bounds),
-            labels.to(device) if labels.is_floating_point() else labels.to(device).long(),
-            torch.arange(len(images), device=device),
-        )
+    with by_itself():
+        samples, model = Samples(images, labels, bounds), usable(model)
+        samples.check_images([threat])
+        batch = next(samples.batches(model, len(images)))
         with kept(model, seed):
-            classes = check(model, Batch(*(t[:8] for t in batch)), bounds=bounds)
+            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=bounds)
         check_labels(batch.labels, count=len(images), classes=classes)
-        examiner = Examiner(checks, suite, surrogate, batch_size=batch_size, seed=seed)
+        other = None if surrogate is None else usable(surrogate)
+        examiner = Examiner(checks, suite, other, batch_size=batch_size, seed=seed)
         return examiner.audit(model, batch, threat, progress)
 
 
@@ -199,10 +196,14 @@ def ask(subject: Subject, name: str) -> Check:
 
 @contextmanager
 def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
-    """Put a model in evaluation; put back what passes change, the random state too."""
+    """Put a model in evaluation; put back what passes change, the random state too.
+
+    Its weights are frozen only where gradients are taken: one that optimizes them in a
+    prediction is seen doing so.
+    """
     held, tensors = Held(model), [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
-    with torch.random.fork_rng(devices), evaluating(model), frozen(model):
+    with torch.random.fork_rng(devices), evaluating(model):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
         for device in devices:
             with torch.cuda.device(device):

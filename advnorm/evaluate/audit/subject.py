@@ -15,6 +15,7 @@ from advnorm.evaluate.cells import cells
 from advnorm.evaluate.engine import judge, logits_of
 from advnorm.evaluate.names import SUITES
 from advnorm.registry import Registry
+from advnorm.scoped import frozen
 from advnorm.threat import Threat
 
 WEAK = "pgd-10"
@@ -99,7 +100,7 @@ class Subject:
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor | None:
         x = images.detach().clone().requires_grad_()
-        with torch.enable_grad():
+        with torch.enable_grad(), frozen(self.model):
             loss = F.cross_entropy(self.logits_fn(x), labels, reduction="sum")
         if not loss.requires_grad:
             return None
@@ -144,7 +145,8 @@ class Subject:
             raise NotRun("PGD needs gradients, and the model has none")
         parts = torch.split(self.draws.keys, self.batch_size)
         each = zip(self._pairs(), map(Draws, parts), strict=True)
-        return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
+        with frozen(self.model):
+            return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
 
     @cached_property
     def strongest(self) -> Tensor:
