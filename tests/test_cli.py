@@ -148,6 +148,21 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     assert code == 0 and "fgsm" in said
 
 
+def test_an_audit_at_other_radii(tmp_path, monkeypatch, capsys):
+    out, settings = tmp_path / "run", ["--set", "samples=10", "--suite", "apgd_ce-5"]
+    call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0.2]")
+    assert code == 0 and "audit at linf 0.2:" in said and "linf 0.15" not in said
+    l2 = ["--set", "norm=l2", "--set", "eps=[0.5, 1]"]
+    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings, *l2)
+    assert code == 0 and "audit at l2 0.5:" in said and "audit at l2 1:" in said
+    assert (out / "audits" / "audit_l2_0.5.json").exists()
+    code, _, shown = call(monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0]")
+    assert code == 2 and "an audit needs a radius" in shown
+    code, _, shown = call(monkeypatch, capsys, "audit", out, "--set", "norm=l2")
+    assert code == 2 and "give evaluation.eps too" in shown
+
+
 def test_plain_lines_where_there_is_no_terminal(tmp_path):
     done = run("train", "digits.pgd", "--out", tmp_path / "run", *TINY)
     assert done.returncode == 0, done.stderr
@@ -188,6 +203,13 @@ def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
         (["report", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere", "--method", "cron"], "did you mean 'crown'"),
+        (["certify", "/nowhere", "--set", "attacks=[fgsm]"], "called 'attacks'"),
+        (["certify", "/nowhere", "--set", "evaluation.certify=ibp"], "called 'certify'"),
+        (["audit", "/nowhere", "--set", "attacks=[fgsm]"], "called 'attacks'"),
+        (["audit", "/nowhere", "--set", "sample=3"], "did you mean 'samples'"),
+        (["transfer", "/a", "/b", "--set", "data=mnist"], "called 'data'"),
+        (["perturb", "/nowhere", "--set", "evaluation.eps=[0.1]"], "called 'eps'"),
+        (["diagnose", "/nowhere", "dead", "--set", "evaluation.eps=[0.1]"], "'eps'"),
         (["diagnose", "/nowhere"], "or write --all"),
         (["diagnose", "/nowhere", "hessian"], "not a run folder"),
         (["diagnose", "/nowhere", "hesian"], "did you mean 'hessian'"),

@@ -8,10 +8,15 @@ import typer
 from advnorm.cli.base import Device, Root, Runs, Set, app, leads, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from advnorm.recipe import Recipe
     from advnorm.records import Result, Run
+
+_WHICH = ("weights", "branch")
+_LOOK = ("samples", "batch_size", *_WHICH)
+_RADII = ("eps", "norm")
+_OWN_RADIUS = ["evaluation.eps=[]", "evaluation.norm=null"]  # where --set names no other
 
 
 @app.command()
@@ -51,7 +56,8 @@ def certify(
 
     if method not in METHODS:
         raise unknown("certificate", method, list(METHODS))
-    evaluate(runs, [*(set_ or []), f"attacks=[{method}]"], device, data)
+    changes = _of_evaluation(set_, (*_RADII, "data", *_LOOK))
+    evaluate(runs, [*changes, f"attacks=[{method}]"], device, data)
 
 
 @app.command()
@@ -70,7 +76,9 @@ def transfer(
     from advnorm.records import Run
     from advnorm.train import transfer_runs
 
-    changes = ["evaluation.attacks=[pgd-40]", "evaluation.eps=[]", *_of_evaluation(set_)]
+    known = ("attacks", *_RADII, "step_ratio", *_LOOK)
+    settings = _of_evaluation(set_, known)
+    changes = ["evaluation.attacks=[pgd-40]", *_OWN_RADIUS, *settings]
     found = [Run.open(path) for path in runs]
     recipes = [_changed(run, changes) for run in found]
     with shown() as progress:
@@ -91,8 +99,11 @@ def perturb(
     """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
     from advnorm.train import perturb as run_perturbation
 
-    known = ("evaluation.", "perturbation.")
-    changes = [c if c.startswith(known) else f"perturbation.{c}" for c in set_ or []]
+    given = set_ or []
+    of_evaluation = [change for change in given if change.startswith("evaluation.")]
+    own = [change for change in given if change not in of_evaluation]
+    changes = [f"perturbation.{change.removeprefix('perturbation.')}" for change in own]
+    changes += _of_evaluation(of_evaluation, _LOOK)
     _judged(runs, changes, run_perturbation, data, device)
 
 
@@ -106,12 +117,15 @@ def audit(
     device: Device = "auto",
     data: Root = None,
 ) -> None:
-    """Ask whether the robustness of runs is real, and flag their results if not."""
+    """Ask whether the robustness of runs is real, and flag their results if not.
+
+    --set eps=[0.1, 0.2] audits at other radii than the recipe's; samples=500 more images.
+    """
     from advnorm.progress import shown
     from advnorm.records import Run
     from advnorm.train import audit_run
 
-    changes = _of_evaluation(set_)
+    changes = [*_OWN_RADIUS, *_of_evaluation(set_, (*_RADII, *_LOOK))]
     found = [Run.open(path) for path in runs]
     names = tuple(name.strip() for name in suite.split(","))
     with shown() as progress:
@@ -155,6 +169,7 @@ def diagnose(
     of_recipe = ("evaluation.", "data.", "threat.") if own else ("evaluation.",)
     settings = [change for change in set_ or [] if change.startswith(of_recipe)]
     options = [change for change in set_ or [] if not change.startswith(of_recipe)]
+    _of_evaluation([s for s in settings if s.startswith("evaluation.")], _WHICH)
     asked = questions(list(QUESTIONS) if all_ else names or [], options)
     if own:
         recipe = override(Recipe(name=run), settings)
@@ -193,9 +208,20 @@ def _judged(
     return found
 
 
-def _of_evaluation(changes: list[str] | None) -> list[str]:
-    """Name the settings of an evaluation in full, whether they were or not."""
-    return [f"evaluation.{change.removeprefix('evaluation.')}" for change in changes or []]
+def _of_evaluation(
+    changes: list[str] | None, known: "Sequence[str] | None" = None
+) -> list[str]:
+    """Name the settings of an evaluation in full, whether they were or not.
+
+    A command that looks at some of them alone refuses the others: they would be lost.
+    """
+    from advnorm.registry import unknown
+
+    own = [change.removeprefix("evaluation.") for change in changes or []]
+    for name in (change.partition("=")[0].strip() for change in own):
+        if known is not None and name not in known:
+            raise unknown("evaluation setting of this command called", name, list(known))
+    return [f"evaluation.{change}" for change in own]
 
 
 def _changed(run: "Run", changes: list[str]) -> "Recipe":

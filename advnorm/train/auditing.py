@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 
 from torch.nn import Module
@@ -15,7 +16,7 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Audit, Run
 from advnorm.train.build import choose_device
-from advnorm.train.subject import first, subject_of
+from advnorm.train.subject import asked_threats, first, subject_of
 
 SAMPLES = 200
 """Test samples of an audit, where ``evaluation.samples`` does not say."""
@@ -30,25 +31,27 @@ def audit_run(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Audit]:
-    """Audit the run's weights at the recipe's radius, and flag the results it concerns.
+    """Audit the run's weights, and flag the results that it concerns.
 
     ``recipe`` is the run's own, with its ``evaluation`` changed at will: ``samples``,
-    ``batch_size``, ``weights`` and ``branch`` count here too. Under torchrun it is refused.
+    ``batch_size``, ``weights`` and ``branch`` count here too, and ``eps`` and ``norm``: an
+    audit each, by default at the recipe's radius alone. Under torchrun it is refused.
     """
     progress = progress or Quiet()
     spec, where = recipe.evaluation, choose_device(device)
     with ranks.joined(where):
         ranks.alone("an audit looks at all of its samples together")
+    radii = asked_threats(recipe)
     with run.lock():
         subject = subject_of(run, recipe, root, where, progress)
         batch = first(subject.data, spec.samples or SAMPLES, subject.device)
         examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
         found = []
-        for domain in _branches(recipe, subject.model):
+        for threat, domain in product(radii, _branches(recipe, subject.model)):
             with route(subject.model, domain=domain) if domain else nullcontext():
-                audit = examiner.audit(
-                    subject.model, batch, recipe.threat.build(), progress
-                ).model_copy(update={"weights": subject.weights, "branch": domain})
+                audit = examiner.audit(subject.model, batch, threat, progress).model_copy(
+                    update={"weights": subject.weights, "branch": domain}
+                )
             run.write_audit(audit)
             found.append(audit)
         return found

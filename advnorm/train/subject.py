@@ -16,7 +16,9 @@ from advnorm.norms import check_statistics
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
 from advnorm.records import Run
+from advnorm.threat import Threat
 from advnorm.train import checkpoints
+from advnorm.train.build import threats
 from advnorm.train.parts import load, network
 from advnorm.train.state import restore
 
@@ -85,6 +87,13 @@ def first(data: DataSet, count: int, device: torch.device) -> Batch:
     """Return the first test samples, as many as there are."""
     order = torch.arange(min(count, len(data.test)))
     return next(data.test.batches(order, batch_size=len(order), device=device))
+
+
+def asked_threats(recipe: Recipe) -> list[Threat]:
+    """Return the threats that an evaluation names; without any, the recipe's own alone."""
+    spec, own = recipe.evaluation, recipe.threat
+    named = spec.eps or spec.norm not in (None, own.norm)
+    return threats(recipe) if named else [own.build()]
 
 
 def fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:

@@ -17,7 +17,7 @@ from advnorm.recipe import Evaluation, Recipe
 from advnorm.records import Run, TransferMatrix
 from advnorm.train.build import check, choose_device
 from advnorm.train.parts import load
-from advnorm.train.subject import load_model
+from advnorm.train.subject import asked_threats, load_model
 
 
 def transfer_runs(
@@ -84,17 +84,17 @@ def _matrices(
     device: torch.device,
     progress: Progress,
 ) -> list[TransferMatrix]:
-    spec, threat = recipe.evaluation, recipe.threat.build()
+    spec, radii = recipe.evaluation, asked_threats(recipe)
     order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
     few = next(data.test.batches(order[:8], batch_size=8, device=device))
     found = []
     with ExitStack() as scopes:
         for model in models.values():
             scopes.enter_context(route(model, domain=_domain(spec)))
-            check_model(model, few, bounds=threat.bounds)
+            check_model(model, few, bounds=recipe.threat.bounds)
         branches = {name: branch(model) for name, model in models.items()}
         for name in spec.attacks:
-            for eps in sorted(spec.eps or (threat.eps,)):
+            for threat in radii:
                 matrix = judge_transfer(
                     attacked,
                     models,
@@ -103,7 +103,7 @@ def _matrices(
                         batch_size=spec.batch_size * ranks.size(),
                         device=device,
                     ),
-                    Strike(name, threat.with_eps(eps), spec.step_ratio),
+                    Strike(name, threat, spec.step_ratio),
                     total=len(order),
                     data=data.name,
                     seed=recipe.seed,

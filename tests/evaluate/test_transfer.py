@@ -143,6 +143,15 @@ def test_runs_transfer_between_each_other(tmp_path, monkeypatch, capsys):
         (alone,) = assess(run, each)
         assert found.accuracies[number][number] == alone.accuracy
         assert found.weights[run.path.name] == alone.weights
+    l2 = {"norm": "l2", "eps": (0.5,)}
+    other = [
+        each.model_copy(update={"evaluation": each.evaluation.model_copy(update=l2)})
+        for each in recipes
+    ]
+    (found_l2,) = transfer_runs(runs, other)
+    assert (found_l2.threat.norm, found_l2.threat.eps) == ("l2", 0.5)
+    (alone,) = assess(runs[0], other[0])
+    assert found_l2.accuracies[0][0] == alone.accuracy
     out = tmp_path / "matrix.json"
     command = ["transfer", *map(str, (run.path for run in runs)), "--out", str(out)]
     more = ["--set", "attacks=[pgd-3]", "--set", "eps=[0.1]", "--device", "cpu"]

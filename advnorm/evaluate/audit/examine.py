@@ -89,8 +89,6 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
     threat = THREATS[norm](float(eps), bounds)
-    if threat.eps <= 0:
-        raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
     with by_itself():
         samples, model = Samples(images, labels, bounds), usable(model)
         samples.check_images([threat])
@@ -141,6 +139,8 @@ class Examiner:
     ) -> Audit:
         """Run every check on one batch of samples."""
         start, progress = perf_counter(), progress or Quiet()
+        if threat.eps <= 0:
+            raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
         for name in self.checks:
             CHECKS[name]  # an unknown name is refused before anything is run
         for name in self.suite:
