@@ -4,14 +4,12 @@ import re
 import sys
 from collections.abc import Mapping
 from inspect import getdoc
-from typing import Any, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.values import GIVEN, fitted
 from advnorm.registry import options, unknown
 
-_GIVEN = ("threat", "progress")  # by whoever asks, not options of the question
 _SOURCE = re.compile(r"\(([^()]*(?:\d{4}|et al\.)[^()]*)\)")
 
 
@@ -22,7 +20,7 @@ def options_of(name: str) -> dict[str, object]:
     30
     """
     found = options(QUESTIONS[name])
-    return {key: value for key, value in found.items() if key not in _GIVEN}
+    return {key: value for key, value in found.items() if key not in GIVEN}
 
 
 def source_of(name: str) -> str:
@@ -43,13 +41,8 @@ def typed(name: str, given: Mapping[str, object]) -> dict[str, Any]:
     >>> typed("hessian", {"steps": 5, "tolerance": 0})
     {'steps': 5, 'tolerance': 0.0}
     """
-    hints, known, found = get_type_hints(QUESTIONS[name]), options_of(name), {}
-    for key, value in given.items():
+    known = options_of(name)
+    for key in given:
         if key not in known:
             raise unknown(f"option of question {name!r} called", key, list(known))
-        try:
-            found[key] = TypeAdapter(hints[key]).validate_python(value)
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"].lower()
-            raise ValueError(f"{name}.{key}={value}: {reason}") from None
-    return found
+    return fitted(name, QUESTIONS[name], given)

@@ -4,23 +4,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import logits_of, needed, resting
 from advnorm.diagnose.small import attacked
+from advnorm.diagnose.values import Count, Positive
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("attacked_loss")
+@question("attacked_loss")
 def attacked_loss(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 1,
-    step_size: float | None = None,
+    steps: Count = 1,
+    step_size: Positive | None = None,
     precision: str = "float32",
     progress: Progress | None = None,
 ) -> Diagnosis:

@@ -9,8 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.diagnose.domains import weak
 from advnorm.diagnose.features import moments, places
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import resting, values
+from advnorm.diagnose.values import Count
 from advnorm.diagnose.wasserstein import squared_distance
 from advnorm.draws import permutation
 from advnorm.norms import Domain, batch_norms, mode, route
@@ -35,7 +36,7 @@ class Running(NamedTuple):
 Branches = dict[str, Running]
 
 
-@QUESTIONS.register("branches")
+@question("branches")
 def branches(
     model: nn.Module,
     images: Tensor,
@@ -43,7 +44,7 @@ def branches(
     *,
     threat: Threat | None = None,
     where: str = "",
-    channels: int = 20,
+    channels: Count = 20,
     attack: str = "pgd-10",
     seed: int = 0,
     progress: Progress | None = None,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import BATCH, resting, values
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -22,7 +22,7 @@ from advnorm.threat import Threat
 _RECTIFIERS = {F.relu, F.relu6, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}
 
 
-@QUESTIONS.register("dead")
+@question("dead")
 def dead(
     model: nn.Module,
     images: Tensor,

@@ -8,15 +8,16 @@ from torch import Tensor, nn
 from advnorm.diagnose.features import hidden, observed
 from advnorm.diagnose.pca import place, spread
 from advnorm.diagnose.plane import Plane, principal
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import dealt, resting, values
+from advnorm.diagnose.values import Count
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("depth_pca")
+@question("depth_pca")
 def depth_pca(
     model: nn.Module,
     images: Tensor,
@@ -24,7 +25,7 @@ def depth_pca(
     *,
     threat: Threat | None = None,
     classes: tuple[int, ...] = (0, 1),
-    layers: int = 3,
+    layers: Count = 3,
     statistics: Mode = "batch",
     progress: Progress | None = None,
 ) -> Diagnosis:

@@ -5,24 +5,25 @@ from torch import Tensor, nn
 
 from advnorm.attacks import fooling
 from advnorm.diagnose.pictures import picture
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import box, counted, logits_of, resting
+from advnorm.diagnose.values import Count, Margin, Positive
 from advnorm.draws import Draws
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("fooling_images")
+@question("fooling_images")
 def fooling_images(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 100,
-    step_size: float = 0.2,
-    confidence: float = 0.9,
+    steps: Count = 100,
+    step_size: Positive = 0.2,
+    confidence: Margin = 0.9,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.losses import looking, loss_of
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -35,7 +35,7 @@ def gradient_norms(grads: Iterable[Tensor]) -> GradientNorms:
     return GradientNorms(torch.linalg.vector_norm(each), each.mean(), each)
 
 
-@QUESTIONS.register("gradient_norm")
+@question("gradient_norm")
 def gradient_norm(
     model: nn.Module,
     images: Tensor,

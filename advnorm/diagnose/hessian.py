@@ -8,7 +8,8 @@ from scipy.linalg import eigh_tridiagonal
 from torch import Tensor, nn
 
 from advnorm.diagnose.losses import LossFn, looking, loss_of
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
+from advnorm.diagnose.values import Count, Factor
 from advnorm.norms import Mode
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -78,7 +79,7 @@ def spectrum(
     return Spectrum(float(values[-1]), float(values[0]), float(error), tuple(estimates))
 
 
-@QUESTIONS.register("hessian")
+@question("hessian")
 def hessian(
     model: nn.Module,
     images: Tensor,
@@ -87,8 +88,8 @@ def hessian(
     threat: Threat | None = None,
     loss: str = "plain",
     statistics: Mode = "batch",
-    steps: int = 30,
-    tolerance: float = 1e-3,
+    steps: Count = 30,
+    tolerance: Factor = 1e-3,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Largest Hessian eigenvalue of the plain, adversarial or certified loss."""

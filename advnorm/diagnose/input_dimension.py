@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import box, resting
 from advnorm.diagnose.small import (
     Parts,
@@ -25,6 +25,7 @@ from advnorm.diagnose.small import (
     score,
     trained,
 )
+from advnorm.diagnose.values import Count, Counts, Factor
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
 from advnorm.progress import Progress, Quiet
@@ -86,17 +87,17 @@ def measure(
     return Row(*(score(model, x, parts.test_labels) for x in (test, noisy, moved)))
 
 
-@QUESTIONS.register("input_dimension")
+@question("input_dimension")
 def input_dimension(
     model: nn.Module | None,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    factors: tuple[int, ...] = (1, 2, 3),
+    factors: Counts = (1, 2, 3),
     network: str = "linear",
-    epochs: int = 200,
-    decay: float = 0.0025,
+    epochs: Count = 200,
+    decay: Factor = 0.0025,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Accuracy and loss over the input dimension (galloway2019 Tables 6, 7, 13, 14).

@@ -4,23 +4,24 @@ from torch import Tensor, nn
 
 from advnorm.attacks import Search, cw_distance
 from advnorm.diagnose.pictures import picture
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import box, counted, logits_of, resting
+from advnorm.diagnose.values import Count, Factor
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("minimal_examples")
+@question("minimal_examples")
 def minimal_examples(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    count: int = 10,
-    steps: int = 1000,
-    confidence: float = 4.0,
+    count: Count = 10,
+    steps: Count = 1000,
+    confidence: Factor = 4.0,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Nearest adversarial examples (CW, L2) with confidences (galloway2019 Fig. 13).

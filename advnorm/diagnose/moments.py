@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.features import moments as by_place
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import resting
 from advnorm.norms import Mode
 from advnorm.norms.moments import Moments, measure
@@ -52,7 +52,7 @@ def deepest(model: nn.Module) -> Iterator[list[Tensor]]:
             handle.remove()
 
 
-@QUESTIONS.register("moments")
+@question("moments")
 def moments(
     model: nn.Module,
     images: Tensor,

@@ -8,21 +8,22 @@ from torch import Tensor, nn
 from advnorm.diagnose.domains import three
 from advnorm.diagnose.features import gathered, hidden
 from advnorm.diagnose.plane import Plane, principal
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import needed, resting, values
+from advnorm.diagnose.values import Count
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("pca")
+@question("pca")
 def pca(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 10,
+    steps: Count = 10,
     suite: str = "standard",
     where: str = "",
     seed: int = 0,

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnose.losses import LossFn, looking, loss_of
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
+from advnorm.diagnose.values import Count, Positive
 from advnorm.norms import Mode
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -70,7 +71,7 @@ def walk(
     )
 
 
-@QUESTIONS.register("smoothness")
+@question("smoothness")
 def smoothness(
     model: nn.Module,
     images: Tensor,
@@ -79,18 +80,14 @@ def smoothness(
     threat: Threat | None = None,
     loss: str = "plain",
     statistics: Mode = "batch",
-    largest: float = 0.5,
-    points: int = 9,
+    largest: Positive = 0.5,
+    points: Count = 9,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Change of the loss and of its gradient along the gradient (Santurkar et al.).
 
     The rates of the steps are ``largest``, its half, its quarter, ...: ``points`` of them.
     """
-    if not (largest > 0 and points > 0):
-        raise ValueError(
-            f"smoothness needs largest > 0 and points > 0, not {largest} and {points}"
-        )
     rates = [largest * 2.0**-k for k in reversed(range(points))]
     with looking(model, statistics) as parameters:
         surface = loss_of(

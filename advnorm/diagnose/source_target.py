@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from advnorm.attacks import transform
 from advnorm.diagnose.pictures import picture
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import box, resting
+from advnorm.diagnose.values import Count, Margin, Positive
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
@@ -14,16 +15,16 @@ from advnorm.threat import Threat
 MOST_CLASSES = 10
 
 
-@QUESTIONS.register("source_target")
+@question("source_target")
 def source_target(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 100,
-    step_size: float = 0.2,
-    confidence: float = 0.9,
+    steps: Count = 100,
+    step_size: Positive = 0.2,
+    confidence: Margin = 0.9,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Turn an image of each class into every other (galloway2019 Fig. 15).

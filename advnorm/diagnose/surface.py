@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.diagnose.pictures import picture
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import BATCH, logits_of, needed, resting, values
+from advnorm.diagnose.values import Positive
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -49,7 +50,7 @@ def directions(
     return Directions(threat.eps * torch.cat(steps), threat.eps * threat.direction(noise))
 
 
-@QUESTIONS.register("surface")
+@question("surface")
 def surface(
     model: nn.Module,
     images: Tensor,
@@ -58,7 +59,7 @@ def surface(
     threat: Threat | None = None,
     sample: int = 0,
     points: int = 21,
-    span: float = 1.0,
+    span: Positive = 1.0,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from advnorm.diagnose.boundary import directions, input_norms, is_linear_classifier
 from advnorm.diagnose.descent import Line, angle, descend, moments, normalized, tracked
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import values
+from advnorm.diagnose.values import Factor
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -26,7 +27,7 @@ CONSTANTS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 _RATE, _EPOCHS = 0.1, 50  # galloway2019, section 3: MNIST 3 against 7
 
 
-@QUESTIONS.register("tilt")
+@question("tilt")
 def tilt(
     model: nn.Module,
     images: Tensor,
@@ -34,7 +35,7 @@ def tilt(
     *,
     threat: Threat | None = None,
     pair: tuple[int, int] = (0, 1),
-    constants: tuple[float, ...] = CONSTANTS,
+    constants: tuple[Factor, ...] = CONSTANTS,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Diagnosis:

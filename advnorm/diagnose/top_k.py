@@ -3,25 +3,26 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import logits_of, needed, resting
 from advnorm.diagnose.small import attacked
+from advnorm.diagnose.values import Count, Factor
 from advnorm.draws import Draws
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-@QUESTIONS.register("top_k")
+@question("top_k")
 def top_k(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    k: int = 5,
-    sigma: float = 0.05,
-    steps: int = 20,
+    k: Count = 5,
+    sigma: Factor = 0.05,
+    steps: Count = 20,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Top-k accuracy, clean, noisy and attacked, in percent (galloway2019 Table 5).

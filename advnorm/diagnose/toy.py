@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from advnorm.data.toy import gaussian_points
 from advnorm.diagnose.descent import Line, angle, descend, moments, normalized
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.tilt import drawn
+from advnorm.diagnose.values import Count, Counts, Positive
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -84,17 +85,17 @@ def _train(toy: Toy, points: Tensor, signs: Tensor, start: Line, *, norm: bool) 
     return line
 
 
-@QUESTIONS.register("toy")
+@question("toy")
 def toy(
     model: nn.Module | None,
     images: Tensor | None,
     labels: Tensor | None,
     *,
     threat: Threat | None = None,
-    seeds: int = 20,
-    samples: tuple[int, ...] = (100, 1000),
-    epochs: int = 1000,
-    rate: float = 0.1,
+    seeds: Count = 20,
+    samples: Counts = (100, 1000),
+    epochs: Count = 1000,
+    rate: Positive = 0.1,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Tilt of the two-dimensional toy over seeds and samples (galloway2019 Fig. 1).

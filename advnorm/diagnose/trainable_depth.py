@@ -19,7 +19,7 @@ from math import acos, log, pi, sqrt
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import box, resting
 from advnorm.diagnose.small import (
     Parts,
@@ -30,6 +30,7 @@ from advnorm.diagnose.small import (
     score,
     trained,
 )
+from advnorm.diagnose.values import Count, Counts
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
 from advnorm.progress import Progress, Quiet
@@ -102,17 +103,17 @@ def measure(
     return {key: torch.tensor([row[key] for row in rows]).view(shape) for key in rows[0]}
 
 
-@QUESTIONS.register("trainable_depth")
+@question("trainable_depth")
 def trainable_depth(
     model: nn.Module | None,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    depths: tuple[int, ...] = (5, 20, 40, 60),
-    batch_sizes: tuple[int, ...] = (8, 32),
-    width: int = 64,
-    epochs: int = 10,
+    depths: Counts = (5, 20, 40, 60),
+    batch_sizes: Counts = (8, 32),
+    width: Count = 64,
+    epochs: Count = 10,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Accuracy over depth and batch size, and the theory's limit (galloway2019 Figs. 2, 6).

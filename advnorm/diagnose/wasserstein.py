@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from advnorm.diagnose.domains import three, weak
 from advnorm.diagnose.features import hidden, moments
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.rest import needed, resting
+from advnorm.diagnose.values import Count
 from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
 from advnorm.norms.moments import Moments
 from advnorm.progress import Progress
@@ -33,14 +34,14 @@ def between(one: Mapping[str, Moments], other: Mapping[str, Moments]) -> dict[st
     return {name: float(squared_distance(one[name], other[name])) for name in one}
 
 
-@QUESTIONS.register("distances")
+@question("distances")
 def distances(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 10,
+    steps: Count = 10,
     suite: str = "standard",
     seed: int = 0,
     progress: Progress | None = None,
@@ -99,14 +100,14 @@ def from_running(
     return found
 
 
-@QUESTIONS.register("wasserstein")
+@question("wasserstein")
 def wasserstein(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    steps: int = 10,
+    steps: Count = 10,
     statistics: Mode = "batch",
     progress: Progress | None = None,
 ) -> Diagnosis:

@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from advnorm.diagnose.boundary import directions, first_layer, input_norms
 from advnorm.diagnose.descent import angle
 from advnorm.diagnose.pictures import picture
-from advnorm.diagnose.registry import QUESTIONS
+from advnorm.diagnose.registry import question
 from advnorm.diagnose.tilt import boundaries, centroids
+from advnorm.diagnose.values import Count
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Picture
@@ -16,7 +17,7 @@ from advnorm.threat import Threat
 _ALIKE: dict[str, Mode] = {"": "running"}  # without a norm before, nothing is normalized
 
 
-@QUESTIONS.register("weights")
+@question("weights")
 def weights(
     model: nn.Module,
     images: Tensor,
@@ -24,7 +25,7 @@ def weights(
     *,
     threat: Threat | None = None,
     pair: tuple[int, int] = (0, 1),
-    count: int = 16,
+    count: Count = 16,
     progress: Progress | None = None,
 ) -> Diagnosis:
     """First weights and the images' deviation as pictures (galloway2019 Figs. 10, 11).

@@ -27,6 +27,10 @@ def test_every_default_fits_its_own_type(name):
         ({"step": 1}, "did you mean 'steps'"),
         ({"steps": "many"}, "hessian.steps=many: input should be a valid integer"),
         ({"steps": 2.5}, "valid integer"),
+        ({"steps": 0}, "hessian.steps=0: input should be greater than or equal to 1"),
+        ({"steps": True}, "true and false are no numbers"),
+        ({"tolerance": -1}, "greater than or equal to 0"),
+        ({"tolerance": float("inf")}, "finite number"),
         ({"statistics": "other"}, "'train', 'batch' or 'running'"),
     ],
 )
@@ -34,3 +38,20 @@ def test_a_misfit_is_one_sentence(given, words):
     with pytest.raises(ValueError, match=words) as caught:
         typed("hessian", given)
     assert "\n" not in str(caught.value)
+
+
+# Whose meaning ends somewhere; a word, a class and a seed are what they are.
+ENDLESS = {"seed", "pair", "classes", "sample", "points"}
+
+
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_every_number_has_a_range_and_is_refused_below_it_however_it_is_asked(name):
+    for key, default in options_of(name).items():
+        several = isinstance(default, tuple)
+        one = default[0] if several else default
+        if key in ENDLESS or isinstance(one, str | bool):
+            continue
+        worst = (-1,) if several else -1
+        for ask in (typed, lambda name, given: QUESTIONS[name](None, None, None, **given)):
+            with pytest.raises(ValueError, match=rf"{name}\.{key}=.*greater than"):
+                ask(name, {key: worst})

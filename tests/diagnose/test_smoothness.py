@@ -65,7 +65,9 @@ def test_it_is_the_loss_of_a_copy_that_took_the_step(statistics):
 def test_bad_settings_are_one_sentence():
     model, images = nn.Linear(2, 2), torch.rand(2, 2)
     labels = torch.zeros(2, dtype=torch.int64)
-    with pytest.raises(ValueError, match="largest > 0"):
+    with pytest.raises(
+        ValueError, match=r"smoothness\.largest=0\.0: input should be greater than 0"
+    ):
         diagnose.smoothness(model, images, labels, largest=0.0)
     with pytest.raises(ValueError, match="batch or running"):
         diagnose.smoothness(model, images, labels, statistics="train")
