@@ -3,10 +3,20 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from advnorm import recipe as recipes
-from advnorm.recipe import Recipe, RecipeError, from_yaml, override, parse, to_yaml
+from advnorm.recipe import (
+    Constant,
+    Recipe,
+    RecipeError,
+    ScheduleSpec,
+    from_yaml,
+    largest,
+    override,
+    parse,
+    to_yaml,
+)
 
 
 def test_a_fraction_is_accepted_for_any_float():
@@ -116,3 +126,176 @@ def test_text_that_is_no_recipe_is_refused(text):
 def test_a_yaml_tag_cannot_make_objects():
     with pytest.raises(RecipeError):
         from_yaml("name: !!python/object/apply:os.getcwd []")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "epochs=true",
+        "epochs=yes",
+        "seed=false",
+        "threat.eps=true",
+        "threat.bounds=[false, true]",
+        "threat.schedule={kind: ramp, last: true}",
+        "attack.step_size=true",
+        "attack.statistics={true: batch}",
+        "optimizer.momentum=false",
+        "gradient.eps=false",
+        "data.classes=[true, 3]",
+        "norm.where=[false]",
+        "norm.freeze_last=true",
+        "data.workers=true",
+        "evaluation.examples=true",
+        "evaluation.eps=[true]",
+        "perturbation.radii=[false]",
+    ],
+)
+def test_true_and_false_are_no_numbers(change):
+    with pytest.raises(RecipeError, match=r"(true|false) is not a number: write one"):
+        override(Recipe(), [change])
+    key, _, value = change.partition("=")
+    for part in reversed(key.split(".")):
+        value = f"{{{part}: {value}}}"
+    with pytest.raises(RecipeError, match="is not a number"):
+        from_yaml(value)
+
+
+def test_true_and_false_stay_what_they_are_where_they_are_meant():
+    recipe = override(Recipe(), ["compile=true", "norm.options={affine: false}"])
+    assert recipe.compile is True and recipe.norm.options == {"affine": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("epochs: 3\nname: a\nepochs: 4", "key 'epochs' of line 3 stands in line 1"),
+        (
+            "epochs: 3\nthreat:\n  eps: 0.1\n  norm: l2\n  eps: 0.2\n",
+            "key 'eps' of line 5 stands in line 3",
+        ),
+        ("attack: {statistics: {1: batch,\n 1.0: running}}", "'1.0' of line 2"),
+        ("model:\n  options:\n    'width': 3\n    width: 4", "'width' of line 4"),
+        ("evaluation:\n  eps: [0.1]\n  'eps': [0.2]", "'eps' of line 3"),
+    ],
+)
+def test_a_key_that_stands_twice_is_named_with_its_lines(text, words):
+    with pytest.raises(RecipeError, match=words):
+        from_yaml(text)
+
+
+def test_a_key_that_stands_twice_in_an_override_is_refused():
+    with pytest.raises(RecipeError, match=r"--set optimizer=.*the key 'rate'"):
+        override(Recipe(), ["optimizer={rate: 0.1, momentum: 0, rate: 0.2}"])
+
+
+def test_the_same_key_may_stand_in_two_places_and_beside_what_it_takes_from_another():
+    """Two parts each have an ``eps``; a key beside ``<<`` goes before what that brings."""
+    text = "threat: &t {eps: 0.2, norm: l2}\nvalidation: {eps: 0.1}\n"
+    recipe = from_yaml(text)
+    assert (recipe.threat.eps, recipe.validation.eps) == (0.2, 0.1)
+    base = "norm: {options: &o {affine: true, sync: true}}\n"
+    recipe = from_yaml(base + "model: {options: {<<: *o, sync: false}}")
+    assert recipe.model.options == {"affine": True, "sync": False}
+
+
+def test_yaml_that_holds_itself_is_refused_and_not_walked_for_ever():
+    with pytest.raises(RecipeError, match="model"):
+        from_yaml("model: &m {options: *m}")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("{kind: ramp, first: 3, last: 2}", "first=3 is after last=2: exchange"),
+        ("{kind: cyclic, peak: 9, end: 2}", "peak=9 is after end=2"),
+        ("{kind: cosine, warmup: 9, end: 2}", "warmup=9 is longer than until end=2"),
+    ],
+)
+@pytest.mark.parametrize("key", ["optimizer.schedule", "threat.schedule"])
+def test_a_schedule_whose_times_are_out_of_order_is_refused(key, schedule, words):
+    with pytest.raises(RecipeError, match=rf"^{key}\.\w+: {words}") as error:
+        override(Recipe(), [f"{key}={schedule}"])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["{kind: ramp, first: 2, last: 2}", "{kind: cyclic, peak: 2, end: 2}"],
+)
+def test_a_schedule_may_jump(schedule):
+    override(Recipe(), [f"optimizer.schedule={schedule}"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["name=adam"], "adam has no nesterov: write nesterov=false"),
+        (["name=rmsprop"], "rmsprop has no nesterov"),
+        (["momentum=0"], "nesterov looks ahead along the momentum, which is 0: write"),
+    ],
+)
+def test_nesterov_is_refused_where_nothing_would_come_of_it(changes, words):
+    changes = [f"optimizer.{change}" for change in changes]
+    override(Recipe(), changes)
+    with pytest.raises(RecipeError, match=f"^optimizer: {words}") as error:
+        override(Recipe(), [*changes, "optimizer.nesterov=true"])
+    assert "given" not in str(error.value), "all of the optimizer, when two keys matter"
+
+
+times = st.integers(4, 24).map(lambda quarters: quarters / 4)
+factors = st.floats(0, 2, allow_nan=False)
+schedules = st.one_of(
+    st.just({"kind": "constant"}),
+    st.builds(
+        lambda first, more, start, stop: {
+            "kind": "ramp",
+            "first": first,
+            "last": first + more,
+            "start": start,
+            "stop": stop,
+        },
+        times,
+        times,
+        factors,
+        factors,
+    ),
+    st.builds(
+        lambda at, factor, warmup, start: {
+            "kind": "piecewise",
+            "at": at,
+            "factor": factor + 0.1,
+            "warmup": warmup,
+            "start": start,
+        },
+        st.lists(times, max_size=2),
+        factors,
+        times,
+        factors,
+    ),
+    st.builds(lambda a, b: {"kind": "cyclic", "peak": a, "end": a + b}, times, times),
+    st.builds(lambda a, b: {"kind": "cosine", "warmup": a, "end": a + b}, times, times),
+)
+
+
+@given(schedules, st.integers(1, 5))
+@settings(deadline=None, max_examples=80)
+def test_the_largest_factor_is_that_of_a_search_by_brute_force(schedule, epochs):
+    spec = TypeAdapter(ScheduleSpec).validate_python(schedule)
+    value, found = spec.build(), largest(spec, epochs)
+    searched = max(value(k / 1600) for k in range(1600 * epochs))
+    assert searched <= found <= searched + 0.01
+
+
+def test_the_largest_factor_of_each_kind_by_hand():
+    def top(schedule, epochs):
+        return largest(TypeAdapter(ScheduleSpec).validate_python(schedule), epochs)
+
+    assert largest(Constant(), 3) == 1
+    assert top({"kind": "ramp", "last": 2, "stop": 2}, 3) == 2
+    assert top({"kind": "ramp", "last": 2, "start": 3, "stop": 0}, 3) == 3
+    assert top({"kind": "ramp", "first": 5, "last": 6, "start": 0.5, "stop": 2}, 3) == 0.5
+    rises = {"kind": "piecewise", "at": [1, 3], "factor": 4}
+    assert (top(rises, 1), top(rises, 3), top(rises, 4)) == (1, 4, 16)
+    drops = {"kind": "piecewise", "at": [2], "factor": 0.5, "warmup": 3, "start": 0.4}
+    assert top(drops, 3) == pytest.approx(0.8)  # just before the fall, two thirds up
+    assert top({"kind": "cyclic", "peak": 1.2345, "end": 2}, 3) == 1

@@ -36,6 +36,8 @@ def _call_faults(call: ast.Call) -> list[str]:
     keywords = {k.arg: getattr(k.value, "value", None) for k in call.keywords}
     method_eval = isinstance(call.func, ast.Attribute) and name == "eval"  # model.eval()
     found = [name] if name in CALLS and not method_eval else []
+    if owner == "yaml" and name.endswith("Loader") and name != "SafeLoader":
+        found.append(f"{owner}.{name}")
     if (owner, name) in {("torch", "load"), ("yaml", "load")}:
         found.append(f"{owner}.{name}")
     if keywords.get("weights_only", True) is False or keywords.get("allow_pickle", False):
@@ -68,6 +70,8 @@ def test_the_source_reads_data_safely(path):
         "f(path, weights_only=False)",
         "yaml.load(text, Loader)",
         "yaml.unsafe_load(text)",
+        "yaml.FullLoader(text)",
+        "yaml.Loader(text).get_single_data()",
         "np.load(path, allow_pickle=True)",
         "np.load(path)",
         "import_module(name)",
@@ -78,4 +82,9 @@ def test_a_planted_fault_is_found(line):
 
 
 def test_harmless_lines_pass():
-    assert faults("model.eval()\nyaml.safe_load(t)\nnp.load(p, allow_pickle=False)") == []
+    assert (
+        faults(
+            "model.eval()\nyaml.safe_load(t)\nyaml.SafeLoader(t)\nnp.load(p, allow_pickle=False)"
+        )
+        == []
+    )

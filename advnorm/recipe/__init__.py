@@ -1,7 +1,15 @@
 """What a run is made of: frozen, typed, validated; YAML in and out; ``8/255`` accepted."""
 
 from advnorm.recipe.judging import Evaluation, Perturbation, Validation, Watch
-from advnorm.recipe.schedule import Constant, Cosine, Cyclic, Piecewise, Ramp, ScheduleSpec
+from advnorm.recipe.schedule import (
+    Constant,
+    Cosine,
+    Cyclic,
+    Piecewise,
+    Ramp,
+    ScheduleSpec,
+    largest,
+)
 from advnorm.recipe.subject import Data, Model, Norm
 from advnorm.recipe.text import (
     assignment,
@@ -61,6 +69,7 @@ __all__ = [
     "assignment",
     "differences",
     "from_yaml",
+    "largest",
     "number",
     "option",
     "override",

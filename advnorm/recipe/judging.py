@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from advnorm.recipe.values import Count, Factor, Positive, Spec, number
+from advnorm.recipe.values import Count, Factor, Positive, Spec, Whole, number
 
 
 class Validation(Spec):
@@ -61,7 +61,7 @@ class Evaluation(Spec):
     weights: Literal["best", "last"] = "best"
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
     """Which branch of a mixture norm answers, and is attacked; ``worst`` is both."""
-    examples: Annotated[int, Field(ge=0)] = 8
+    examples: Annotated[Whole, Field(ge=0)] = 8
     """Images kept for the report."""
 
 

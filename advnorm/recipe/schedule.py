@@ -1,8 +1,13 @@
-"""The schedules that a recipe names."""
+"""The schedules that a recipe names.
 
-from typing import Annotated, Literal
+``times`` are the epochs that a schedule names. Between two of them it only rises or only
+falls, and at each it may jump.
+"""
 
-from pydantic import Field
+from math import inf, nextafter
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from advnorm import schedules
 from advnorm.recipe.values import Factor, Positive, Spec
@@ -16,6 +21,11 @@ class Constant(Spec):
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
         return schedules.constant()
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """None."""
+        return ()
 
 
 class Piecewise(Spec):
@@ -36,6 +46,11 @@ class Piecewise(Spec):
             at=self.at, factor=self.factor, warmup=self.warmup, start=self.start
         )
 
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The end of the rise, and every fall."""
+        return (self.warmup, *self.at)
+
 
 class Ramp(Spec):
     """From ``start`` to ``stop`` times the base value, linearly between two epochs."""
@@ -52,6 +67,20 @@ class Ramp(Spec):
             first=self.first, last=self.last, start=self.start, stop=self.stop
         )
 
+    @property
+    def times(self) -> tuple[float, ...]:
+        """Both ends."""
+        return (self.first, self.last)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.first > self.last:
+            raise ValueError(
+                f"first={self.first:g} is after last={self.last:g}: exchange them, or "
+                "start and stop for a fall"
+            )
+        return self
+
 
 class Cyclic(Spec):
     """Up from 0 to the base value at epoch ``peak``, down to 0 at epoch ``end``."""
@@ -63,6 +92,19 @@ class Cyclic(Spec):
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
         return schedules.cyclic(peak=self.peak, end=self.end)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The peak and the end."""
+        return (self.peak, self.end)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.peak > self.end:
+            raise ValueError(
+                f"peak={self.peak:g} is after end={self.end:g}: write a peak before it"
+            )
+        return self
 
 
 class Cosine(Spec):
@@ -76,7 +118,33 @@ class Cosine(Spec):
         """Return the function of the epoch."""
         return schedules.cosine(end=self.end, warmup=self.warmup)
 
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The end of the rise, and of the fall."""
+        return (self.warmup, self.end)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.warmup > self.end:
+            raise ValueError(
+                f"warmup={self.warmup:g} is longer than until end={self.end:g}: write a "
+                "shorter one"
+            )
+        return self
+
 
 ScheduleSpec = Annotated[
     Constant | Piecewise | Ramp | Cyclic | Cosine, Field(discriminator="kind")
 ]
+
+
+def largest(schedule: ScheduleSpec, epochs: int) -> float:
+    """Return the largest factor of a training of so many epochs.
+
+    >>> largest(Ramp(last=2, stop=1.5), 3), largest(Cyclic(peak=2.5, end=5), 3)
+    (1.5, 1.0)
+    """
+    value = schedule.build()
+    ends = (0.0, *schedule.times, float(epochs))
+    times = [time for end in ends for time in (nextafter(end, -inf), end)]
+    return max(value(time) for time in times if 0 <= time < epochs)

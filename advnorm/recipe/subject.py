@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from advnorm.recipe.values import Count, Factor, Option, Spec, number
+from advnorm.recipe.values import Count, Factor, Option, Spec, Whole, number
 
 
 class Data(Spec):
@@ -15,7 +15,7 @@ class Data(Spec):
     """Resize to this many pixels a side."""
     resample: Literal["bilinear", "nearest"] = "bilinear"
     """How: between pixels, or each new one as the nearest old one (galloway2019, F)."""
-    classes: tuple[int, ...] | None = None
+    classes: tuple[Whole, ...] | None = None
     """Keep these classes only (galloway2019 Table 1: 3 and 7)."""
     train: Count | None = None
     """Draw this many training samples, uniformly per class."""
@@ -27,7 +27,7 @@ class Data(Spec):
     """Beta parameter of mixup; 0 is none."""
     smoothing: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] = 0.0
     """Share of each label that is spread over all classes; 0 is none."""
-    workers: Annotated[int, Field(ge=0)] = 2
+    workers: Annotated[Whole, Field(ge=0)] = 2
     """Processes that read image folders."""
 
 
@@ -45,7 +45,7 @@ class Norm(Spec):
 
     name: str = "batch"
     options: dict[str, Option] = {}
-    where: Literal["all", "input"] | tuple[int, ...] = "all"
+    where: Literal["all", "input"] | tuple[Whole, ...] = "all"
     """On every place, on the network's input alone, or on these places (from 0)."""
-    freeze_last: Annotated[int, Field(ge=0)] = 0
+    freeze_last: Annotated[Whole, Field(ge=0)] = 0
     """Train the last so many epochs with the running statistics (xie2020, 4.3: 10)."""

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from advnorm.recipe.loading import load
 from advnorm.recipe.values import RecipeError, Spec
 from advnorm.recipe.whole import Recipe
 
@@ -25,7 +26,7 @@ def parse(values: Mapping[str, Any]) -> Recipe:
 def from_yaml(text: str) -> Recipe:
     """Read a recipe written by :func:`to_yaml` or by hand."""
     try:
-        values = yaml.safe_load(text)
+        values = load(text)
     except yaml.YAMLError as error:
         raise RecipeError(f"the recipe is not YAML: {error}") from None
     if not isinstance(values, dict):
@@ -98,11 +99,13 @@ def plain(value: Any) -> Any:
 
 def _value(change: str, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return load(text)
     except yaml.YAMLError:
         raise RecipeError(
             f"--set {change}: the value is not YAML; quote it, and close its brackets"
         ) from None
+    except RecipeError as error:
+        raise RecipeError(f"--set {change}: {error}") from None
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
@@ -131,6 +134,8 @@ def _explain(details: ErrorDetails) -> str:
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"{key}: no such key; {hint}There are: {', '.join(known)}"
     message = details["msg"].removeprefix("Value error, ")
+    if details["type"] == "value_error" and isinstance(details["input"], Mapping):
+        return f"{key}: {message}"  # about several settings, which it names
     return f"{key}: {message} (given: {details['input']!r})"
 
 

@@ -1,8 +1,8 @@
 """How it is trained: against whom, for what, by which gradient and steps."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from advnorm.recipe.schedule import Constant, ScheduleSpec
 from advnorm.recipe.values import (
@@ -125,3 +125,14 @@ class Optimizer(Spec):
     """Largest Euclidean norm of the gradient; a longer one is shortened."""
     accumulate: Count = 1
     """Parts of a batch that pass through the model one after the other, to save memory."""
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> Self:
+        if self.nesterov and self.name != "sgd":
+            raise ValueError(f"{self.name} has no nesterov: write nesterov=false, or sgd")
+        if self.nesterov and not self.momentum:
+            raise ValueError(
+                "nesterov looks ahead along the momentum, which is 0: write momentum=0.9, "
+                "or nesterov=false"
+            )
+        return self

@@ -11,6 +11,13 @@ class RecipeError(ValueError):
     """A recipe that cannot be run; the text holds every reason, a line each."""
 
 
+def counted(value: object) -> object:
+    """Refuse ``true`` and ``false``, which Python takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is not a number: write one, such as 1")
+    return value
+
+
 def number(value: object) -> object:
     """Turn ``"8.8/255"`` and ``"1e-3"`` into a float; leave the rest to the type check.
 
@@ -18,7 +25,7 @@ def number(value: object) -> object:
     (True, True)
     """
     if not isinstance(value, str):
-        return value
+        return counted(value)
     over, slash, under = value.replace(" ", "").partition("/")
     try:
         return float(over) / float(under) if slash else float(over)
@@ -39,7 +46,8 @@ Number = Annotated[float, BeforeValidator(number)]
 Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, BeforeValidator(counted)]
+Count = Annotated[Whole, Field(ge=1)]
 
 
 class Spec(BaseModel):

@@ -7,14 +7,14 @@ from pydantic import Field
 from advnorm.recipe.judging import Evaluation, Perturbation, Validation, Watch
 from advnorm.recipe.subject import Data, Model, Norm
 from advnorm.recipe.training import Attack, Gradient, Objective, Optimizer, ThreatSpec
-from advnorm.recipe.values import Count, Positive, Spec
+from advnorm.recipe.values import Count, Positive, Spec, Whole
 
 
 class Recipe(Spec):
     """Everything that decides a training run, and how it is evaluated."""
 
     name: str = "unnamed"
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[Whole, Field(ge=0, lt=2**31)] = 0
     data: Data = Data()
     model: Model = Model()
     norm: Norm = Norm()
