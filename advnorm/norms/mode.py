@@ -1,12 +1,13 @@
 """Whose statistics a normalization layer uses, and whether a pass moves them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.norms import instances
 from advnorm.norms.scope import exclusive
 
 Mode = Literal["train", "batch", "running"]
@@ -19,35 +20,29 @@ _FLAGS: dict[Mode, tuple[bool, bool]] = {
 }
 _FROZEN = "_statistics_frozen"
 _KEPT = "_statistics_kept"
+_STATE = ("training", "track_running_stats", "forward")
 
 
 @contextmanager
 def mode(model: nn.Module, name: Mode) -> Iterator[None]:
-    """Run the batch-norm layers of ``model`` in one mode, then put each back as it was.
+    """Run the layers of ``model`` that keep statistics in one mode, then put each back.
 
     - ``"train"``: normalize with batch statistics and update the running ones.
     - ``"batch"``: normalize with batch statistics, leave the running ones alone.
     - ``"running"``: normalize with the running statistics.
 
-    Layers are restored one by one, also on error, so a layer frozen by the caller is still
-    frozen afterwards. Layers that keep no running statistics always use the batch's; inside
-    :func:`freeze_statistics` the others always use the running ones, and inside
-    :func:`keep_statistics` ``"train"`` is ``"batch"``.
+    It is about batch norms, and instance norms that keep running statistics (the batch's
+    are then each sample's own). Layers are restored one by one, also on error, so a layer
+    frozen by the caller is still frozen afterwards. Layers that keep no running statistics
+    always use the batch's; inside :func:`freeze_statistics` the others always use the
+    running ones, and inside :func:`keep_statistics` ``"train"`` is ``"batch"``.
     """
     if name not in _FLAGS:
         raise ValueError(f"no mode {name!r}; there are: {', '.join(_FLAGS)}")
-    with exclusive(model):
-        layers = batch_norms(model)
-        before = [(layer.training, layer.track_running_stats) for layer in layers]
-        try:
-            for layer in layers:
-                training, track = _FLAGS[_mode_of(layer, name)]
-                layer.training = training
-                layer.track_running_stats = track and layer.running_mean is not None
-            yield
-        finally:
-            for layer, (training, track) in zip(layers, before, strict=True):
-                layer.training, layer.track_running_stats = training, track
+    with exclusive(model), _put_back(_keeping(model)) as layers:
+        for layer in layers:
+            _set(layer, _mode_of(layer, name))
+        yield
 
 
 @contextmanager
@@ -57,18 +52,15 @@ def freeze_statistics(model: nn.Module) -> Iterator[None]:
     Within it every mode is ``"running"``: training and testing then normalize alike. The
     paper does so in the last 10 epochs.
     """
-    with exclusive(model):
-        layers = [layer for layer in batch_norms(model) if not is_frozen(layer)]
-        before = [layer.training for layer in layers]
+    with exclusive(model), _put_back(_without(_FROZEN, model)) as layers:
+        for layer in layers:
+            setattr(layer, _FROZEN, True)
+            layer.training = False
         try:
-            for layer in layers:
-                setattr(layer, _FROZEN, True)
-                layer.training = False
             yield
         finally:
-            for layer, training in zip(layers, before, strict=True):
+            for layer in layers:
                 delattr(layer, _FROZEN)
-                layer.training = training
 
 
 @contextmanager
@@ -77,29 +69,67 @@ def keep_statistics(model: nn.Module) -> Iterator[None]:
 
     For the second pass of a step (SAM, APART): its batch statistics are used and dropped.
     """
-    with exclusive(model):
-        layers = [layer for layer in batch_norms(model) if not hasattr(layer, _KEPT)]
-        before = [layer.track_running_stats for layer in layers]
+    with exclusive(model), _put_back(_without(_KEPT, model)) as layers:
+        for layer in layers:
+            setattr(layer, _KEPT, True)
+            if layer.training:
+                _set(layer, "batch")
         try:
-            for layer in layers:
-                setattr(layer, _KEPT, True)
-                layer.track_running_stats = layer.track_running_stats and not layer.training
             yield
         finally:
-            for layer, track in zip(layers, before, strict=True):
+            for layer in layers:
                 delattr(layer, _KEPT)
-                layer.track_running_stats = track
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
-    """Return every layer of a model that has batch and running statistics."""
+    """Return every batch norm of a model."""
     return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
 
 
 def unsynced(model: nn.Module) -> list[Tensor]:
     """Return the running statistics that each rank moves by its own rows alone."""
-    layers = [layer for layer in batch_norms(model) if not getattr(layer, "sync", False)]
+    layers = [layer for layer in _keeping(model) if not getattr(layer, "sync", False)]
     return [buffer for layer in layers for buffer in layer.buffers()]
+
+
+def _keeping(model: nn.Module) -> list[nn.Module]:
+    """Return the layers that use, and may move, statistics of several passes."""
+    return [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, _BatchNorm) or instances.tracks(layer)
+    ]
+
+
+def _without(mark: str, model: nn.Module) -> list[nn.Module]:
+    return [layer for layer in _keeping(model) if not hasattr(layer, mark)]
+
+
+@contextmanager
+def _put_back(layers: Sequence[nn.Module]) -> Iterator[Sequence[nn.Module]]:
+    """Make each layer, one by one, what it was before the block, also on error."""
+    before: list[dict[str, Any]] = [
+        {name: layer.__dict__[name] for name in _STATE if name in layer.__dict__}
+        for layer in layers
+    ]
+    try:
+        yield layers
+    finally:
+        for layer, state in zip(layers, before, strict=True):
+            for name in _STATE:
+                layer.__dict__.pop(name, None)
+            layer.__dict__.update(state)
+
+
+def _set(layer: nn.Module, name: Mode) -> None:
+    """Put one layer in a mode."""
+    training, track = _FLAGS[name]
+    layer.training = training
+    if isinstance(layer, _BatchNorm):
+        layer.track_running_stats = track and layer.running_mean is not None
+    else:
+        assert isinstance(layer, instances.InstanceNorm)
+        (instances.let_move if track else instances.let_rest)(layer)
 
 
 def _mode_of(layer: nn.Module, name: Mode) -> Mode:

@@ -40,6 +40,74 @@ def test_each_mode_normalizes_with_its_own_statistics(mode):
     torch.testing.assert_close(y, (x - mean) / (var + 1e-5).sqrt())
 
 
+KINDS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
+
+
+def tracked(dimensions=2, **options):
+    """Return an instance norm with running statistics far from any sample's."""
+    layer = KINDS[dimensions](4, track_running_stats=True, **options)
+    layer.running_mean.fill_(5.0)
+    layer.running_var.fill_(4.0)
+    return layer
+
+
+def by_hand(x, mode):
+    axes = tuple(range(2, x.ndim))
+    mean, var = x.new_tensor(5.0), x.new_tensor(4.0)
+    if mode != "running":
+        mean, var = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
+    return (x - mean) / (var + 1e-5).sqrt()
+
+
+@pytest.mark.parametrize("mode", ["train", "batch", "running"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dimensions", KINDS)
+def test_an_instance_norm_with_running_statistics_has_modes_too(mode, training, dimensions):
+    layer = tracked(dimensions).train(training)
+    x = torch.randn(6, 4, *[3] * dimensions) * 3 + 1
+    with norms.mode(layer, mode):
+        y = layer(x)
+    torch.testing.assert_close(y, by_hand(x, mode))
+    mean = x.flatten(2).mean((0, 2)) if mode == "train" else torch.full((4,), 5.0)
+    expected = 0.9 * 5.0 + 0.1 * mean
+    torch.testing.assert_close(layer.running_mean, expected)
+    assert layer.training is training and "forward" not in vars(layer)
+
+
+def test_modes_of_instance_norms_nest_and_end_with_an_error():
+    layer, x = tracked(), torch.randn(6, 4, 3, 3)
+    with pytest.raises(RuntimeError, match="stop"), norms.mode(layer, "batch"):
+        with norms.mode(layer, "running"):
+            torch.testing.assert_close(layer(x), by_hand(x, "running"))
+        torch.testing.assert_close(layer(x), by_hand(x, "batch"))
+        assert (layer.running_mean == 5).all(), "no pass has moved it yet"
+        with norms.mode(layer, "train"):
+            layer(x)
+        assert (layer.running_mean != 5).all()
+        raise RuntimeError("stop")
+    moved = layer.running_mean.clone()
+    layer(x)
+    assert (layer.running_mean != moved).all(), "it is as it was: in training"
+
+
+def test_statistics_of_instance_norms_are_frozen_and_kept():
+    layer, x = tracked(), torch.randn(6, 4, 3, 3)
+    with norms.freeze_statistics(layer), norms.mode(layer, "train"):
+        torch.testing.assert_close(layer(x), by_hand(x, "running"))
+    with norms.keep_statistics(layer):
+        torch.testing.assert_close(layer(x), by_hand(x, "batch"))
+        with norms.mode(layer, "train"):
+            torch.testing.assert_close(layer(x), by_hand(x, "batch"))
+    assert (layer.running_mean == 5).all() and layer.training
+
+
+def test_an_instance_norm_without_running_statistics_is_the_same_in_every_mode():
+    layer, x = nn.InstanceNorm2d(4), torch.randn(6, 4, 3, 3)
+    for mode in ("train", "batch", "running"):
+        with norms.mode(layer, mode):
+            torch.testing.assert_close(layer(x), by_hand(x, "batch"))
+
+
 def test_layers_are_restored_one_by_one_also_after_an_error():
     model = net().train()
     model[1].eval()
