@@ -7,25 +7,25 @@ says otherwise, as that of a batch norm does.
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 
 def tracks(layer: nn.Module) -> bool:
     """Tell whether a layer is an instance norm that keeps running statistics."""
-    return isinstance(layer, InstanceNorm) and layer.running_mean is not None
+    return isinstance(layer, _InstanceNorm) and layer.running_mean is not None
 
 
-def let_move(layer: InstanceNorm) -> None:
+def let_move(layer: _InstanceNorm) -> None:
     """Let a pass in training move the running statistics, as torch does."""
     layer.__dict__.pop("forward", None)
 
 
-def let_rest(layer: InstanceNorm) -> None:
+def let_rest(layer: _InstanceNorm) -> None:
     """Let a pass in training use the input's statistics and leave the running ones."""
     layer.__dict__["forward"] = partial(_unmoved, layer)
 
 
-def _unmoved(layer: InstanceNorm, input: Tensor) -> Tensor:
+def _unmoved(layer: _InstanceNorm, input: Tensor) -> Tensor:
     kept = layer.running_mean, layer.running_var
     layer.running_mean = layer.running_var = None
     try:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from advnorm.norms import instances
 from advnorm.norms.scope import exclusive
@@ -128,7 +129,7 @@ def _set(layer: nn.Module, name: Mode) -> None:
     if isinstance(layer, _BatchNorm):
         layer.track_running_stats = track and layer.running_mean is not None
     else:
-        assert isinstance(layer, instances.InstanceNorm)
+        assert isinstance(layer, _InstanceNorm)
         (instances.let_move if track else instances.let_rest)(layer)
 
 
