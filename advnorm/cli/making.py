@@ -46,7 +46,9 @@ def train(
         run_training(
             chosen, out, root=data, device=device, resume=resume, progress=progress
         )
-    say(f"trained: {out}\nnext: advnorm evaluate {out}")
+    elsewhere = ["--data", str(data)] if data else []
+    following = shlex.join(["advnorm", "evaluate", str(out), *elsewhere])
+    say(f"trained: {out}\nnext: {following}")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import os
+import shlex
 import tarfile
 import zipfile
 import zlib
@@ -44,6 +45,16 @@ def default_root() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "advnorm"
 
 
+def getting(root: Path, name: str) -> str:
+    """Return the command that brings a data set to where it is looked for.
+
+    >>> getting(Path("my data"), "mnist")
+    "advnorm data get mnist --data 'my data'"
+    """
+    elsewhere = [] if root == default_root() else ["--data", str(root)]
+    return shlex.join(["advnorm", "data", "get", name, *elsewhere])
+
+
 def places(root: Path, name: str, *folders: str) -> list[Path]:
     """Return where the files of ``name`` may lie, in the order they are looked for."""
     here = [root / name, root / name / "raw", *(root / folder for folder in folders)]
@@ -64,19 +75,20 @@ def find(
     member is wanted by the end of its path: ``fog/test_images.npy`` for
     ``mnist_c/fog/test_images.npy``.
     """
-    remedy = f"remove it and run 'advnorm data get {name}'"
+    command = getting(root, name)
     for folder in places(root, name, *folders):
         paths = [_loose(folder / file) for file in wanted]
         if all(paths):
-            return [read(path, remedy) for path in paths if path]
-        if archive and (folder / archive).is_file():
-            return _from_archive(folder / archive, wanted, remedy)
+            return [read(path, f"remove it and run: {command}") for path in paths if path]
+        packed = folder / archive if archive else None
+        if packed and packed.is_file():
+            return _from_archive(packed, wanted, f"remove {packed} and run: {command}")
     raise missing(root, name, [archive] if archive else list(wanted))
 
 
 def missing(root: Path, name: str, files: Sequence[str], *, get: bool = True) -> Exception:
     """Return the error for a data set that is not there: what to put where."""
-    command = f", or run 'advnorm data get {name}'" if get else ""
+    command = f", or run: {getting(root, name)}" if get else ""
     return FileNotFoundError(
         f"no {name} under {root}: put {', '.join(files)} into {root / name}{command}"
     )

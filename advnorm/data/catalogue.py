@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from advnorm.data.blobs import default_root
+from advnorm.data.blobs import default_root, getting
 from advnorm.data.splits import DataSet, Split, Tensors
 from advnorm.data.subsets import Resample, checked_size, each, hold_out, resize
 from advnorm.draws import permutation
@@ -33,6 +33,10 @@ class Request:
             raise ValueError(
                 f"{self.kind} takes nothing after its name: ask for {self.kind!r}"
             )
+
+    def again(self, path: Path) -> str:
+        """Say how to replace a damaged file or folder."""
+        return f"remove {path} and run: {getting(self.root, self.kind)}"
 
     def path(self) -> Path:
         """Return the argument as a path."""

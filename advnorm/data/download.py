@@ -48,8 +48,8 @@ def get(
             raise
         raise OSError(
             error.errno,
-            f"cannot write {error.filename}: {error.strerror}; "
-            "free room or set ADVNORM_DATA to another folder",
+            f"cannot write {error.filename}: {error.strerror}; free room or "
+            + ("choose another --data" if root else "set ADVNORM_DATA to another folder"),
         ) from error
 
 

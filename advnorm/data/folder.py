@@ -67,11 +67,12 @@ class Packed:
         self.names = np.array([os.fsencode(blob.name) for blob in blobs])
         self.ends = np.cumsum([len(blob.data) for blob in blobs])
         self.data = np.frombuffer(b"".join(blob.data for blob in blobs), np.uint8)
+        self.remedy = blobs[0].remedy if blobs else ""
 
     def blob(self, number: int) -> Blob:
         """Cut one image out of the memory."""
         name = os.fsdecode(self.names[number])
-        return Blob(name, self._encoded(number).tobytes(), "get the archive again")
+        return Blob(name, self._encoded(number).tobytes(), self.remedy)
 
     def mark(self, number: int) -> bytes:
         """Return the SHA-256 of the encoded image."""

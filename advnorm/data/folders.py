@@ -80,7 +80,8 @@ def imagenette(request: Request) -> DataSet:
             return _named(_from_folder(request, path, ("val",), default=160))
         for archive in (path / f"{name}.tgz" for name in _IMAGENETTE_NAMES):
             if archive.is_file():
-                train, test = (_packed(archive, part) for part in ("train", "val"))
+                remedy = request.again(archive)
+                train, test = (_packed(archive, p, remedy) for p in ("train", "val"))
                 return _named(_build(request, archive, train, test, default=160))
     raise missing(request.root, request.kind, ["imagenette2-160.tgz"])
 
@@ -96,11 +97,14 @@ def tiny_imagenet(request: Request) -> DataSet:
     for path in places(request.root, request.kind, "tiny-imagenet-200"):
         annotations = path / "val" / "val_annotations.txt"
         if annotations.is_file():
-            classes = _annotations(Blob(str(annotations), annotations.read_bytes(), ""))
+            text = Blob(str(annotations), annotations.read_bytes(), request.again(path))
+            classes = _annotations(text)
             return _build(request, path, _scan(path / "train"), _scan_val(path, classes))
         archive = path / "tiny-imagenet-200.zip"
         if archive.is_file():
-            return _build(request, archive, _packed(archive, "train"), _packed_val(archive))
+            remedy = request.again(archive)
+            train, test = _packed(archive, "train", remedy), _packed_val(archive, remedy)
+            return _build(request, archive, train, test)
     raise missing(request.root, request.kind, ["tiny-imagenet-200.zip"])
 
 
@@ -206,44 +210,44 @@ def _scan_val(path: Path, classes: dict[str, str]) -> Listing:
 def _annotations(blob: Blob) -> dict[str, str]:
     rows = [line.split("\t") for line in blob.data.decode("utf-8", "replace").splitlines()]
     if not rows or any(len(row) < 2 for row in rows):
-        raise blob.bad("has a line without a file name and a class; get the set again")
+        raise blob.bad("has a line without a file name and a class")
     return {row[0]: row[1] for row in rows}
 
 
-def _packed(archive: Path, part: str) -> Listing:
+def _packed(archive: Path, part: str, remedy: str) -> Listing:
     """List the images ``*/part/CLASS/...`` of an archive."""
 
     def wanted(name: str) -> bool:
         parts = PurePosixPath(name).parts
         return part in parts[:-2] and name.lower().endswith(_SUFFIXES)
 
-    blobs = _sorted(archive, wanted)
+    blobs = _sorted(archive, wanted, remedy)
     inside = [_inner(archive, blob) for blob in blobs]
     return Listing(Packed(blobs), [parts[parts.index(part) + 1] for parts in inside])
 
 
-def _packed_val(archive: Path) -> Listing:
+def _packed_val(archive: Path, remedy: str) -> Listing:
     """List the test images of Tiny ImageNet's archive."""
 
     def wanted(name: str) -> bool:
         return "val" in PurePosixPath(name).parts[:-1]
 
-    blobs = _sorted(archive, wanted)
+    blobs = _sorted(archive, wanted, remedy)
     text = [blob for blob in blobs if blob.name.endswith("val_annotations.txt")]
     images = [blob for blob in blobs if blob.name.lower().endswith(_SUFFIXES)]
     classes = _annotations(text[0]) if text else {}
     names = [PurePosixPath(blob.name).name for blob in images]
     for name in names:
         if name not in classes:
-            raise ValueError(f"{archive} has no class for {name}: get the archive again")
+            raise ValueError(f"{archive} has no class for {name}: {remedy}")
     return Listing(Packed(images), [classes[name] for name in names])
 
 
-def _sorted(archive: Path, wanted: Callable[[str], bool]) -> Sequence[Blob]:
-    found = members(archive, wanted, remedy="remove it and run 'advnorm data get'")
+def _sorted(archive: Path, wanted: Callable[[str], bool], remedy: str) -> Sequence[Blob]:
+    found = members(archive, wanted, remedy=remedy)
     blobs = sorted(found, key=lambda blob: blob.name)
     if not blobs:
-        raise ValueError(f"{archive} has no images where they should be: get it again")
+        raise ValueError(f"{archive} has no images where they should be: {remedy}")
     return blobs
 
 

@@ -233,11 +233,14 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     assert server.requests == [None] and server.served == len(CONTENT)
 
 
-def test_a_folder_that_cannot_be_written_is_named(server, tmp_path):
+def test_a_folder_that_cannot_be_written_is_named(server, tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")
-    with pytest.raises(OSError, match=r"cannot write .*set ADVNORM_DATA to another folder"):
+    with pytest.raises(OSError, match=r"cannot write .*or choose another --data$"):
         fetch(server.source(), blocked)
+    monkeypatch.setenv("ADVNORM_DATA", str(blocked))
+    with pytest.raises(OSError, match=r"cannot write .*set ADVNORM_DATA to another folder"):
+        fetch(server.source(), None)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")

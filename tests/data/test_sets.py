@@ -326,7 +326,7 @@ def test_a_bad_idx_file_is_named_with_the_remedy(tmp_path, change, why):
     path = tmp_path / IMAGES
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(
-        ValueError, match=f"{IMAGES} .*{why}.*: remove it and run 'advnorm data"
+        ValueError, match=f"{IMAGES} .*{why}.*: remove it and run: advnorm data"
     ):
         load("mnist", root=tmp_path)
 
