@@ -121,6 +121,7 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
     command += "".join(f" --set 'row={row}'" for row in record.rows if made) + "`"
     cost = f"{record.seconds / 60:.1f} min"
     where = f"{record.scale}, {record.seeds}" + (f"; {made}" if made else "")
+    where += "" if record.n is None else f"; n={record.n}"
     if not artefact.claims:
         shown = "drawn; no claim that a machine can check"
         return [line(record.artefact, shown, "", "", where, "measured", command, cost)]

@@ -14,6 +14,7 @@ from advnorm import ranks
 from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
+from advnorm.papers.numbers import Number, behind
 from advnorm.papers.told import Key, Ledger, key_of
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
@@ -32,7 +33,7 @@ class Place:
     on: Workers = 1
 
 
-_Columns = dict[str, dict[int, float]]
+_Columns = dict[str, dict[int, Number]]
 """Numbers by column and seed."""
 
 
@@ -196,8 +197,9 @@ def gather(
     rows = {
         row: {
             column: Measured(
-                values=tuple(numbers.values()),
+                values=tuple(number.value for number in numbers.values()),
                 seeds=() if len(numbers) == seeds else tuple(numbers),
+                n=behind(numbers.values()),
             )
             for column, numbers in values[row].items()
         }
@@ -242,12 +244,13 @@ def _values(artefact: Artefact, done: Sequence[Told]) -> dict[str, _Columns]:
     base = artefact.relative_to
     bases = {one.seed: one.numbers for one in done if one.row == base}
     for one in sorted(done, key=lambda one: one.seed):
-        for column, number in one.numbers.items():
+        for column, value in one.numbers.items():
+            number = Number(value, one.counts.get(column))
             if base and one.row != base:
                 if column not in bases.get(one.seed, {}):
                     continue
                 below = bases[one.seed][column]
-                number = number / below if below else nan
+                number = Number(value / below if below else nan)
             values[one.row][column][one.seed] = number
     return values
 

@@ -57,6 +57,7 @@ class Ledger:
             asked=what,
             run=done.run,
             numbers=done.numbers,
+            counts=done.counts,
             seconds=done.seconds,
             machine=done.machine,
             panels=done.panels if seed == 0 else (),

@@ -8,7 +8,7 @@ from pathlib import Path
 from advnorm.files import write_atomically
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, from_yaml
-from advnorm.records import Run, TransferMatrix, read_record
+from advnorm.records import Accuracy, Run, TransferMatrix, read_record
 from advnorm.train import transfer_runs
 
 
@@ -20,8 +20,8 @@ def transferred(
     root: Path | None,
     device: str,
     progress: Progress,
-) -> dict[str, float]:
-    """Return each target's accuracy in percent, as ``transfer/NAME``.
+) -> dict[str, Accuracy]:
+    """Return each target's accuracy, as ``transfer/NAME``.
 
     ``recipe`` has the evaluation whose attack is made on ``run``. A target that is the run
     itself answers with its white-box accuracy. What was judged before is read.
@@ -44,6 +44,5 @@ def transferred(
         )
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, matrix.model_dump_json().encode())
-    rates = zip(matrix.targets, matrix.accuracies[0], strict=True)
-    found = {name: 100 * accuracy.rate for name, accuracy in rates}
+    found = dict(zip(matrix.targets, matrix.accuracies[0], strict=True))
     return {f"transfer/{name}": found[one.path.name] for name, one in targets.items()}

@@ -7,30 +7,22 @@ new one does not orphan old runs; a run goes on from a shorter one of the same r
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from statistics import mean
 from time import perf_counter
 from typing import NamedTuple
 
 from advnorm.diagnose import REVISIONS
 from advnorm.files import locked, write_atomically
 from advnorm.papers.artefact import Job
+from advnorm.papers.numbers import read
 from advnorm.papers.prolong import prolong
 from advnorm.papers.transferred import transferred
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, override, to_yaml
-from advnorm.records import (
-    Accuracy,
-    Diagnosis,
-    Panel,
-    Result,
-    Run,
-    over_training,
-    read_record,
-)
+from advnorm.records import Diagnosis, Panel, Run, over_training, read_record
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
 
 _JUDGING = ("name", "evaluation", "perturbation")
@@ -41,6 +33,8 @@ class Done(NamedTuple):
 
     run: str
     numbers: dict[str, float]
+    counts: dict[str, int]
+    """How many samples are behind the numbers that are accuracies."""
     panels: tuple[Panel, ...]
     seconds: float
     """What it took, also where it was done before."""
@@ -90,9 +84,15 @@ def carry_out(
                 run, job.recipe, targets, root=root, device=device, progress=progress
             )
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
-    numbers = read(job.numbers, run, answers, elsewhere)
-    machine = run.environment().machine
-    return Done(run.path.name, numbers, panels, seconds_of(run.path), machine)
+    found = read(job.numbers, run, answers, elsewhere)
+    return Done(
+        run=run.path.name,
+        numbers={column: number.value for column, number in found.items()},
+        counts={column: one.n for column, one in found.items() if one.n is not None},
+        panels=panels,
+        seconds=seconds_of(run.path),
+        machine=run.environment().machine,
+    )
 
 
 def _judged(
@@ -113,50 +113,6 @@ def _judged(
         for name, changes in job.questions.items()
     }
     return answers | {found.question: found for found in over_training(run.watched())}
-
-
-def read(
-    wanted: Mapping[str, str],
-    run: Run,
-    answers: Mapping[str, Diagnosis],
-    known: Mapping[str, float],
-) -> dict[str, float]:
-    """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`."""
-    return {
-        column: mean(
-            known[name] if name in known else _number(name, run, answers)
-            for name in names.split(" & ")
-        )
-        for column, names in wanted.items()
-    }
-
-
-def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> float:
-    first, minus, second = name.partition(" - ")
-    if minus:
-        return _number(first, run, answers) - _number(second, run, answers)
-    kind, slash, rest = name.partition("/")
-    if slash and kind == "epoch":
-        epochs = run.epochs()
-        if not epochs:
-            raise ValueError(f"{run.path} has lost metrics.jsonl: remove the whole folder")
-        value = getattr(epochs[-1], rest)
-        return 100 * value.rate if isinstance(value, Accuracy) else float(value)
-    if slash and kind in answers:
-        if rest not in answers[kind].numbers:
-            there = ", ".join(answers[kind].numbers)
-            raise ValueError(f"{kind} has no number {rest!r}; there are: {there}")
-        return answers[kind].numbers[rest]
-    key, at, step = name.partition("#")
-    result = run.result(key)
-    if result is None:
-        there = ", ".join(one.key for one in run.results())
-        raise ValueError(f"{run.path} has no result {key!r}; there are: {there}")
-    return 100 * _accuracy(result, int(step) if at else None)
-
-
-def _accuracy(result: Result, step: int | None) -> float:
-    return (result.accuracy if step is None else result.curve[step]).rate
 
 
 def trained(

@@ -2,9 +2,11 @@
 
 from math import isfinite, sqrt
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from advnorm.records.base import Record
+from pydantic import Field, model_validator
+
+from advnorm.records.base import Accuracy, Record
 from advnorm.records.diagnoses import Panel
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
@@ -38,10 +40,18 @@ class Published(Record):
 class Measured(Record):
     """One number over seeds."""
 
-    values: tuple[float, ...]
+    values: tuple[float, ...] = Field(min_length=1)
     published: Published | None = None
     seeds: tuple[int, ...] = ()
     """Whose the values are, where some are missing; else they are of all seeds in turn."""
+    n: int | None = Field(default=None, ge=0)
+    """Of accuracies in percent: how many samples are behind each, where that is known."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.n and not all(0 <= value <= 100 for value in self.values):
+            raise ValueError(f"{self.values} are no accuracies of {self.n} samples")
+        return self
 
     @property
     def mean(self) -> float:
@@ -54,6 +64,23 @@ class Measured(Record):
         count = len(self.values)
         told = count > 1 and all(map(isfinite, self.values))
         return stdev(self.values) / sqrt(count) if told else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% interval of one seed's accuracy, in percent, for its ``n`` samples.
+
+        Over seeds, the standard error says more. That of a mean of accuracies of the same
+        samples is no wider, since deviations of a mean are at most the mean deviation.
+
+        >>> low, high = Measured(values=(90.0,), n=10).interval
+        >>> round(low, 1), round(high, 1)
+        (59.6, 98.2)
+        """
+        if not self.n or len(self.values) > 1:
+            return None
+        correct = round(self.mean * self.n / 100)
+        low, high = Accuracy(correct=correct, n=self.n).interval
+        return (100 * low, 100 * high)
 
     @property
     def apart(self) -> bool:
@@ -98,6 +125,8 @@ class Told(Record):
     run: str
     numbers: dict[str, float]
     """By column; not yet as ratios."""
+    counts: dict[str, int] = {}
+    """By column, for accuracies: how many samples are behind them."""
     seconds: float
     machine: str = ""
     panels: tuple[Panel, ...] = ()
@@ -107,7 +136,7 @@ class Told(Record):
 class Reproduction(Record):
     """A table or figure as it came out here."""
 
-    artefact: str
+    artefact: str = Field(pattern="^[^/]+/[^/]+$")
     title: str
     scale: Scale
     seeds: int
@@ -130,6 +159,21 @@ class Reproduction(Record):
     """What each job gave, also of rows and seeds that were not asked for this time."""
     defaults: dict[str, Any] = {}
     """The settings of a recipe that says nothing, when it was written."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        unknown = {c for cells in self.rows.values() for c in cells} - {*self.columns}
+        if unknown:
+            raise ValueError(
+                f"rows have numbers of no column: {', '.join(sorted(unknown))}"
+            )
+        return self
+
+    @property
+    def n(self) -> int | None:
+        """How many samples are behind each number, where it is known and one for all."""
+        found = {cell.n for cells in self.rows.values() for cell in cells.values()}
+        return found.pop() if len(found) == 1 else None
 
     @property
     def drawn(self) -> tuple[Panel, ...]:

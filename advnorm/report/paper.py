@@ -9,7 +9,7 @@ from advnorm.records import MARKS, Panel, Reproduction, counted
 from advnorm.report import drawings, figures, plotted
 from advnorm.report.diagnoses import addresses
 from advnorm.report.looks import LOOKS
-from advnorm.report.reproductions import cell_text
+from advnorm.report.reproductions import Table, tabulated
 from advnorm.report.template import environment
 
 MOST_DRAWINGS = 24
@@ -22,8 +22,7 @@ class Shown:
 
     record: Reproduction
     name: str
-    cells: tuple[tuple[str, tuple[str, ...]], ...]
-    """Each row's text by column."""
+    table: Table
     figure: figures.Panel | None
     panels: tuple[figures.Panel, ...]
     galleries: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
@@ -65,10 +64,7 @@ def _shown(record: Reproduction, prefix: str) -> Shown:
     return Shown(
         record=record,
         name=_title(record.artefact.partition("/")[2]),
-        cells=tuple(
-            (row, tuple(cell_text(cells.get(column)) for column in record.columns))
-            for row, cells in record.rows.items()
-        ),
+        table=tabulated(record),
         figure=plotted.lines(record, f"{prefix}-own") if record.x else None,
         panels=tuple(_panels(drawn[:MOST_DRAWINGS], prefix)),
         galleries=tuple(map(_gallery, pictures[:MOST_DRAWINGS])),

@@ -1,11 +1,33 @@
 """A reproduced table or figure in text: claims first, then ours beside theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from advnorm.records import Measured, Reproduction
+from advnorm.report.text import blocks
 
 _WIDE = 8
 """Columns that a terminal takes."""
+
+
+class Shown(NamedTuple):
+    """A number in text."""
+
+    ours: str
+    theirs: str = ""
+    """The published one, in brackets."""
+    beside: str = ""
+    """The 95% interval of one seed, and n where nothing else says it."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers of a record in text."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Shown | None, ...]], ...]
 
 
 def reproduction_text(record: Reproduction) -> str:
@@ -15,40 +37,109 @@ def reproduction_text(record: Reproduction) -> str:
     for claim in record.claims:
         lines += [f"  {claim.mark} {claim.text}: {claim.told}"]
         lines += [f"      {claim.why}"]
-    lines += ["", *_table(record), ""] if record.rows else [""]
+    lines += ["", *_lines(record), ""] if record.rows else [""]
     lines += [f"  failed: {name}: {why}" for name, why in record.failed.items()]
     lines += [f"  {record.seconds / 60:.1f} minutes of runs on {record.machine}"]
     return "\n".join(lines)
 
 
-def cell_text(cell: Measured | None) -> str:
-    """Return a number over seeds, with the published one in brackets.
+def tabulated(record: Reproduction) -> Table:
+    """Return the table of a record.
 
-    >>> cell_text(Measured(values=(1.0, 3.0)))
-    '2 ± 1'
+    How many samples are behind its accuracies is said once if it is one number for all,
+    else beside each column, or each row, or in each cell.
     """
+    counts = _counts(record)
+    return Table(
+        _caption(record),
+        tuple(f"{name}{_n(counts.columns.get(name))}" for name in record.columns),
+        tuple(
+            (
+                f"{row}{_n(counts.rows.get(row))}",
+                tuple(_shown(cells.get(c), counted=counts.cells) for c in record.columns),
+            )
+            for row, cells in record.rows.items()
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Where n is said, if it is not said once."""
+
+    columns: Mapping[str, int | None] = field(default_factory=dict)
+    rows: Mapping[str, int | None] = field(default_factory=dict)
+    cells: bool = False
+
+
+def _counts(record: Reproduction) -> _Counts:
+    if record.n is not None:
+        return _Counts()
+    columns = {
+        name: {cells[name].n for cells in record.rows.values() if name in cells}
+        for name in record.columns
+    }
+    if all(len(found) <= 1 for found in columns.values()):
+        return _Counts(columns={name: n for name, found in columns.items() for n in found})
+    rows = {row: {cell.n for cell in cells.values()} for row, cells in record.rows.items()}
+    if all(len(found) <= 1 for found in rows.values()):
+        return _Counts(rows={row: n for row, found in rows.items() for n in found})
+    return _Counts(cells=True)
+
+
+def _caption(record: Reproduction) -> str:
+    every = [cell for cells in record.rows.values() for cell in cells.values()]
+    said = []
+    if record.n is not None:
+        said.append(f"Each number is an accuracy of n={record.n} samples.")
+    if any(cell.interval for cell in every):
+        said.append("A range is the 95% interval of one seed, for its samples.")
+    return " ".join(said)
+
+
+def _n(count: int | None) -> str:
+    return "" if count is None else f" (n={count})"
+
+
+def _shown(cell: Measured | None, *, counted: bool) -> Shown | None:
     if cell is None:
-        return "-"
-    if cell.published is None:
-        return str(cell)
-    theirs = cell.published
-    error = "" if theirs.error is None else f" ± {theirs.error:g}"
-    return f"{cell}{'*' if cell.apart else ''} [{theirs.value:g}{error}]"
+        return None
+    said = [f"{cell.interval[0]:.1f}–{cell.interval[1]:.1f}"] if cell.interval else []
+    if counted and cell.n is not None:
+        said.append(f"n={cell.n}")
+    theirs = ""
+    if cell.published is not None:
+        error = "" if cell.published.error is None else f" ± {cell.published.error:g}"
+        theirs = f"[{cell.published.value:g}{error}]"
+    return Shown(f"{cell}{'*' if cell.apart else ''}", theirs, ", ".join(said))
 
 
-def _table(record: Reproduction) -> list[str]:
+def _lines(record: Reproduction) -> list[str]:
     """Write rows and columns; the other way round where there are far more columns."""
-    head = [record.x or "", *record.columns]
-    body = [
-        [row, *(cell_text(cells.get(column)) for column in record.columns)]
-        for row, cells in record.rows.items()
-    ]
+    table = tabulated(record)
+    head = [record.x or "", *table.columns]
+    body = [[row, *map(_joined, cells)] for row, cells in table.rows]
     if len(record.columns) > max(_WIDE, len(record.rows)):
         head, *body = map(list, zip(head, *body, strict=True))
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    return [_line(cells, widths) for cells in (head, *body)]
+    columns = [_even(column) for column in zip(head, *body, strict=True)]
+    said = [f"  {table.caption}"] if table.caption else []
+    for block in blocks(columns[0], columns[1:]):
+        said += [""] if said else []
+        said += [f"  {'  '.join(cells)}".rstrip() for cells in zip(*block, strict=True)]
+    return said
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-    return "  " + "  ".join([first, *rest]).rstrip()
+def _even(column: Sequence[str]) -> list[str]:
+    return [cell.ljust(max(map(len, column))) for cell in column]
+
+
+def _joined(shown: Shown | None) -> str:
+    """Return a number for a terminal.
+
+    >>> _joined(Shown("90", "[95 ± 1]", "82.6–94.5")), _joined(None)
+    ('90 (82.6–94.5) [95 ± 1]', '-')
+    """
+    if shown is None:
+        return "-"
+    beside = f"({shown.beside})" if shown.beside else ""
+    return " ".join(filter(None, (shown.ours, beside, shown.theirs)))

@@ -8,6 +8,8 @@ from advnorm.report.rows import Row, key_label, rows, unlike
 
 WIDTH = 100
 """Groups that do not fit go into a further block below."""
+Column = Sequence[str]
+"""Its cells, from above."""
 
 
 def terminal(runs: Sequence[Run]) -> str:
@@ -22,15 +24,20 @@ def terminal(runs: Sequence[Run]) -> str:
     loaded = [run for group in groups for run in group.members]
     names = ["", "", "", *(_name(key, loaded, notes) for key in keys), "in training"]
     first = [name.ljust(max(map(len, names))) for name in names]
-    blocks: list[list[list[str]]] = []
-    for row in lines:
-        column = _column(row, keys, notes)
-        if not blocks or _width([first, *blocks[-1], column]) > WIDTH:
-            blocks.append([])
-        blocks[-1].append(column)
-    shown = ["\n".join(_joined([first, *block])) for block in blocks]
+    columns = [_column(row, keys, notes) for row in lines]
+    shown = ["\n".join(_joined(block)) for block in blocks(first, columns)]
     numbered = [f"*{number} {note}" for number, note in enumerate(notes, start=1)]
     return "\n\n".join([*shown, "\n".join(numbered)]).rstrip()
+
+
+def blocks(first: Column, columns: Sequence[Column]) -> list[list[Column]]:
+    """Share columns, each of one width, among blocks that fit and begin with the first."""
+    found: list[list[Column]] = []
+    for column in columns:
+        if not found or _width([*found[-1], column]) > WIDTH:
+            found.append([first])
+        found[-1].append(column)
+    return found
 
 
 def _name(key: str, runs: Sequence[Loaded], notes: list[str]) -> str:
@@ -59,11 +66,11 @@ def _marks(texts: Sequence[str], notes: list[str]) -> str:
     return "".join(f" *{notes.index(text) + 1}" for text in told)
 
 
-def _joined(columns: Sequence[Sequence[str]]) -> list[str]:
+def _joined(columns: Sequence[Column]) -> list[str]:
     lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
     quiet = all(column[-1].strip() == "-" for column in columns[1:])
     return lines[:-1] if quiet else lines
 
 
-def _width(columns: Sequence[Sequence[str]]) -> int:
+def _width(columns: Sequence[Column]) -> int:
     return sum(len(column[0]) + 2 for column in columns) - 2

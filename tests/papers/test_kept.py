@@ -6,6 +6,7 @@ import pytest
 
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.artefact import seeded
+from advnorm.papers.reproduce import gather
 from advnorm.papers.work import name_of
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
@@ -33,6 +34,19 @@ def named():
         return name_of(recipe, digests[data])
 
     return of
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_record_says_no_more_than_its_lines(name):
+    """Records of before the lines told how many samples there were have no n."""
+    record = read_reproduction(KEPT[name])
+    if record.told:
+        entry = ARTEFACTS[record.artefact]
+        again = gather(entry, record.scale, record.seeds, record.told, record.failed)
+        assert again.rows == record.rows
+    else:
+        cells = [cell for row in record.rows.values() for cell in row.values()]
+        assert {cell.n for cell in cells} == {None}
 
 
 @pytest.mark.parametrize("name", KEPT)

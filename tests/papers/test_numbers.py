@@ -1,0 +1,114 @@
+"""How many samples are behind an accuracy: read with it, told, and gathered over seeds."""
+
+from dataclasses import replace
+
+import pytest
+
+from advnorm.papers import Artefact, Job
+from advnorm.papers.numbers import Number, behind
+from advnorm.papers.reproduce import gather
+from advnorm.papers.work import carry_out
+from advnorm.recipe import Recipe, override
+from advnorm.records import Measured, Run, Told
+
+TINY = override(
+    Recipe(name="tiny"),
+    [
+        "data={train: 60, test: 20}",
+        "model.options={depth: 1, width: 4}",
+        "objective.name=standard",
+        "epochs=1",
+        "batch_size=20",
+        "validation={samples: 10, steps: 1}",
+        "evaluation={attacks: [clean, fgsm], eps: [0.1]}",
+    ],
+)
+FEWER = override(TINY, ["evaluation={attacks: [pgd-1..2], eps: [0.1], samples: 16}"])
+
+
+def done(folder, numbers, recipe=TINY, **more):
+    return carry_out(Job("one", recipe, numbers, **more), folder)
+
+
+def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
+    wanted = {
+        "test": "clean",
+        "training": "epoch/train",
+        "held out": "epoch/validation_clean",
+        "loss": "epoch/loss",
+        "mean": "clean & fgsm_linf_0.1",
+        "unlike": "clean & epoch/train",
+        "gap": "clean - fgsm_linf_0.1",
+    }
+    found = done(tmp_path, wanted)
+    run = Run.open(tmp_path / found.run)
+    assert run.result("clean").accuracy.n == 20 and run.epochs()[-1].train.n == 60
+    assert found.counts == {"test": 20, "training": 60, "held out": 10, "mean": 20}
+    assert set(found.numbers) == set(wanted)
+
+
+def test_a_step_of_a_curve_has_its_samples(tmp_path):
+    found = done(tmp_path, {"one": "pgd-1..2_linf_0.1#1"}, FEWER)
+    assert found.counts == {"one": 16}
+
+
+def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
+    wanted = {
+        "accuracy": "attacked_loss/attacked accuracy",
+        "loss": "attacked_loss/attacked",
+        "top": "top_k/noise",
+        "dead": "dead/dead units",
+    }
+    questions = {"attacked_loss": (), "top_k": ("k=2",), "dead": ()}
+    found = done(tmp_path, wanted, questions=questions, samples=14)
+    assert found.counts == {"accuracy": 14, "top": 14}
+
+
+def test_what_other_runs_make_of_it_has_its_samples(tmp_path):
+    struck = override(TINY, ["evaluation={attacks: [bim-2], eps: [0.1], samples: 12}"])
+    targets = {"two": override(TINY, ["norm.name=none"])}
+    found = done(tmp_path, {"other": "transfer/two"}, struck, targets=targets)
+    assert found.counts == {"other": 12}
+
+
+def told(seed: int, n: int | None, row: str = "one") -> Told:
+    counts = {} if n is None else {"x": n}
+    numbers = {"x": 50.0, "loss": 2.0}
+    return Told(
+        row=row, seed=seed, asked="", run=f"{row}{seed}", numbers=numbers, counts=counts,
+        seconds=1.0,
+    )  # fmt: skip
+
+
+ENTRY = Artefact(
+    "here/table1", "Tiny", lambda _: [Job("one", TINY, {}), Job("two", TINY, {})], {}
+)
+
+
+@pytest.mark.parametrize(
+    ("counts", "n"),
+    [((20,), 20), ((20, 20), 20), ((20, 30), None), ((20, None), None), ((None,), None)],
+    ids=str,
+)
+def test_seeds_have_one_number_of_samples_or_none(counts, n):
+    lines = [told(seed, count) for seed, count in enumerate(counts)]
+    record = gather(ENTRY, "full", len(counts), lines, {})
+    assert record.rows["one"]["x"].n == n and record.rows["one"]["loss"].n is None
+
+
+def test_a_ratio_is_no_accuracy():
+    ratio = replace(ENTRY, relative_to="one")
+    record = gather(ratio, "full", 1, [told(0, 20), told(0, 20, "two")], {})
+    assert [record.rows[row]["x"].n for row in ("one", "two")] == [20, None]
+
+
+def test_a_line_of_before_is_read_and_tells_no_samples():
+    line = told(0, 20).model_dump()
+    del line["counts"]
+    assert Told.model_validate(line).counts == {}
+    assert Measured.model_validate({"values": [50.0]}).n is None
+
+
+def test_nothing_is_behind_numbers_of_which_one_is_not_known():
+    assert behind([Number(50.0, 20), Number(60.0, 20)]) == 20
+    assert behind([Number(50.0, 20), Number(60.0)]) is None
