@@ -1,6 +1,7 @@
 """What the commands share: the application, its usual options, and who speaks."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -35,3 +36,11 @@ def say(text: str) -> None:
 def leads() -> bool:
     """Tell whether this is the process that speaks."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def end(problems: Sequence[str]) -> None:
+    """Name what a command could not do, and exit with 1 if there is any."""
+    for problem in problems:
+        typer.echo(f"advnorm: {problem}", err=True)
+    if problems:
+        raise typer.Exit(1)

@@ -3,12 +3,14 @@
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from advnorm.cli.base import Device, Root, Set, app, say
+from advnorm.cli.base import Device, Root, Set, app, end, say
 
 
 @app.command()
@@ -92,28 +94,44 @@ def reproduce(
     data: Root = None,
 ) -> None:
     """Regenerate tables and figures of the papers; goes on where it stopped."""
-    from advnorm.papers import Place, named, reproduce, rows_of, scale_of, workers
+    from advnorm.papers import (
+        Place,
+        named,
+        refuse,
+        reproduce_each,
+        rows_of,
+        scale_of,
+        workers,
+    )
     from advnorm.progress import shown
     from advnorm.report import reproduction_text, write_pages
-    from advnorm.train import StoppedError
 
     size, place = scale_of(scale), Place(out, data, device, workers(on))
-    rows, failed = rows_of(set_ or []), False
-    with shown() as progress:
-        for name in named(artefacts):
-            try:
-                record = reproduce(
-                    name, place, scale=size, seeds=seeds, rows=rows, progress=progress
-                )
-            except (StoppedError, KeyboardInterrupt) as error:
-                stopped = StoppedError(signal.SIGINT)
-                if isinstance(error, StoppedError):
-                    stopped = error
-                stopped.resume = shlex.join(["advnorm", *sys.argv[1:]])
-                raise stopped from None
-            failed |= bool(record.failed)
-            say(reproduction_text(record))
-    for page in write_pages(out):
+    names, rows = named(artefacts), rows_of(set_ or [])
+    problems: list[str] = []
+    refuse(names, place, scale=size, seeds=seeds, rows=rows)
+    with shown() as progress, _resumable():
+        for made in reproduce_each(
+            names, place, scale=size, seeds=seeds, rows=rows, progress=progress
+        ):
+            problems += made.problems
+            if made.record is not None:
+                say(reproduction_text(made.record))
+    pages = write_pages(out)
+    for page in pages.written:
         say(f"wrote {page}")
-    if failed:
-        raise typer.Exit(1)
+    told = "\n".join(problems)
+    end([*problems, *(one for one in pages.damaged if one not in told)])
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """While entered, a stop says that the same command goes on."""
+    from advnorm.train import StoppedError
+
+    try:
+        yield
+    except (StoppedError, KeyboardInterrupt) as error:
+        stopped = error if isinstance(error, StoppedError) else StoppedError(signal.SIGINT)
+        stopped.resume = shlex.join(["advnorm", *sys.argv[1:]])
+        raise stopped from None

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from advnorm.cli.base import Root, app, data_app
+from advnorm.cli.base import Root, app, data_app, end
 
 
 @app.command()
@@ -26,9 +26,10 @@ def report(
     from advnorm.report import write, write_pages
 
     if len(runs) == 1 and holds_reproductions(runs[0]):
-        for page in write_pages(runs[0], out):
+        pages = write_pages(runs[0], out)
+        for page in pages.written:
             typer.echo(f"wrote {page}")
-        return
+        return end(pages.damaged)
     page = write([Run.open(path) for path in runs], out or Path("report.html"))
     typer.echo(f"wrote {page}")
 

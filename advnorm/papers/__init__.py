@@ -2,13 +2,14 @@
 
 from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
-from advnorm.papers.reproduce import (
-    Place,
+from advnorm.papers.reproduce import Place, reproduce, where
+from advnorm.papers.several import (
+    Made,
     named,
-    reproduce,
+    refuse,
+    reproduce_each,
     rows_of,
     scale_of,
-    where,
     workers,
 )
 
@@ -17,12 +18,15 @@ __all__ = [
     "ILLUSTRATIONS",
     "Artefact",
     "Job",
+    "Made",
     "Place",
     "apart2022",
     "artefact",
     "galloway2019",
     "named",
+    "refuse",
     "reproduce",
+    "reproduce_each",
     "rows_of",
     "scale_of",
     "sitawarin2021",

@@ -160,14 +160,20 @@ def _in_process(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
         raise
 
 
-def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
+def imported_ray() -> Any:
+    """Return Ray, or say how to have it."""
     try:
         import ray
     except ImportError:
         raise ValueError("--on ray needs Ray: pip install 'advnorm[ray]'") from None
+    return ray
+
+
+def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
+    ray = imported_ray()
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
-    remote: Any = ray.remote(max_retries=2)(attempt)
+    remote = ray.remote(max_retries=2)(attempt)
     waiting = [remote.remote(work, number, task) for number, task in enumerate(tasks)]
     while waiting:
         done, waiting = ray.wait(waiting)

@@ -12,13 +12,13 @@ import torch
 
 from advnorm import ranks
 from advnorm.files import locked, write_atomically
-from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, seeded
+from advnorm.papers.artefact import ARTEFACTS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
 from advnorm.papers.numbers import Number, behind
 from advnorm.papers.told import Key, Ledger, key_of
 from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
-from advnorm.records import SCALES, Measured, Reproduction, Scale, Told
+from advnorm.records import Measured, Reproduction, Scale, Told
 from advnorm.registry import unknown
 
 
@@ -61,10 +61,10 @@ def reproduce(
     What the record told before is not done again where its run is no longer there. With
     ``rows``, only those of the table are made, beside others that the record tells of.
     """
-    _refuse(seeds)
+    possible(seeds)
     artefact, progress = ARTEFACTS[name], progress or Quiet()
     path = where(place.out, name, scale)
-    chosen = _chosen(artefact.jobs(scale), rows, artefact.relative_to)
+    chosen = chosen_jobs(artefact, scale, rows)
     ledger = Ledger(path, artefact, scale, place.data)
     ledger.refuse_losses(rows)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
@@ -101,7 +101,7 @@ def reproduce(
     return write()
 
 
-def _refuse(seeds: int) -> None:
+def possible(seeds: int) -> None:
     """Refuse no seeds at all, and ranks: a run's lock would keep them from each other."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
@@ -117,13 +117,14 @@ def _turn(path: Path) -> AbstractContextManager[None]:
     return locked(turns / f"{path.parent.name}-{path.stem}", wait=True)
 
 
-def _chosen(jobs: Sequence[Job], rows: Sequence[str], base: str) -> list[Job]:
+def chosen_jobs(artefact: Artefact, scale: Scale, rows: Sequence[str]) -> list[Job]:
     """Return the jobs of some rows, and of the one that they are shown as ratios to."""
+    jobs = artefact.jobs(scale)
     there = dict.fromkeys(job.row for job in jobs)
     for row in rows:
         if row not in there:
             raise unknown("row", row, list(there))
-    return [job for job in jobs if not rows or job.row in (*rows, base)]
+    return [job for job in jobs if not rows or job.row in (*rows, artefact.relative_to)]
 
 
 def _title(job: Job, all_jobs: Sequence[Job]) -> str:
@@ -131,49 +132,6 @@ def _title(job: Job, all_jobs: Sequence[Job]) -> str:
     several = sum(other.row == job.row for other in all_jobs) > 1
     which = f" ({', '.join(job.numbers)})" if several else ""
     return f"{job.row}{which}, seed {job.recipe.seed}"
-
-
-def rows_of(changes: Sequence[str]) -> list[str]:
-    """Return the rows that ``row=NAME`` settings ask for.
-
-    >>> rows_of(["row=GD + WD", "row=28, batch norm"])
-    ['GD + WD', '28, batch norm']
-    """
-    for change in changes:
-        if not change.startswith("row="):
-            raise ValueError(f"reproduce takes --set row=NAME, not {change!r}")
-    return [change.removeprefix("row=") for change in changes]
-
-
-def named(names: Sequence[str]) -> list[str]:
-    """Return artefacts by name; a paper's name stands for all of its own."""
-    papers = {ARTEFACTS[name].paper for name in ARTEFACTS}
-    found: dict[str, None] = {}
-    for name in names:
-        own = [one for one in ARTEFACTS if name in papers and one.startswith(f"{name}/")]
-        if not own and name in ILLUSTRATIONS:
-            raise ValueError(f"{name} is {ILLUSTRATIONS[name]}: nothing is measured there")
-        if not own and name not in ARTEFACTS:
-            raise unknown("artefact", name, [*papers, *ARTEFACTS])
-        found |= dict.fromkeys(own or [ARTEFACTS[name].name])
-    return list(found)
-
-
-def scale_of(name: str) -> Scale:
-    """Return a scale by its name."""
-    for scale in SCALES:
-        if name == scale:
-            return scale
-    raise unknown("scale", name, list(SCALES))
-
-
-def workers(text: str) -> Workers:
-    """Return how many processes work at once, or ``ray``."""
-    if text == "ray":
-        return "ray"
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"--on takes a number of processes or ray, not {text!r}")
-    return int(text)
 
 
 def where(out: Path, name: str, scale: Scale) -> Path:

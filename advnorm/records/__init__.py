@@ -25,6 +25,7 @@ from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
 from advnorm.records.reproductions import (
+    Reproductions,
     holds_reproductions,
     read_reproduction,
     reproductions,
@@ -49,6 +50,7 @@ __all__ = [
     "Published",
     "Record",
     "Reproduction",
+    "Reproductions",
     "Result",
     "Run",
     "Scale",

@@ -3,10 +3,24 @@
 import re
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from advnorm.records.artefacts import SCALES, Reproduction
+
+_REMEDY = (
+    "remove it and reproduce again (runs that are still there are not made anew), or put "
+    "back a copy"
+)
+
+
+class Reproductions(NamedTuple):
+    """What a folder holds, by paper."""
+
+    papers: dict[str, list[Reproduction]]
+    damaged: dict[str, list[str]]
+    """Files that cannot be read: a sentence each, with the path and what to do."""
 
 
 def holds_reproductions(folder: Path) -> bool:
@@ -15,31 +29,40 @@ def holds_reproductions(folder: Path) -> bool:
     return next(kept, None) is not None
 
 
-def reproductions(folder: Path) -> dict[str, list[Reproduction]]:
-    """Return the records below a folder by paper, tables first.
+def reproductions(folder: Path) -> Reproductions:
+    """Return the records below a folder, tables first; a damaged one stops no other.
 
     Of an artefact that was made at several scales, the largest with something in it counts.
     """
     found: dict[str, Reproduction] = {}
+    damaged: dict[str, list[str]] = {}
     for scale in SCALES:
-        for path in folder.glob(f"*/*-{scale}.json"):
-            record = read_reproduction(path)
+        for path in sorted(folder.glob(f"*/*-{scale}.json")):
+            try:
+                record = read_reproduction(path)
+            except ValueError as error:
+                damaged.setdefault(path.parent.name, []).append(str(error))
+                continue
             if record.rows or record.failed:
                 found[record.artefact] = record
     papers: dict[str, list[Reproduction]] = {}
     for name in sorted(found, key=_order):
         papers.setdefault(name.partition("/")[0], []).append(found[name])
-    return papers
+    return Reproductions(papers, damaged)
 
 
 def read_reproduction(path: Path) -> Reproduction:
-    """Return the record in a file."""
+    """Return the record in a file, or say which file is damaged, where, and what to do."""
     try:
         return Reproduction.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from error
     except ValidationError as error:
-        what = error.errors()[0]["msg"]
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        what = f"{where}: {first['msg']}" if where else first["msg"]
         raise ValueError(
-            f"{path} is not the record of a reproduction ({what}): remove it"
+            f"{path} is not the record of a reproduction ({what}): {_REMEDY}"
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from advnorm.records import Run
 from advnorm.report.corruption import CorruptionError, corruption_errors
@@ -12,6 +13,7 @@ from advnorm.report.text import terminal
 __all__ = [
     "Cell",
     "CorruptionError",
+    "Pages",
     "Row",
     "corruption_errors",
     "reproduction_text",
@@ -37,19 +39,29 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     return out
 
 
-def write_pages(folder: Path, out: Path | None = None) -> list[Path]:
+class Pages(NamedTuple):
+    """What :func:`write_pages` did."""
+
+    written: list[Path]
+    damaged: list[str]
+    """Records that it left out: a sentence each, with the path and what to do."""
+
+
+def write_pages(folder: Path, out: Path | None = None) -> Pages:
     """Write a page for each paper that ``advnorm reproduce`` left records of in ``folder``.
 
-    Pages go into ``out``, or beside the records. Returns their paths.
+    Pages go into ``out``, or beside the records. A damaged record is left out, and named on
+    the page of its paper.
     """
     from advnorm.files import write_atomically
     from advnorm.records import reproductions
     from advnorm.report.paper import render
 
-    place, written = out or folder, []
+    place, written, found = out or folder, [], reproductions(folder)
     place.mkdir(parents=True, exist_ok=True)
-    for paper, records in reproductions(folder).items():
+    for paper, records in found.papers.items():
         path = place / f"{paper}.html"
-        write_atomically(path, render(paper, records).encode())
+        content = render(paper, records, found.damaged.get(paper, ()))
+        write_atomically(path, content.encode())
         written.append(path)
-    return written
+    return Pages(written, [one for each in found.damaged.values() for one in each])

@@ -36,8 +36,8 @@ class Shown:
         return f"advnorm reproduce {record.artefact} --scale {record.scale}{seeds}"
 
 
-def render(paper: str, records: Sequence[Reproduction]) -> str:
-    """Return the page of one paper."""
+def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] = ()) -> str:
+    """Return the page of one paper; ``damaged`` says which records it leaves out."""
     shown = [_shown(record, f"a{number}") for number, record in enumerate(records)]
     claims = [claim for record in records for claim in record.claims if claim.judged]
     verdicts = Counter(claim.verdict for claim in claims)
@@ -46,6 +46,7 @@ def render(paper: str, records: Sequence[Reproduction]) -> str:
         .get_template("paper.html")
         .render(
             paper=paper,
+            damaged=damaged,
             shown=shown,
             verdicts=[
                 (counted(verdicts[name], name), mark) for name, mark in MARKS.items()

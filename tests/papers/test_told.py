@@ -71,7 +71,7 @@ def test_a_line_names_the_machine_that_trained_its_run(tiny, tmp_path):
 def test_what_is_told_is_not_done_again(tiny, tmp_path):
     first = reproduce(tiny.name, Place(tmp_path), seeds=2)
     assert first.drawn and len(first.told) == 4
-    assert reproductions(tmp_path) == {"here": [first]}, (
+    assert reproductions(tmp_path) == ({"here": [first]}, {}), (
         "no other file is taken for a record"
     )
     without_runs(tmp_path)

@@ -87,19 +87,20 @@ def folder(tmp_path):
 
 
 def page(folder):
-    (path,) = write_pages(folder)
+    ((path,), damaged) = write_pages(folder)
+    assert not damaged
     assert path == folder / "here2020.html"
     return path.read_text()
 
 
 def test_records_are_read_tables_first_at_their_largest_scale(folder):
-    assert reproductions(folder) == {"here2020": [TABLE, FIGURE]}
+    assert reproductions(folder) == ({"here2020": [TABLE, FIGURE]}, {})
 
 
 def test_an_empty_record_of_a_larger_scale_does_not_hide_a_smaller_one(folder):
     empty = FIGURE.model_copy(update={"scale": "full", "rows": {}})
     (folder / "here2020" / "figure10-full.json").write_text(empty.model_dump_json())
-    assert reproductions(folder)["here2020"][1].scale == "reduced"
+    assert reproductions(folder).papers["here2020"][1].scale == "reduced"
 
 
 def test_claims_stand_above_tables_and_tables_above_figures(folder):
@@ -224,10 +225,80 @@ def test_the_command_knows_a_folder_of_reproductions(folder, monkeypatch, capsys
     assert capsys.readouterr().out == f"wrote {out / 'here2020.html'}\n"
 
 
-def test_a_file_that_is_no_record_is_named(folder, monkeypatch, capsys):
-    (folder / "here2020" / "table9-full.json").write_text("{}")
+def edited(**changes) -> bytes:
+    return TABLE.model_copy(update=changes).model_dump_json().encode()
+
+
+IMPOSSIBLE = Measured(values=(50.0,), n=20).model_copy(update={"values": (500.0,)})
+WHOLE = TABLE.model_dump_json().encode()
+DAMAGES = {
+    "cut short": (WHOLE[:500], "EOF while parsing"),
+    "empty": (b"", "EOF while parsing"),
+    "of other bytes": (b"\xff\xfe{}", "expected value"),
+    "of another kind": (b"{}", "artefact: Field required"),
+    "of a newer version": (WHOLE[:-1] + b', "more": 1}', "more: Extra inputs"),
+    "of no paper": (edited(artefact="table2"), "artefact: String should match"),
+    "without a column": (edited(columns=("clean",)), "of no column: attacked"),
+    "without values": (WHOLE.replace(b"[50.0]", b"[]"), "without.clean.values: Tuple"),
+    "beyond 100%": (
+        edited(rows={"with": {"clean": IMPOSSIBLE}}),
+        "no accuracies of 20 samples",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_record_is_named_and_stops_no_page(folder, monkeypatch, capsys, damage):
+    (folder / "there2021").mkdir()
+    other = TABLE.model_copy(update={"artefact": "there2021/table2"})
+    (folder / "there2021" / "table2-full.json").write_text(other.model_dump_json())
+    path = folder / "here2020" / "table2-full.json"
+    content, why = DAMAGES[damage]
+    assert content != WHOLE
+    path.write_bytes(content)
     monkeypatch.setattr(sys, "argv", ["advnorm", "report", str(folder)])
     with pytest.raises(SystemExit) as end:
         cli.main()
-    assert end.value.code == 2
-    assert "table9-full.json is not the record of a reproduction" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert end.value.code == 1
+    assert said.out.splitlines() == [
+        f"wrote {folder / name}" for name in ("here2020.html", "there2021.html")
+    ]
+    assert said.err.startswith(f"advnorm: {path} is not the record of a reproduction (")
+    assert why in said.err and "remove it and reproduce again" in said.err
+    assert said.err.count("\n") == 1
+    text = (folder / "here2020.html").read_text()
+    assert "A figure" in text and "A &lt;table&gt;" not in text
+    assert f"<b>Left out:</b> {path} is not" in text
+    assert "Left out" not in (folder / "there2021.html").read_text()
+
+
+def test_a_folder_in_the_place_of_a_record_stops_no_other(folder):
+    path = folder / "here2020" / "table2-full.json"
+    path.unlink()
+    path.mkdir()
+    papers, damaged = reproductions(folder)
+    assert papers == {"here2020": [FIGURE]}
+    ((sentence,),) = damaged.values()
+    assert sentence.startswith(f"{path} cannot be read (")
+
+
+def test_how_many_samples_there_are_stands_once(folder):
+    assert "samples" not in section(page(folder), "table2")
+    cells = {
+        row: {name: cell.model_copy(update={"n": 2000}) for name, cell in own.items()}
+        for row, own in TABLE.rows.items()
+    }
+    record = TABLE.model_copy(update={"rows": cells})
+    path = folder / "here2020" / "table2-full.json"
+    path.write_text(record.model_dump_json())
+    text = section(page(folder), "table2")
+    assert text.count("n=2000") == 1
+    assert text.index("Each number is an accuracy of n=2000 samples.") < text.index("<th")
+    assert '<td class="number">50<small>47.8–52.2</small></td>' in text  # Wilson, by hand
+    assert "91 ± 1* [80 ± 1]</td>" in text, "over seeds the error is said, and no range"
+
+
+def section(text: str, name: str) -> str:
+    """Return the part of a page that is about one artefact."""
+    return text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
