@@ -1,6 +1,6 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
-from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse
+from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse, refuse_weights
 from advnorm.objectives.crown_ibp import crown_ibp
 from advnorm.objectives.ibp import ibp
 from advnorm.objectives.memory import Memory
@@ -27,6 +27,7 @@ __all__ = [
     "passes",
     "pgd",
     "refuse",
+    "refuse_weights",
     "standard",
     "trades",
 ]

@@ -1,5 +1,7 @@
 """Which norms, objectives and batchings go together; a sentence where they do not."""
 
+from collections.abc import Mapping
+
 TWO_DOMAINS = frozenset({"mixed", "alp", "trades", "mixed_kl"})
 CERTIFIED = frozenset({"ibp", "crown_ibp"})
 
@@ -37,4 +39,24 @@ def refuse(
         raise ValueError(
             f"a {norm} norm needs both domains in one batch, and sequential passes show it "
             "one at a time: set objective.batching=concatenated"
+        )
+
+
+def refuse_weights(
+    objective: str, most: Mapping[str, float], *, clean_rows: int | None = None
+) -> None:
+    """Raise before training starts if a weight would leave its range in its course.
+
+    ``most`` is the largest value of each weight that the objective has.
+    """
+    for name, value in most.items():
+        if value > 1 and (name != "beta" or objective == "crown_ibp"):
+            raise ValueError(
+                f"objective.{name} is the share of one of two terms in {objective!r}, and "
+                f"would reach {value:g}, above 1: lower it or its schedule"
+            )
+    if most.get("gamma") == 1 and clean_rows == 0:
+        raise ValueError(
+            "objective.gamma=1 weighs the clean images alone, and objective.clean_share=0 "
+            "leaves none in a batch: lower gamma, or raise clean_share"
         )

@@ -1,6 +1,6 @@
 """Turns a recipe into objects; nothing below ever sees the recipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,15 +9,11 @@ from torch import nn
 
 from advnorm import data as sets
 from advnorm import ranks
-from advnorm.draws import Draws
 from advnorm.evaluate import cells, check_radius
-from advnorm.gradients import perturbs_statistics
 from advnorm.models import MODELS
-from advnorm.norms import batch_norms, check_perturbable, mode, route
-from advnorm.objectives import CERTIFIED, refuse
-from advnorm.recipe import Model, Recipe, RecipeError
+from advnorm.objectives import CERTIFIED, refuse, refuse_weights
+from advnorm.recipe import Model, Recipe, RecipeError, largest
 from advnorm.registry import bind, options
-from advnorm.scoped import evaluating
 from advnorm.threat import THREATS, Threat
 from advnorm.train import parts
 from advnorm.train.second_pass import fits
@@ -79,35 +75,6 @@ def build(recipe: Recipe, *, root: Path | None, device: str, begun: bool = False
     )
 
 
-def try_out(job: Job) -> None:
-    """Pass a few samples through the model: a misfit is known before a folder is made."""
-    if job.batch_size < 2 * ranks.size() and batch_norms(job.model):
-        raise RecipeError(
-            f"batch_size={job.batch_size}: batch statistics need at least 2 samples"
-            + (f" on each of the {ranks.size()} ranks" if ranks.size() > 1 else "")
-        )
-    fits(job.recipe, job.batch_size)
-    if perturbs_statistics(job.recipe.gradient.name):
-        check_perturbable(job.model)
-    check_radius(job.threat, job.data.shape)
-    first = torch.arange(min(4, len(job.data.train)))
-    images, _, samples = next(
-        job.data.train.batches(first, batch_size=4, device=job.device)
-    )
-    sets.AUGMENTATIONS[job.recipe.data.augment](images, Draws.of(0, samples))
-    images = images.to(next(job.model.parameters()).dtype)
-    with evaluating(job.model), torch.no_grad():
-        try:
-            job.model(images)
-            with mode(job.model, "batch"), route(job.model, clean=len(images) // 2):
-                job.model(images)
-        except (RuntimeError, ValueError) as error:
-            raise RecipeError(
-                f"model {job.recipe.model.name!r} with norm {job.recipe.norm.name!r} does "
-                f"not run on {job.data.name}: {error}"
-            ) from None
-
-
 def check(recipe: Recipe) -> None:
     """Look up every name of a recipe, and report all that are wrong at once."""
     lookups: list[Callable[[], object]] = [
@@ -117,6 +84,7 @@ def check(recipe: Recipe) -> None:
         lambda: parts.norm_of(recipe),
         lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
+        lambda: check_schedule(recipe),
         lambda: threats(recipe),
         lambda: _attack(recipe),
         lambda: parts.objective_of(recipe),
@@ -127,6 +95,11 @@ def check(recipe: Recipe) -> None:
             norm=recipe.norm.name,
             objective=recipe.objective.name,
             batching=recipe.objective.batching,
+            clean_rows=_clean_rows(recipe),
+        ),
+        lambda: refuse_weights(
+            recipe.objective.name,
+            parts.largest_weights(recipe),
             clean_rows=_clean_rows(recipe),
         ),
         lambda: _norm_places(recipe),
@@ -141,7 +114,23 @@ def check(recipe: Recipe) -> None:
         except ValueError as error:
             problems.append(str(error))
     if problems:
-        raise RecipeError("\n".join(problems))
+        raise RecipeError("\n".join(dict.fromkeys(problems)))
+
+
+def check_schedule(recipe: Recipe, shape: Sequence[int] | None = None) -> None:
+    """Refuse a schedule that lets eps outgrow the images, of ``shape`` where it matters."""
+    threat, factor = recipe.threat.build(), largest(recipe.threat.schedule, recipe.epochs)
+    if factor <= 1:
+        return
+    try:
+        widest = threat.with_eps(threat.eps * factor)
+        if shape is not None:
+            check_radius(widest, shape)
+    except ValueError:
+        raise RecipeError(
+            f"threat.schedule: eps would reach {threat.eps * factor:g}, further than any "
+            "two images are apart; lower threat.eps or the schedule"
+        ) from None
 
 
 def threats(recipe: Recipe) -> list[Threat]:

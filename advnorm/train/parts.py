@@ -11,7 +11,14 @@ from advnorm.gradients import GRADIENTS, Rule
 from advnorm.models import PerImage, Standardize, TiledLinear
 from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
-from advnorm.recipe import Constant, Model, Recipe, RecipeError
+from advnorm.recipe import (
+    Constant,
+    Model,
+    Recipe,
+    RecipeError,
+    ScheduleSpec,
+    largest,
+)
 from advnorm.records import Run
 from advnorm.registry import bind, options
 from advnorm.schedules import Schedule
@@ -90,24 +97,31 @@ def rule_of(recipe: Recipe) -> Rule:
 
 def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
     """Return the objective's weights that change over the epochs, as functions of them."""
+    return {
+        name: _scaled(schedule.build(), base)
+        for name, (base, schedule) in _weights(recipe).items()
+        if schedule != Constant()
+    }
+
+
+def largest_weights(recipe: Recipe) -> dict[str, float]:
+    """Return the most that each of the objective's weights comes to in training."""
+    return {
+        name: base * largest(schedule, recipe.epochs)
+        for name, (base, schedule) in _weights(recipe).items()
+    }
+
+
+def _weights(recipe: Recipe) -> dict[str, tuple[float, ScheduleSpec]]:
+    """Return the base value and the schedule of each weight that the objective has."""
     spec, found = recipe.objective, {}
-    defaults = options(OBJECTIVES[spec.name])
-    for name, schedule in (
-        ("gamma", spec.gamma_schedule),
-        ("beta", spec.beta_schedule),
-        ("kappa", spec.kappa_schedule),
-    ):
-        if schedule == Constant():
-            continue
-        if name not in defaults:
+    values = options(OBJECTIVES[spec.name])
+    for name in ("gamma", "beta", "kappa"):
+        schedule: ScheduleSpec = getattr(spec, f"{name}_schedule")
+        if name in values:
+            found[name] = (spec.settings().get(name, values[name]), schedule)
+        elif schedule != Constant():
             raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
-        base = spec.settings().get(name, defaults[name])
-        found[name] = _scaled(schedule.build(), base)
-        top = max(found[name](tenth / 10) for tenth in range(10 * recipe.epochs + 1))
-        if name in ("gamma", "kappa") and top > 1:
-            raise ValueError(
-                f"objective.{name}_schedule: {name} would reach {top:g}, above 1"
-            )
     return found
 
 

@@ -14,13 +14,14 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
 from advnorm.train import checkpoints
-from advnorm.train.build import Job, build, choose_device, try_out
+from advnorm.train.build import Job, build, choose_device
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
 from advnorm.train.state import State, restore
 from advnorm.train.step import HALF_SCALE
 from advnorm.train.stop import Stop, StoppedError
+from advnorm.train.trial import try_out
 
 
 def train(

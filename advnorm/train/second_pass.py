@@ -37,16 +37,18 @@ def _groups(recipe: Recipe, batch: int) -> None:
     spec = recipe.gradient
     given = {key: value for key, value in spec.settings().items() if key != "rho"}
     check(**given, batch=batch)
-    second, groups = spec.samples or batch, spec.groups or 1
-    if (groups > 1 or second < batch) and second % (groups * ranks.size()):
+    second, groups, count = spec.samples or batch, spec.groups or 1, ranks.size()
+    uneven = batch % count or second % (groups * count)
+    if (groups > 1 or second < batch) and uneven:
         raise ValueError(
-            f"{second} samples in {groups} groups cannot be dealt out to {ranks.size()} "
-            "ranks equally: change gradient.samples or gradient.groups"
+            f"{second} of {batch} samples in {groups} groups cannot be dealt out to "
+            f"{count} ranks equally: change batch_size, gradient.samples or gradient.groups"
         )
     share = recipe.objective.clean_share
-    clean = second if share is None else round(share * second)
+    clean = (second if share is None else round(share * second)) // count
     if clean % groups:
         raise ValueError(
             f"gradient.groups={groups} does not divide the {clean} clean images that "
-            "objective.clean_share leaves in the second pass: change one of them"
+            f"objective.clean_share leaves in the second pass{' of a rank' * (count > 1)}: "
+            "change one of them"
         )

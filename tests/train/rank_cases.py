@@ -124,6 +124,19 @@ WATCHED = {
     "sharp": (["norm.name=none", "objective.name=standard"], SHARP),
 }
 
+QUARTER = "objective={name: mixed, clean_share: 0.25}"
+REFUSED = {
+    "groups of one sample": ["gradient={name: apart, groups: 6}"],
+    "one sample": ["gradient={name: apart, samples: 2}"],
+    "parts of one sample": ["optimizer.accumulate=6"],
+    "clean images": [QUARTER, "batch_size=16", "gradient={name: apart, groups: 4}"],
+    "odd batch": ["batch_size=11", "gradient={name: apart, samples: 4}"],
+}
+SYNCED = {
+    name: [*REFUSED[name], "norm.options={sync: true}"]
+    for name in ("groups of one sample", "one sample", "parts of one sample")
+}
+
 
 def trained(changes, out: Path):
     """Train, and return all weights, buffers and optimizer memory, and all metrics."""
@@ -231,11 +244,22 @@ def blunt(out: Path):
         Glimpse.sharpness = original
 
 
+def refused(changes, out: Path):
+    """Return what a rank says of a recipe before it makes a folder, else nothing."""
+    try:
+        trained(changes, out)
+    except ValueError as error:
+        return "" if out.exists() else str(error)
+    return ""
+
+
 def others(index, folder: Path):
     """Do what else ranks do together, and leave each rank's findings."""
     found = {what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")}
     found |= {"watched": watched(folder), "blunt": blunt(folder / "blunt")}
     shifted(Run.open(folder / "judged"))
+    found["refused"] = {n: refused(c, folder / f"no {n}") for n, c in REFUSED.items()}
+    found["synced"] = {n: refused(c, folder / f"synced {n}") for n, c in SYNCED.items()}
     found["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
     (folder / f"rank-{index}.json").write_text(json.dumps(found))
 

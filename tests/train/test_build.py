@@ -9,6 +9,7 @@ from advnorm.train import checkpoints, loop, train
 from advnorm.train.build import build
 from advnorm.train.state import State
 from advnorm.train.step import Stepper
+from advnorm.train.trial import try_out
 from advnorm.train.validate import Validated
 
 
@@ -148,3 +149,83 @@ def test_settings_without_a_meaning_are_refused(tiny, changes, words):
 
 def test_a_momentum_may_be_none(tiny):
     build(override(tiny, ["norm.options.momentum=null"]), root=None, device="cpu")
+
+
+CROWN = "objective={name: crown_ibp, beta: %s, beta_schedule: {kind: ramp, last: 2, %s}}"
+NO_CLEAN = "objective={name: mixed, gamma: 1, clean_share: 0, gamma_schedule: {%s}}"
+DOUBLED = "threat.schedule={kind: ramp, last: 2, stop: 2}"
+ALONE = "optimizer.accumulate=32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["threat.eps=0.6", DOUBLED], "threat.schedule: eps would reach 1.2, .*lower"),
+        (["threat={norm: l2, eps: 6}", DOUBLED], "threat.schedule: eps would reach 12,"),
+        (["objective={name: crown_ibp, beta: 2}"], "beta .* would reach 2, above 1: lower"),
+        ([CROWN % (0.6, "stop: 2")], "beta .* would reach 1.2, above 1: lower"),
+        ([NO_CLEAN % "kind: constant"], "clean_share=0 leaves none .*: lower gamma"),
+        ([NO_CLEAN % "kind: ramp, last: 2"], "clean_share=0 leaves none"),
+        ([ALONE], "32 passes by 1 at a time, .*: lower optimizer.accumulate or raise"),
+        ([ALONE, "data.size=16", "model={name: cnn_small}"], "by 1 at a time"),
+        ([ALONE, "objective={name: mixed, batching: sequential}"], "by 1 at a time"),
+        ([ALONE, "objective.name=mixed", "norm.name=mixture"], "by 1 at a time"),
+        ([ALONE, "objective.name=mixed", "attack.statistics=batch"], "by 1 at a time"),
+        ([ALONE, "objective.name=ibp"], "by 1 at a time"),
+        (
+            [
+                "objective={name: mixed, batching: sequential, clean_share: 0.25}",
+                "batch_size=4",
+            ],
+            "passes by 4 at a time, .*: raise batch_size or objective.clean_share",
+        ),
+    ],
+)
+def test_what_would_fail_in_training_is_refused_before(tiny, tmp_path, changes, words):
+    with pytest.raises(RecipeError, match=words) as error:
+        train(override(tiny, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists() and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [CROWN % (2, "start: 0.5, stop: 0")],  # 1 at most
+        [NO_CLEAN % "kind: ramp, last: 2, start: 0.9, stop: 0"],
+        ["objective={name: trades, beta: 6}", "threat.eps=0.5", DOUBLED],
+        [ALONE, "objective.name=mixed"],  # one clean and one adversarial image
+        [ALONE, "objective.name=mixed", "gradient.name=apart"],
+        [ALONE, "norm.name=none"],
+        [ALONE, "objective.name=standard", "attack.statistics=batch", "norm.name=layer"],
+        [ALONE, "data.size=32", "model={name: vgg11, options: {width: 2}}"],  # maps of 2x2
+    ],
+    ids=str,
+)
+def test_what_does_not_fail_in_training_is_not_refused(tiny, tmp_path, changes):
+    run = train(override(tiny, ["epochs=3", "data.train=32", *changes]), tmp_path / "run")
+    assert len(run.epochs()) == 3
+
+
+def test_a_schedule_above_one_trains_beyond_eps(tiny, tmp_path):
+    """From 0 to 0.2 in two epochs of three steps each; the last step of each is told."""
+    run = train(override(tiny, [DOUBLED]), tmp_path / "run")
+    assert [line.eps for line in run.epochs()] == pytest.approx([0.2 / 3, 0.5 / 3, 0.2])
+
+
+@pytest.mark.parametrize("rule", ["plain", "apart"])
+def test_trying_out_moves_nothing(tiny, rule):
+    changes = [ALONE, "objective.name=mixed", f"gradient.name={rule}"]
+    job = build(override(tiny, changes), root=None, device="cpu")
+    before = {key: value.clone() for key, value in job.model.state_dict().items()}
+    random, training = torch.get_rng_state(), [m.training for m in job.model.modules()]
+    try_out(job)
+    assert all(torch.equal(before[k], v) for k, v in job.model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert [m.training for m in job.model.modules()] == training
+    assert all(p.grad is None and p.requires_grad for p in job.model.parameters())
+
+
+def test_a_problem_is_told_once(tiny):
+    with pytest.raises(RecipeError) as error:
+        build(override(tiny, ["objective.name=pdg"]), root=None, device="cpu")
+    assert str(error.value).count("no objective 'pdg'") == 1

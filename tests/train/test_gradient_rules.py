@@ -5,7 +5,8 @@ import torch
 
 from advnorm.recipe import RecipeError, override
 from advnorm.train import train
-from advnorm.train.build import build, try_out
+from advnorm.train.build import build
+from advnorm.train.trial import try_out
 
 RULES = {
     "sam": "{name: sam, rho: 0.05}",
@@ -53,6 +54,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tiny, tmp_path, fingerprint, 
         ["optimizer.clip=0.1"],
         ["norm.name=mixture", "objective.name=mixed"],
         ["norm.name=borrowed", "objective.name=mixed", "objective.clean_share=0.5"],
+        ["gradient.groups=8", "objective={name: mixed, clean_share: 0.5}"],
         ["norm.freeze_last=1", "epochs=2"],
         ["optimizer.only=norms"],
     ],
@@ -123,6 +125,14 @@ def test_accumulated_parts_of_a_model_without_norm_are_the_whole(tiny, tmp_path)
                 "objective={name: mixed, clean_share: 0.25}",
             ],
             "clean_share",
+        ),
+        (["gradient={name: apart, samples: 1}"], "samples: 1, groups: 1.*raise samples"),
+        (
+            [
+                "gradient={name: apart, groups: 16}",
+                "objective={name: mixed, clean_share: 0.5, batching: sequential}",
+            ],
+            "samples: 32, groups: 16.*lower groups",
         ),
     ],
 )

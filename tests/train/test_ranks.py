@@ -1,6 +1,7 @@
 """Two ranks train what one process trains."""
 
 import json
+import re
 import shutil
 from functools import cache
 
@@ -17,7 +18,7 @@ from advnorm.draws import permutation
 from advnorm.norms import batch_norms
 from advnorm.recipe import override
 from advnorm.records import Run
-from advnorm.train import build, train
+from advnorm.train import build, check, train
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,33 @@ def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
     for text, steps in (found[what] for found in findings(pair)):
         assert words in text and "epoch 1, step 3" in text
         assert steps == 2, "the optimizer moved after the fault"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("groups of one sample", "samples: 6, groups: 6} on each of the 2 ranks: a group"),
+        (
+            "one sample",
+            "samples: 1, groups: 1} on each of the 2 ranks: a group has too few",
+        ),
+        ("parts of one sample", "12 passes by 1 at a time on each of the 2 ranks, too few"),
+        ("clean images", "groups=4 does not divide the 2 clean images .* of a rank"),
+        ("odd batch", "4 of 11 samples in 1 groups cannot be dealt out to 2 ranks"),
+    ],
+)
+def test_samples_that_ranks_cannot_share_are_refused_before_training(pair, name, words):
+    """One process trains each of them."""
+    check(override(rank_cases.TINY, rank_cases.REFUSED[name]))
+    for found in findings(pair):
+        assert re.search(words, found["refused"][name])
+
+
+def test_norms_that_ask_other_ranks_have_enough_samples(pair):
+    for found in findings(pair):
+        assert set(found["synced"].values()) == {""}
+    for name in rank_cases.SYNCED:
+        assert Run.open(pair(tuple(QUICK)) / f"synced {name}").epochs()
 
 
 def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
