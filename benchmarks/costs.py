@@ -9,28 +9,28 @@ are not those of the artefacts.
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from advnorm import papers
 from advnorm.papers.cost import cost
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import Constant, Recipe, override
 from advnorm.records import SCALES
+from advnorm.train.parts import weight_schedules
 from advnorm.train.plan import Plan, plan
 
 FILE = Path(papers.__file__).with_name("costs.json")
 FREE = [
     "name=any",
     "seed=0",
-    "epochs=1",
     "validation={}",
     "evaluation={}",
     "perturbation={}",
     "watch={}",
-    "threat.schedule={kind: constant}",
     "norm.freeze_last=0",
     "optimizer.accumulate=1",
 ]
-"""What does not change the operations of an epoch."""
+"""What does not change the operations of training."""
 
 
 class Counted:
@@ -41,14 +41,22 @@ class Counted:
 
     def __call__(self, recipe: Recipe) -> Plan:
         """Return a recipe's plan, counted once for all that cost the same."""
-        bare = override(recipe, FREE)
+        epochs = 1 if _alike(recipe) else recipe.epochs
+        bare = override(recipe, [*FREE, f"epochs={epochs}"])
         key = bare.model_dump_json(
             exclude={"optimizer": {"rate", "schedule", "weight_decay"}}
         )
         if key not in self.plans:
             self.plans[key] = plan(bare)
         found = self.plans[key]
-        return Plan(**{**found.__dict__, "epochs": recipe.epochs})
+        training = found.training * (recipe.epochs // epochs)
+        return replace(found, epochs=recipe.epochs, training=training)
+
+
+def _alike(recipe: Recipe) -> bool:
+    """Tell whether no schedule changes what an epoch costs."""
+    schedules = (recipe.threat.schedule, recipe.attack.steps_schedule)
+    return not weight_schedules(recipe) and all(one == Constant() for one in schedules)
 
 
 def main() -> None:

@@ -114,7 +114,7 @@ def largest_weights(recipe: Recipe) -> dict[str, float]:
 
 def _weights(recipe: Recipe) -> dict[str, tuple[float, ScheduleSpec]]:
     """Return the base value and the schedule of each weight that the objective has."""
-    spec, found = recipe.objective, {}
+    spec, found = recipe.objective, dict[str, tuple[float, ScheduleSpec]]()
     values = options(OBJECTIVES[spec.name])
     for name in ("gamma", "beta", "kappa"):
         schedule: ScheduleSpec = getattr(spec, f"{name}_schedule")

@@ -3,15 +3,21 @@
 The step is the one that training takes (attack, objective, gradient rule), run on tensors
 that have shapes and no values, under PyTorch's counter of operations. An operation is an
 addition or a multiplication of a convolution or a matrix product; the rest is not counted.
+
+Schedules change what a step does: without a radius there is no attack and no bound, and
+one of two terms may be left out where its weight is 0 (of CROWN's bound and the intervals',
+at beta 0 or 1). Each kind of step is run once and counts as often as training takes it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from advnorm.data import Batch, DataSet, Tensors
-from advnorm.recipe import Recipe, override
+from advnorm.objectives import CERTIFIED
+from advnorm.recipe import Constant, Recipe, override
 from advnorm.train import parts
 from advnorm.train.build import Job, check
 from advnorm.train.counter import Counter
@@ -19,6 +25,7 @@ from advnorm.train.devices import Device
 from advnorm.train.live import Live
 from advnorm.train.state import State
 from advnorm.train.step import Stepper
+from advnorm.train.trial import try_statistics
 
 SETS: dict[str, tuple[tuple[int, int, int], int, int]] = {
     "digits": ((1, 8, 8), 10, 1437),
@@ -41,8 +48,6 @@ _SIMPLE = [  # what changes no count, or would leave a part out of it
     "start=null",
     "data.augment=none",
     "data.mixup=0",
-    "threat.schedule={kind: constant}",
-    "attack.steps_schedule={kind: constant}",
     "norm.freeze_last=0",
 ]
 
@@ -55,9 +60,11 @@ class Plan:
     forward: int
     """Operations of one sample through the network."""
     step: int
-    """Operations of a training step, attack included."""
+    """Operations of a training step, attack included; of the longest, where they differ."""
     steps_per_epoch: int
     epochs: int
+    training: int
+    """Operations of all epochs, without validation."""
     activations: int
     """Most bytes that the tensors kept for backward passes take at once."""
     state: int
@@ -66,8 +73,8 @@ class Plan:
 
     @property
     def epoch(self) -> int:
-        """Operations of an epoch, without validation."""
-        return self.step * self.steps_per_epoch
+        """Operations of an epoch on average, without validation."""
+        return self.training // self.epochs
 
     def hours(self, device: Device, *, epochs: int = 1) -> float:
         """Return the hours that so many epochs take on one device."""
@@ -78,41 +85,105 @@ def plan(recipe: Recipe) -> Plan:
     """Count what ``recipe`` costs; a set of one's own is read for its shape and size."""
     check(recipe)
     data = _outline(recipe)
-    simple, counter = override(recipe, _SIMPLE), Counter()
-    once = _step(override(simple, ["attack.steps=1"]), data, counter)
-    twice = _step(override(simple, ["attack.steps=2"]), data, counter)
-    more = recipe.attack.steps - 1  # every further step costs the same
+    job = _job(override(recipe, _SIMPLE), data)
+    try_statistics(job, *_batch(job)[:2])
+    taken, counter = _course(job), Counter()
+    counts = {kind: _count(job, kind, at, counter) for kind, at in taken.items()}
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
     remembered = {"adam": 2, "rmsprop": 1}.get(recipe.optimizer.name, 0)
     if recipe.optimizer.name != "adam" and recipe.optimizer.momentum:
         remembered += 1
     size = 8 if recipe.precision == "float64" else 4
+    parameters = sum(p.numel() for p in job.model.parameters())
     return Plan(
-        parameters=once.parameters,
-        forward=once.forward,
-        step=once.flops + more * (twice.flops - once.flops),
-        steps_per_epoch=once.steps_per_epoch,
+        parameters=parameters,
+        forward=_forward(job.model, data),
+        step=max(counts[kind].of(1, at.longest) for kind, at in taken.items()),
+        steps_per_epoch=job.steps_per_epoch,
         epochs=recipe.epochs,
-        activations=round(width * max(once.live, twice.live)),
-        state=size * (2 + remembered) * once.parameters,
+        training=sum(counts[kind].of(at.steps, at.attack) for kind, at in taken.items()),
+        activations=round(width * max(count.live for count in counts.values())),
+        state=size * (2 + remembered) * parameters,
         half=half,
     )
 
 
-@dataclass(frozen=True)
-class _Step:
-    parameters: int
-    forward: int
+class _Kind(NamedTuple):
+    """What tells steps apart that do different things, but for the attack's length."""
+
+    attacked: bool
+    weights: tuple[float | None, ...]
+    """Those that are 0 or 1, at which a term may be left out; else none."""
+
+
+@dataclass
+class _Taken:
+    """The steps of one kind that training takes."""
+
+    first: State
+    steps: int = 0
+    attack: int = 0
+    """Steps of their attacks, together."""
+    longest: int = 0
+
+
+def _course(job: Job) -> dict[_Kind, _Taken]:
+    """Return what kinds of steps training takes, and how often."""
+    stepper, found = Stepper(job), dict[_Kind, _Taken]()
+    schedules = (job.recipe.threat.schedule, job.recipe.attack.steps_schedule)
+    changes = stepper.weights or any(one != Constant() for one in schedules)
+    epochs, steps = job.recipe.epochs, job.steps_per_epoch
+    alike = 1 if changes else epochs * steps
+    for number in range(0, epochs * steps, alike):
+        epoch, seen = divmod(number, steps)
+        now = epoch + seen / steps
+        weights = (weight(now) for weight in stepper.weights.values())
+        ends = tuple(weight if weight in (0, 1) else None for weight in weights)
+        kind = _Kind(stepper.eps(now) > 0, ends)
+        taken = found.setdefault(kind, _Taken(State(epoch=epoch, seen=seen)))
+        length = stepper.attack_steps(now)
+        taken.steps += alike
+        taken.attack += alike * length
+        taken.longest = max(taken.longest, length)
+    return found
+
+
+class _Count(NamedTuple):
+    """Operations of a step with one step of attack, of a further one, and bytes kept."""
+
     flops: int
+    further: int
     live: int
-    steps_per_epoch: int
+
+    def of(self, steps: int, attack: int) -> int:
+        """Return the operations of so many steps with so many of attack in all."""
+        return steps * self.flops + (attack - steps) * self.further
 
 
-def _step(recipe: Recipe, data: DataSet, counter: Counter) -> _Step:
+def _count(job: Job, kind: _Kind, taken: _Taken, counter: Counter) -> _Count:
+    """Count a step of a kind; every further step of its attack costs the same."""
+    once, live = _step(job, 1, taken.first, counter)
+    if not kind.attacked or job.recipe.objective.name in CERTIFIED:
+        return _Count(once, 0, live)
+    twice, more = _step(job, 2, taken.first, counter)
+    return _Count(once, twice - once, max(live, more))
+
+
+def _step(job: Job, attack_steps: int, at: State, counter: Counter) -> tuple[int, int]:
+    """Take a step; return its operations, and the most bytes that it keeps."""
+    alike = [f"attack.steps={attack_steps}", "attack.steps_schedule={kind: constant}"]
+    stepper = Stepper(replace(job, recipe=override(job.recipe, alike)))
+    live, before = Live(job.model), counter.flops
+    with torch.random.fork_rng(), counter, live:
+        stepper(_batch(job), at)
+    return counter.flops - before, live.most
+
+
+def _job(recipe: Recipe, data: DataSet) -> Job:
     with torch.device("meta"):
         model = parts.network(recipe, data)
-    job = Job(
+    return Job(
         recipe=recipe,
         data=data,
         model=model,
@@ -120,18 +191,12 @@ def _step(recipe: Recipe, data: DataSet, counter: Counter) -> _Step:
         threat=recipe.threat.build(),
         device=torch.device("cpu"),  # the type that autocast is asked about
     )
+
+
+def _batch(job: Job) -> Batch:
     rows = torch.empty((job.batch_size,), dtype=torch.int64, device="meta")
-    images = torch.empty((job.batch_size, *data.shape), device="meta")
-    live, stepper, before = Live(model), Stepper(job), counter.flops
-    with torch.random.fork_rng(), counter, live:
-        stepper(Batch(images, rows, rows), State())
-    return _Step(
-        parameters=sum(p.numel() for p in model.parameters()),
-        forward=_forward(model, data),
-        flops=counter.flops - before,
-        live=live.most,
-        steps_per_epoch=job.steps_per_epoch,
-    )
+    images = torch.empty((job.batch_size, *job.data.shape), device="meta")
+    return Batch(images, rows, rows)
 
 
 def _forward(model: nn.Module, data: DataSet) -> int:
@@ -182,13 +247,14 @@ def table(recipe: Recipe, devices: dict[str, Device]) -> str:
     """Return what ``advnorm plan`` prints."""
     found = plan(recipe)
     memory = found.activations + found.state
+    alike = found.training == found.step * found.steps_per_epoch * found.epochs
     lines = [
         f"{recipe.name}: {recipe.model.name} on {recipe.data.name}, "
         f"{found.epochs} epochs of {found.steps_per_epoch} steps of {recipe.batch_size}",
         f"parameters           {found.parameters:,}",
         f"forward, one sample  {_flops(found.forward)}",
-        f"one step             {_flops(found.step)}",
-        f"one epoch            {_flops(found.epoch)}",
+        f"{'one step' if alike else 'the longest step':<20} {_flops(found.step)}",
+        f"{'one epoch' if alike else 'one epoch on average':<20} {_flops(found.epoch)}",
         f"activations          {_bytes(found.activations)}",
         f"weights and optimizer {_bytes(found.state)}",
         "",

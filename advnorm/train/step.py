@@ -134,6 +134,10 @@ class Stepper:
         """Return the radius at a time in epochs."""
         return self.job.threat.eps * self.radius(now)
 
+    def attack_steps(self, now: float) -> int:
+        """Return the steps of the attack at a time in epochs."""
+        return max(1, round(self.job.recipe.attack.steps * self.steps(now)))
+
     def _prepare(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         recipe = self.job.recipe
         images = self.augment(batch.images, draws.stream("augment"))
@@ -164,7 +168,7 @@ class Stepper:
         if factor <= 0:
             return Adversary(None, statistics)
         threat = self.job.threat.with_eps(self.job.threat.eps * factor)
-        steps = max(1, round(spec.steps * self.steps(now)))
+        steps = self.attack_steps(now)
         step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
 
         def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from advnorm import cli
 from advnorm.objectives import OBJECTIVES
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import Recipe, RecipeError, override
 from advnorm.recipes import RECIPES, find
 from advnorm.train import counter, network
 from advnorm.train.devices import DEVICES, Device
@@ -68,6 +68,92 @@ def test_parameters_epochs_and_state_by_hand():
     for name, momentum, copies in (("sgd", 0, 2), ("sgd", 0.9, 3), ("rmsprop", 0.9, 4)):
         other = made(f"optimizer={{name: {name}, momentum: {momentum}}}", "norm.name=none")
         assert other.state == 4 * copies * other.parameters
+
+
+FIVE = ["norm.name=none", "data.train=40"]  # steps an epoch
+
+
+def test_epochs_of_crown_ibp_cost_what_they_do():
+    """Clean up to epoch 1, by both bounds until epoch 3, by intervals alone from there."""
+    ramp = "{kind: ramp, first: 1, last: 3, start: %d, stop: %d}"
+    found = made(
+        *FIVE,
+        "epochs=5",
+        f"threat.schedule={ramp % (0, 1)}",
+        f"objective={{name: crown_ibp, beta_schedule: {ramp % (1, 0)}}}",
+    )
+    clean, both, ibp = (
+        made(*FIVE, f"objective={objective}")
+        for objective in ("{name: standard}", "{name: crown_ibp, beta: 0.5}", "{name: ibp}")
+    )
+    assert clean.step < ibp.step < both.step
+    assert found.training == 6 * clean.step + 9 * both.step + 10 * ibp.step
+    assert found.epoch == found.training // 5
+    assert found.step == both.step and found.activations == both.activations
+
+
+def test_a_bound_that_gains_weight_later_is_counted():
+    """At epoch 0 beta is 0, from epoch 1 on 1; in between there are gradients of both."""
+    rises = "objective={name: crown_ibp, beta_schedule: {kind: ramp, last: 1}}"
+    crown, both, ibp = (
+        made(*FIVE, f"objective={objective}")
+        for objective in (
+            "{name: crown_ibp}",
+            "{name: crown_ibp, beta: 0.5}",
+            "{name: ibp}",
+        )
+    )
+    assert ibp.step < crown.step < both.step
+    found = made(*FIVE, "epochs=2", rises)
+    assert found.training == ibp.step + 4 * both.step + 5 * crown.step
+
+
+def test_steps_without_a_radius_or_with_shorter_attacks_by_hand():
+    radius = made(*FIVE, "epochs=2", "threat.schedule={kind: ramp, first: 0.5, last: 1}")
+    assert radius.training == 8 * (10 * TRAIN + 7 * ATTACK)  # not at 0, 0.2 and 0.4
+    shorter = made(*FIVE, "epochs=2", "attack.steps_schedule={kind: ramp, last: 2}")
+    lengths = [1, 1, 1, 1, 1, 2, 2, 2, 2, 3]  # of 0, 0.3, ... 2.7, to the nearest
+    assert shorter.training == 8 * (10 * TRAIN + sum(lengths) * 2 * FORWARD)
+    assert shorter.step == 8 * (TRAIN + ATTACK)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "{name: mixed, gamma_schedule: {kind: ramp, last: 2, start: 1, stop: 0}}",
+        "{name: mixed_kl, beta_schedule: {kind: ramp, last: 1}}",
+    ],
+)
+def test_a_weight_of_what_is_computed_anyway_changes_no_cost(objective):
+    found = made(*FIVE, "epochs=3", f"objective={objective}")
+    name = objective[1:].partition(",")[0]
+    assert found.training == 15 * made(*FIVE, f"objective={{{name}}}").step
+
+
+def test_schedules_of_rates_and_later_epochs_change_no_epoch():
+    rates = "optimizer.schedule={kind: cosine, end: 4}"
+    found = made(*FIVE, "epochs=4", rates, "norm.freeze_last=1", "data.mixup=1")
+    assert found.training == 4 * found.epoch == 20 * found.step == 20 * made(*FIVE).step
+
+
+def test_the_table_says_what_is_an_average():
+    even = override(Recipe(), [*MLP, *FIVE, "epochs=2"])
+    text = table(even, DEVICES)
+    assert "\none step  " in text and "\none epoch  " in text
+    uneven = override(even, ["threat.schedule={kind: ramp, last: 1}"])
+    text, found = (
+        table(uneven, {"made": Device(1e-9, 1e-9, memory=1, source="")}),
+        plan(uneven),
+    )
+    assert found.training == 10 * found.step - 8 * 10 * 2 * FORWARD
+    assert "\nthe longest step " in text and "\none epoch on average " in text
+    hours = found.training / (0.4e3 * 3600)
+    assert f"{hours / 2:.4f} h" in text and f"{hours:.3f} h" in text
+
+
+def test_a_part_of_one_sample_is_refused_as_in_training():
+    with pytest.raises(RecipeError, match="a batch of 8 passes by 1 at a time"):
+        made("optimizer.accumulate=8", "norm.name=batch")
 
 
 def test_hours_by_hand():
