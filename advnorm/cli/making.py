@@ -21,7 +21,7 @@ def demo(
     from advnorm import demo as showcase
     from advnorm.progress import shown
 
-    with shown() as progress:
+    with shown() as progress, _resumable():
         report = showcase.run(out, progress=progress)
     typer.echo(showcase.closing(report))
 
@@ -41,15 +41,22 @@ def train(
     from advnorm.progress import shown
     from advnorm.recipe import override
     from advnorm.recipes import find
+    from advnorm.train import StoppedError
     from advnorm.train import train as run_training
 
     chosen = override(find(recipe), set_ or [])
+    given = ["--data", str(data)] if data else []
+    given += ["--device", device] if device != "auto" else []
     with shown() as progress:
-        run_training(
-            chosen, out, root=data, device=device, resume=resume, progress=progress
-        )
-    elsewhere = ["--data", str(data)] if data else []
-    following = shlex.join(["advnorm", "evaluate", str(out), *elsewhere])
+        try:
+            run_training(
+                chosen, out, root=data, device=device, resume=resume, progress=progress
+            )
+        except StoppedError as stopped:
+            if stopped.resume:
+                stopped.resume = shlex.join([*shlex.split(stopped.resume), *given])
+            raise
+    following = shlex.join(["advnorm", "evaluate", str(out), *given])
     say(f"trained: {out}\nnext: {following}")
 
 

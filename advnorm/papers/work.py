@@ -91,7 +91,7 @@ def carry_out(
         counts={column: one.n for column, one in found.items() if one.n is not None},
         panels=panels,
         seconds=seconds_of(run.path),
-        machine=run.environment().machine,
+        machine=run.environment().machine if run.described else "",
     )
 
 

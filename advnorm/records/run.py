@@ -87,6 +87,11 @@ class Run:
         """Write ``environment.json``."""
         _write(self.path / "environment.json", environment)
 
+    @property
+    def described(self) -> bool:
+        """Whether ``environment.json`` is there: a damaged one may have been removed."""
+        return (self.path / "environment.json").exists()
+
     def environment(self) -> Environment:
         """Read ``environment.json``."""
         return read_record(self.path / "environment.json", Environment)

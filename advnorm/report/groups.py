@@ -135,7 +135,7 @@ def _load(run: Run, name: str) -> Loaded:
         text=run.recipe_text(),
         epochs=tuple(run.epochs()),
         results={result.key: result for result in run.results()},
-        environment=run.environment() if (run.path / "environment.json").exists() else None,
+        environment=run.environment() if run.described else None,
         diagnoses={
             found.question: found
             for found in (*over_training(run.watched()), *run.diagnoses())

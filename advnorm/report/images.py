@@ -85,16 +85,21 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         tensors = load_file(path)
         found = {name: tensors[name] for name in _NAMES}
     except (SafetensorError, KeyError, OSError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}): remove it and run 'advnorm evaluate' again"
-        ) from error
+        raise _damaged(path, str(error)) from error
     counts = {len(tensor) for tensor in found.values()}
     if len(counts) > 1 or found["clean"].shape != found["adversarial"].shape:
-        raise ValueError(
-            f"{path} is damaged (its tensors differ in shape): remove it and run "
-            "'advnorm evaluate' again"
-        )
+        raise _damaged(path, "its tensors differ in shape")
     return found
+
+
+def _damaged(path: Path, why: str) -> ValueError:
+    """Say what to do: only what has no verdicts is attacked again, and leaves images."""
+    run, file = path.parent.parent, f"{path.stem}.json"
+    others = f"{run / 'results' / file} and {run / 'verdicts' / file}"
+    return ValueError(
+        f"{path} is damaged ({why}): remove it, and the page has no images of it; to have "
+        f"them again, remove {others} too, and evaluate as before"
+    )
 
 
 def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]]) -> Strip:

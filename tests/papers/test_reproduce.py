@@ -350,6 +350,7 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
     (answer,) = (path / "answers").iterdir()
     for file, words in (
         (answer, "remove it"),
+        (path / "environment.json", "remove it"),
         (path / "metrics.jsonl", "remove the whole folder"),
         (path / "recipe.yaml", "remove the whole folder"),
     ):
@@ -359,6 +360,8 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
             carry_out(job, tmp_path)
         assert str(file) in str(told.value) and "\n" not in str(told.value)
         file.write_text(before)
+    (path / "environment.json").unlink()
+    assert carry_out(job, tmp_path).machine == ""
     (path / "metrics.jsonl").unlink()
     with pytest.raises(ValueError, match=r"lost metrics.jsonl"):
         carry_out(Job("one", TINY, NUMBERS), tmp_path)

@@ -1,13 +1,16 @@
 """What a message advises is done as a newcomer would, and brings files where they belong."""
 
+import re
 import shlex
+import signal
 import sys
 from math import prod
 from pathlib import Path
 
 import pytest
 
-from advnorm import cli
+import advnorm.train
+from advnorm import cli, demo
 from advnorm.data import download, load
 from advnorm.data.blobs import Blob
 from advnorm.data.folder import Packed
@@ -96,7 +99,7 @@ def test_an_image_of_an_archive_has_the_archives_remedy():
 
 
 TINY = (
-    "data={name: mnist, train: 60, test: 20}",
+    "data={train: 60, test: 20}",
     "model.options={depth: 1, width: 4}",
     "objective.name=standard",
     "epochs=1",
@@ -106,12 +109,30 @@ TINY = (
 )
 
 
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Return what a command says, with its exit code."""
+
+    def of(*words):
+        monkeypatch.setattr(sys, "argv", ["advnorm", *words])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return (end.value.code or 0, *capsys.readouterr())
+
+    return of
+
+
+def training(*changes: str) -> list[str]:
+    sets = [word for change in (*TINY, *changes) for word in ("--set", change)]
+    return ["train", "digits.pgd", *sets]
+
+
 def idx(*shape: int) -> bytes:
     header = bytes((0, 0, 8, len(shape))) + b"".join(n.to_bytes(4, "big") for n in shape)
     return header + bytes(n % 10 for n in range(prod(shape)))
 
 
-def test_what_follows_training_finds_the_same_data(tmp_path, monkeypatch, capsys):
+def test_what_follows_training_finds_the_same_data(command, tmp_path, monkeypatch):
     """Data that are only where ``--data`` says, and paths with a space in them."""
     monkeypatch.setenv("ADVNORM_DATA", str(tmp_path / "empty"))
     data, out = tmp_path / "my data", tmp_path / "my runs" / "a"
@@ -119,13 +140,55 @@ def test_what_follows_training_finds_the_same_data(tmp_path, monkeypatch, capsys
     for split in ("train", "t10k"):
         (data / "mnist" / f"{split}-images-idx3-ubyte").write_bytes(idx(100, 28, 28))
         (data / "mnist" / f"{split}-labels-idx1-ubyte").write_bytes(idx(100))
-    sets = [word for change in TINY for word in ("--set", change)]
-    words = ["train", "digits.pgd", *sets, "--out", str(out), "--data", str(data)]
+    words = [*training("data.name=mnist"), "--out", str(out), "--data", str(data)]
     for _ in range(2):
-        monkeypatch.setattr(sys, "argv", ["advnorm", *words])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
-        assert not end.value.code, said.err
-        words = shlex.split(said.out.partition("next: ")[2])[1:]
+        code, said, error = command(*words)
+        assert code == 0, error
+        words = shlex.split(said.partition("next: ")[2])[1:]
     assert (out / "results" / "clean.json").is_file()
+
+
+def test_a_stopped_training_goes_on_with_the_same_data_and_device(command, monkeypatch):
+    def stop(*args, **settings):
+        stopped = advnorm.train.StoppedError(signal.SIGTERM)
+        stopped.resume = "advnorm train 'a b/recipe.yaml' --out 'a b' --resume"
+        raise stopped
+
+    monkeypatch.setattr(advnorm.train, "train", stop)
+    words = [*training(), "--out", "a b", "--data", "c d", "--device", "cpu"]
+    code, _, error = command(*words)
+    assert code == 128 + signal.SIGTERM
+    assert shlex.split(error.partition("go on with: ")[2]) == [
+        *("advnorm", "train", "a b/recipe.yaml", "--out", "a b", "--resume"),
+        *("--data", "c d", "--device", "cpu"),
+    ]
+
+
+def test_a_stopped_demo_goes_on_as_a_whole(command, monkeypatch):
+    def stop(out, progress):
+        stopped = advnorm.train.StoppedError(signal.SIGTERM)
+        stopped.resume = "advnorm train one of its runs"
+        raise stopped
+
+    monkeypatch.setattr(demo, "run", stop)
+    _, _, error = command("demo", "--out", "a b")
+    assert error.endswith("go on with: advnorm demo --out 'a b'\n")
+
+
+def test_images_that_are_damaged_can_be_had_again(command, tmp_path):
+    out, page = tmp_path / "my run", tmp_path / "page.html"
+    attacked = "evaluation={attacks: [fgsm], eps: [0.1]}"
+    assert command(*training(attacked), "--out", str(out))[0] == 0
+    assert command("evaluate", str(out))[0] == 0
+    images = out / "examples" / "fgsm_linf_0.1.safetensors"
+    whole = images.read_bytes()
+    images.write_bytes(whole[:5])
+    _, _, error = command("report", str(out), "--out", str(page))
+    assert error.startswith(f"advnorm: {images} is damaged")
+    named = re.search(r"remove (\S+ \S+\.json) and (\S+ \S+\.json) too", error)
+    images.unlink()
+    assert command("report", str(out), "--out", str(page))[0] == 0
+    for path in map(Path, named.groups()):
+        path.unlink()
+    assert command("evaluate", str(out))[0] == 0
+    assert images.read_bytes() == whole
