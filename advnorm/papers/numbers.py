@@ -85,6 +85,6 @@ def _answered(answer: Diagnosis, name: str) -> Number:
     if name not in answer.numbers:
         there = ", ".join(answer.numbers)
         raise ValueError(f"{answer.question} has no number {name!r}; there are: {there}")
-    count = answer.settings.get("n")
-    accuracy = name in _ACCURACIES.get(answer.question, ()) and isinstance(count, int)
-    return Number(answer.numbers[name], count if accuracy else None)
+    accuracy, count = name in _ACCURACIES.get(answer.question, ()), answer.settings.get("n")
+    n = count if accuracy and isinstance(count, int) else None
+    return Number(answer.numbers[name], n)
