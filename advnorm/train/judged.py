@@ -87,7 +87,8 @@ def _branch(
     seen = f"{known.fingerprint if known else None} {done.fingerprint} {len(done.samples)}"
     ranks.see_the_same(seen, run.path)
     same = known is not None and known.fingerprint == fingerprint
-    if known and same and known.accuracy.n == count:
+    whole = done.fingerprint == fingerprint and len(done.samples) >= count
+    if known and same and whole and known.accuracy.n == count:
         return known
     if known and not same and known.accuracy.n > count:
         progress.line(f"{key}: replaces {known.accuracy}, of other settings or weights")

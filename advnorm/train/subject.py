@@ -45,7 +45,7 @@ def load_model(
     if found is None:
         raise FileNotFoundError(
             f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
-            f"weights={'last' if weights == 'best' else 'best'}"
+            f"evaluation.weights={'last' if weights == 'best' else 'best'}"
         )
     model = network(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)

@@ -73,6 +73,16 @@ def test_more_samples_go_on_from_fewer(few, judgements, tmp_path):
         assert run.verdicts(one.key) == other.verdicts(alone.key)
 
 
+def test_verdicts_that_were_removed_are_judged_again(few, judgements):
+    recipe, run = few
+    assess(run, recipe)
+    before = run.verdicts("clean")
+    (run.path / "verdicts" / "clean.json").unlink()
+    judgements.clear()
+    assess(run, recipe)
+    assert judgements == [("clean", 40)] and run.verdicts("clean") == before
+
+
 def test_fewer_samples_of_other_settings_say_what_they_replace(few):
     recipe, run = few
     _, attacked = assess(run, recipe)
