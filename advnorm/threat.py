@@ -51,6 +51,14 @@ class Threat(Protocol):
         """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
         ...
 
+    def distance(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Return how far each ``x`` is from its clean input; shape ``(batch,)``."""
+        ...
+
+    def shrink(self, x: Tensor, clean: Tensor, radius: Tensor) -> Tensor:
+        """Project as :meth:`project` does, to a radius of each sample, ``(batch,)``."""
+        ...
+
     def with_eps(self, eps: float) -> Self:
         """Return the same threat with another radius."""
         ...
@@ -108,9 +116,17 @@ class Linf(_Ball):
 
     def contains(self, x: Tensor, clean: Tensor) -> Tensor:
         """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
-        distance = (x - clean).abs().flatten(1).amax(1)
         slack = 4 * torch.finfo(x.dtype).eps * (1 + _magnitude(clean))
-        return (distance <= self.eps + slack) & _inside(x, self.bounds)
+        return (self.distance(x, clean) <= self.eps + slack) & _inside(x, self.bounds)
+
+    def distance(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Return the largest change of a pixel; shape ``(batch,)``."""
+        return (x - clean).abs().flatten(1).amax(1)
+
+    def shrink(self, x: Tensor, clean: Tensor, radius: Tensor) -> Tensor:
+        """Clip to a cube of each sample's own radius, and to the valid images."""
+        r = radius.view(-1, *(1,) * (x.ndim - 1))
+        return torch.clamp(x, clean - r, clean + r).clamp_(*self.bounds)
 
 
 @dataclass(frozen=True)
@@ -141,11 +157,21 @@ class L2(_Ball):
 
     def contains(self, x: Tensor, clean: Tensor) -> Tensor:
         """Tell which ``x`` are admissible, up to rounding; shape ``(batch,)``."""
-        distance = _l2_norm(x - clean).flatten()
         unit = torch.finfo(x.dtype).eps
         slack = unit * (1 + _magnitude(clean)) * prod(clean.shape[1:]) ** 0.5
-        near: Tensor = distance <= self.eps * (1 + 8 * unit) + slack
+        near: Tensor = self.distance(x, clean) <= self.eps * (1 + 8 * unit) + slack
         return near & _inside(x, self.bounds)
+
+    def distance(self, x: Tensor, clean: Tensor) -> Tensor:
+        """Return the Euclidean length of the change; shape ``(batch,)``."""
+        return _l2_norm(x - clean).flatten()
+
+    def shrink(self, x: Tensor, clean: Tensor, radius: Tensor) -> Tensor:
+        """Shorten the change to each sample's own radius, then clip."""
+        delta = x - clean
+        norm = _l2_norm(delta).clamp(min=torch.finfo(x.dtype).tiny)
+        r = radius.view(-1, *(1,) * (x.ndim - 1))
+        return (clean + (r / norm).clamp(max=1) * delta).clamp_(*self.bounds)
 
 
 THREATS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}

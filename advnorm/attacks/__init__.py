@@ -14,6 +14,7 @@ from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
 from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
 from advnorm.attacks.fab import fab_distance, fab_t
 from advnorm.attacks.fooling import Fooled, fooling, transform
+from advnorm.attacks.hop_skip_jump import hop_skip_jump
 from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.attacks.registry import ATTACKS, FALLBACKS, FROM_CLEAN
@@ -46,6 +47,7 @@ __all__ = [
     "fgsm",
     "fooling",
     "hard_labels",
+    "hop_skip_jump",
     "log_probabilities",
     "pgd",
     "square",

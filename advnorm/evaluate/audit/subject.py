@@ -23,7 +23,7 @@ WEAK = "pgd-10"
 PGD = "pgd-50"
 STRONG = SUITES["strong"]
 """Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
-GRADIENT_FREE = ("clean", "square")
+GRADIENT_FREE = ("clean", "hop_skip_jump", "square")
 
 
 class Finding(NamedTuple):
