@@ -12,6 +12,7 @@ from advnorm.attacks.aims import (
 )
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
 from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
+from advnorm.attacks.decisions import classify
 from advnorm.attacks.fab import fab_distance, fab_t
 from advnorm.attacks.fooling import Fooled, fooling, transform
 from advnorm.attacks.hop_skip_jump import hop_skip_jump
@@ -37,6 +38,7 @@ __all__ = [
     "apgd_dlr",
     "apgd_t",
     "bim",
+    "classify",
     "cw",
     "cw_distance",
     "divergence",

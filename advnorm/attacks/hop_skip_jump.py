@@ -10,21 +10,22 @@ far away to the clean one:
    .. math::
        v = \frac1B \sum_b (\phi(x + \delta u_b) - \bar\phi) \, u_b,
        \qquad \phi = \pm 1 \text{ (wrong, right)};
-3. step by :math:`\xi = d / \sqrt t` in the direction of :math:`v`, halved until the image is
-   misclassified, and project again.
+3. step by :math:`\xi = d / \sqrt t` in the direction of :math:`v`, halved until the image
+   is misclassified, and project again.
 
 Here :math:`u_b` are signs. Starts are noise and the image itself, changed beyond
 recognition: a verdict must not depend on the other images of a batch.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import ceil, prod, sqrt
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from advnorm.attacks.aims import LogitsFn
+from advnorm.attacks.decisions import classify
 from advnorm.attacks.registry import ATTACKS
 from advnorm.draws import Draws
 from advnorm.threat import Threat
@@ -84,7 +85,8 @@ def hop_skip_jump(
     return threat.project(best.images, clean)
 
 
-class _Task(NamedTuple):
+@dataclass(frozen=True)
+class _Task:
     """What is attacked, a row a sample."""
 
     classify: Classify
@@ -93,9 +95,10 @@ class _Task(NamedTuple):
     threat: Threat
     draws: Draws
 
-    def __getitem__(self, rows: Any) -> "_Task":  # type: ignore[override]
-        return self._replace(
-            clean=self.clean[rows], labels=self.labels[rows], draws=self.draws[rows]
+    def rows(self, rows: Tensor) -> "_Task":
+        """Return some of the samples."""
+        return replace(
+            self, clean=self.clean[rows], labels=self.labels[rows], draws=self.draws[rows]
         )
 
     def wrong(self, images: Tensor) -> Tensor:
@@ -127,18 +130,14 @@ class _Nearest:
 
 
 def _classifier(logits_fn: LogitsFn) -> Classify:
+    """Return a function that asks for decisions, so many images at a time."""
+
     @torch.no_grad()
-    def classify(images: Tensor, labels: Tensor) -> Tensor:
+    def ask(images: Tensor, labels: Tensor) -> Tensor:
         parts = zip(torch.split(images, ROWS), torch.split(labels, ROWS), strict=True)
-        return torch.cat([_class(logits_fn(x), y) for x, y in parts])
+        return torch.cat([classify(logits_fn(x), y) for x, y in parts])
 
-    return classify
-
-
-def _class(logits: Tensor, labels: Tensor) -> Tensor:
-    own = labels[:, None]
-    others, rival = logits.scatter(1, own, -torch.inf).max(1)
-    return torch.where(logits.gather(1, own).squeeze(1) > others, labels, rival)
+    return ask
 
 
 def _choices(task: _Task) -> Tensor:
@@ -152,7 +151,7 @@ def _choices(task: _Task) -> Tensor:
         distance = torch.full_like(task.clean.flatten(1)[:, 0], torch.inf)
         rows = (guess != task.labels).nonzero().squeeze(1)
         if len(rows):
-            part = task[rows]
+            part = task.rows(rows)
             distance[rows] = part.distance(_shrink(part, candidate[rows]))
         distances.append(distance)
         classes.append(guess)
@@ -208,19 +207,17 @@ def _half(clean: Tensor, value: float, draws: Draws) -> Tensor:
     return torch.where(inside.view_as(clean), value, clean)
 
 
-def _walk(
-    task: _Task, x: Tensor, best: _Nearest, hops: range, stream: int
-) -> None:
+def _walk(task: _Task, x: Tensor, best: _Nearest, hops: range, stream: int) -> None:
     """Shrink a start to the boundary and hop along it, keeping what is nearest."""
     rows = best.outside()
     for hop in (0, *hops):
         rows = rows[torch.isin(rows, best.outside())]
         if hop == 0:
-            rows = rows[task[rows].wrong(x[rows])]
+            rows = rows[task.rows(rows).wrong(x[rows])]
         if not len(rows):
             return
-        part = task[rows]
-        part = part._replace(draws=part.draws.stream("hop", stream, hop))
+        part = task.rows(rows)
+        part = replace(part, draws=part.draws.stream("hop", stream, hop))
         x[rows] = _shrink(part, _hop(part, x[rows], hop) if hop else x[rows])
         best.update(rows, x[rows], part.distance(x[rows]))
 
@@ -245,7 +242,7 @@ def _hop(task: _Task, x: Tensor, hop: int) -> Tensor:
     rows = torch.arange(len(x), device=x.device)
     for _ in range(_HALVINGS):
         tried = (x[rows] + length[rows] * direction[rows]).clamp(*task.threat.bounds)
-        success = task[rows].wrong(tried)
+        success = task.rows(rows).wrong(tried)
         result[rows[success]] = tried[success]
         rows = rows[~success]
         if not len(rows):

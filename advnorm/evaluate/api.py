@@ -8,14 +8,14 @@ from typing import Literal, SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from advnorm.evaluate.audit.examine import flags_of, has_gradients, probe
 from advnorm.evaluate.audit.outputs import FEW
-from advnorm.evaluate.audit.subject import GRADIENT_FREE
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_mode
+from advnorm.evaluate.decisions import Attempt, Outcome, add_decisions
 from advnorm.evaluate.engine import judge
-from advnorm.evaluate.given import Samples, by_itself, usable
+from advnorm.evaluate.samples import Samples, by_itself, usable
+from advnorm.evaluate.suspicion import Suspicion, contradictions
 from advnorm.norms import branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
@@ -87,41 +87,33 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     with by_itself():
         model, samples = usable(model), Samples(images, labels, bounds)
         classes = samples.check(model, threats)
-        flags = _symptoms(model, samples, columns)
-        judged = [
-            _timed(model, samples, cell, batch_size, seed, progress) for cell in columns
-        ]
-    found = [
-        (result.model_copy(update=_told(cell, classes, flags)), verdicts)
-        for cell, (result, verdicts) in zip(columns, judged, strict=True)
+        suspicion = _suspicion(model, samples, columns)
+        attempt = Attempt(model, samples, batch_size, seed, progress)
+        outcomes = [_timed(attempt, cell, classes) for cell in columns]
+        flags = contradictions(columns, [outcome.verdicts for outcome in outcomes])
+        if suspicion and (suspicion.masked or any(flags)):
+            outcomes = add_decisions(attempt, outcomes)
+        general = suspicion.flags() if suspicion else ()
+    results = [
+        o.result.model_copy(update={"flags": (*general, *own) if o.cell.searches else ()})
+        for o, own in zip(outcomes, flags, strict=True)
     ]
-    refuse_meeting(found)
-    return Evaluation(
-        tuple(result for result, _ in found),
-        {result.key: verdicts for result, verdicts in found},
-    )
+    verdicts = [outcome.verdicts for outcome in outcomes]
+    refuse_meeting(zip(results, verdicts, strict=True))
+    keys = [result.key for result in results]
+    return Evaluation(tuple(results), dict(zip(keys, verdicts, strict=True)))
 
 
-def _symptoms(
+def _suspicion(
     model: nn.Module, samples: Samples, columns: Sequence[Cell]
-) -> tuple[str, ...]:
+) -> Suspicion | None:
     """Look for what a few passes show; refuse to follow gradients where there are none."""
-    attacked = [cell for cell in columns if cell.searches]
-    if not attacked or attacked[0].threat is None:
-        return ()
-    checks = probe(model, next(samples.batches(model, FEW)), attacked[0].threat)
-    seeing = [c.name for c in attacked if not c.name.startswith(GRADIENT_FREE)]
-    if seeing and not has_gradients(checks):
-        raise ValueError(
-            f"{seeing[0]} follows gradients, and none reaches the images: something in the "
-            "model cuts the graph (detach, argmax); repair that, or attack with square"
-        )
-    return flags_of(checks)
-
-
-def _told(cell: Cell, classes: int, flags: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return what stands beside a result."""
-    return {"notes": cell.notes(classes), "flags": flags if cell.searches else ()}
+    threat = next((cell.threat for cell in columns if cell.searches), None)
+    if threat is None:
+        return None
+    suspicion = Suspicion(model, next(samples.batches(model, FEW)), threat)
+    suspicion.refuse_blind(columns)
+    return suspicion
 
 
 def _beside(result: Result) -> str:
@@ -154,22 +146,15 @@ def _columns(
     return cells(attacks, threats, bounds, shape=shape)
 
 
-def _timed(
-    model: nn.Module,
-    samples: Samples,
-    cell: Cell,
-    batch_size: int,
-    seed: int,
-    progress: Progress | None,
-) -> tuple[Result, Verdicts]:
-    start = perf_counter()
+def _timed(attempt: Attempt, cell: Cell, classes: int) -> Outcome:
+    start, model = perf_counter(), attempt.model
     verdicts = judge(
         model,
-        samples.batches(model, batch_size),
+        attempt.samples.batches(model, attempt.batch_size),
         cell,
-        total=len(samples.images),
-        seed=seed,
-        progress=progress,
+        total=len(attempt.samples.images),
+        seed=attempt.seed,
+        progress=attempt.progress,
     )
     result = Result(
         attack=cell.name,
@@ -181,7 +166,8 @@ def _timed(
         data="given",
         weights="given",
         branch=branch(model),
-        seed=seed,
+        seed=attempt.seed,
         seconds=perf_counter() - start,
+        notes=cell.notes(classes),
     )
-    return result, verdicts
+    return Outcome(cell, result, verdicts)

@@ -15,7 +15,8 @@ from advnorm.attacks import LogitsFn
 from advnorm.certify import METHODS, certified
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import Cell
-from advnorm.evaluate.judges import STANDS, Judged, predict
+from advnorm.evaluate.judges import STANDS, Judged
+from advnorm.evaluate.predictions import predict
 from advnorm.records import Result, Verdicts
 from advnorm.registry import unknown
 
@@ -50,7 +51,7 @@ def judge_cell(
     none = torch.zeros_like(labels, dtype=torch.bool)
     if cell.certificate is None:
         return cell.judge(logits_fn, clean, labels, draws), none
-    predictions = predict(logits_fn, clean)
+    predictions = predict(logits_fn, clean, labels)
     right = predictions == labels
     sure = none.masked_scatter(right, _covered(model, cell, clean[right], labels[right]))
     stands = torch.full_like(predictions, STANDS)

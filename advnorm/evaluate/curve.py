@@ -20,7 +20,8 @@ from torch import Tensor
 from advnorm.attacks import Aim, LogitsFn
 from advnorm.attacks.pgd import begin, climb
 from advnorm.draws import Draws
-from advnorm.evaluate.judges import STANDS, Judged, predict
+from advnorm.evaluate.judges import STANDS, Judged
+from advnorm.evaluate.predictions import predict
 from advnorm.threat import Threat
 
 
@@ -55,7 +56,7 @@ def along(path: Path, threat: Threat) -> Callable[..., Judged]:
     """Judge by PGD at each step count; restarts count as in any other attack."""
 
     def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
-        predictions = predict(logits_fn, clean)
+        predictions = predict(logits_fn, clean, labels)
         right = predictions == labels
         stands = right[:, None].repeat(1, len(path.counts))
         by = torch.full_like(predictions, STANDS)
@@ -91,7 +92,7 @@ def _walk(
             step_size=path.step_size,
         )
         taken = count
-        guess = predict(logits_fn, x[rows])
+        guess = predict(logits_fn, x[rows], labels[rows])
         success = (guess != labels[rows]) & threat.contains(x[rows], clean[rows])
         broken, end = rows[success], stage + 1 if path.last else None
         found.curve[broken, stage:end] = False

@@ -15,7 +15,8 @@ from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.certified import judge_cell
 from advnorm.evaluate.checks import check_images, check_labels, check_logits
 from advnorm.evaluate.dealt import dealt
-from advnorm.evaluate.judges import STANDS, Judged, predict
+from advnorm.evaluate.judges import STANDS, Judged
+from advnorm.evaluate.predictions import predict
 from advnorm.freed import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -166,6 +167,6 @@ def _extend(
 
 def _examples(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
     """Keep images that were right before; what is shown is what was judged."""
-    before, after = predict(logits_fn, clean), predict(logits_fn, seen)
+    before, after = (predict(logits_fn, images, labels) for images in (clean, seen))
     rows = (before == labels).nonzero().squeeze(1)
     return Examples(*(t[rows].cpu() for t in (clean, seen, labels, before, after)))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from advnorm.attacks import LogitsFn
 from advnorm.draws import Draws
-from advnorm.evaluate.checks import check_finite
+from advnorm.evaluate.predictions import predict
 from advnorm.records import Setting
 from advnorm.threat import Threat
 
@@ -52,7 +52,7 @@ def natural(change: Callable[[Tensor, Draws], Tensor]) -> Callable[..., Judged]:
 
     def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
         images = change(clean, draws)
-        predictions = predict(logits_fn, images)
+        predictions = predict(logits_fn, images, labels)
         stands = torch.full_like(predictions, STANDS)
         return Judged(images, predictions, predictions == labels, stands)
 
@@ -73,14 +73,14 @@ def worst_case(attackers: Sequence[Attacker], threat: Threat) -> Callable[..., J
     ]
 
     def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
-        images, predictions = clean.clone(), predict(logits_fn, clean)
+        images, predictions = clean.clone(), predict(logits_fn, clean, labels)
         robust, by = predictions == labels, torch.full_like(predictions, STANDS)
         for number, attack, stream in runs:
             rows = robust.nonzero().squeeze(1)
             if not len(rows):
                 break
             x = attack(logits_fn, clean[rows], labels[rows], draws[rows].stream(*stream))
-            guess = predict(logits_fn, x)
+            guess = predict(logits_fn, x, labels[rows])
             broken = (guess != labels[rows]) & threat.contains(x, clean[rows])
             images[rows] = x
             predictions[rows[broken]] = guess[broken]
@@ -89,11 +89,3 @@ def worst_case(attackers: Sequence[Attacker], threat: Threat) -> Callable[..., J
         return Judged(images, predictions, robust, by)
 
     return judge
-
-
-def predict(logits_fn: LogitsFn, images: Tensor) -> Tensor:
-    """Return the class of the largest logit of each image; NaN is no prediction."""
-    with torch.no_grad():
-        logits = logits_fn(images)
-    check_finite(logits)
-    return logits.argmax(1)

@@ -15,8 +15,9 @@ from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.dealt import dealt
 from advnorm.evaluate.engine import logits_of, search_dtype
-from advnorm.evaluate.given import Samples, by_itself, usable
-from advnorm.evaluate.judges import Attacker, predict, worst_case
+from advnorm.evaluate.judges import Attacker, worst_case
+from advnorm.evaluate.predictions import predict
+from advnorm.evaluate.samples import Samples, by_itself, usable
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
 from advnorm.scoped import evaluating, frozen
@@ -123,8 +124,7 @@ def judge_transfer(
         for batch in batches():
             n += len(batch.samples)
             for name, model in targets.items():
-                stands = predict(logits_of(model), _seen(batch.images, model))
-                clean[name] += int((stands == batch.labels.to(stands.device)).sum())
+                clean[name] += int(_right(model, batch.images, batch.labels).sum())
             for name, model in sources.items():
                 images = _seen(batch.images, model)
                 found = dealt(
@@ -167,7 +167,7 @@ def _struck(
 ) -> tuple[Tensor, ...]:
     """Tell which of a source's adversarial examples each target gets right."""
     found = worst_case(attackers, strike.threat)(logits_fn, clean, labels, draws)
-    rows = (predict(logits_fn, clean) != labels).nonzero().squeeze(1)
+    rows = (predict(logits_fn, clean, labels) != labels).nonzero().squeeze(1)
     images = found.images.clone()
     if len(rows):
         first = attackers[0]
@@ -176,11 +176,16 @@ def _struck(
     inside = strike.threat.contains(images, clean)
     images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
     return tuple(
-        found.robust
-        if target == source
-        else predict(logits_of(other), _seen(images, other)).to(labels.device) == labels
+        found.robust if target == source else _right(other, images, labels)
         for target, other in targets.items()
     )
+
+
+def _right(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Tell which images a model classifies well, on the labels' device."""
+    images = _seen(images, model)
+    own = labels.to(images.device)
+    return (predict(logits_of(model), images, own) == own).to(labels.device)
 
 
 def _seen(images: Tensor, model: nn.Module) -> Tensor:

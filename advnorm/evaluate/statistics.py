@@ -26,8 +26,8 @@ from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.engine import judge, logits_of
-from advnorm.evaluate.given import Samples, by_itself, usable
 from advnorm.evaluate.judges import natural
+from advnorm.evaluate.samples import Samples, by_itself, usable
 from advnorm.norms import Shift, Shifts
 from advnorm.records import Accuracy, Verdicts
 from advnorm.scoped import evaluating, frozen

@@ -12,7 +12,8 @@ from advnorm.certify import around, bounded, trace
 from advnorm.draws import Draws
 from advnorm.evaluate import cells, judge
 from advnorm.evaluate.cells import Cell
-from advnorm.evaluate.judges import STANDS, Judged, predict
+from advnorm.evaluate.judges import STANDS, Judged
+from advnorm.evaluate.predictions import predict
 from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts
@@ -70,7 +71,7 @@ def _verify(
     with torch.no_grad():
         margins, _ = bounded(trace(model), around(clean, threat), labels)
     others = margins.scatter(1, labels[:, None], torch.inf)
-    predictions = predict(logits_fn, clean)
+    predictions = predict(logits_fn, clean, labels)
     verified = (others.amin(1) > 0) & (predictions == labels)
     return Judged(clean, predictions, verified, torch.full_like(labels, STANDS))
 

@@ -132,8 +132,8 @@ class CallCounter(WithDecoy):
         return logits
 
 
-class LateCounter(WithDecoy):
-    """Counts its calls, and after the first hundred knows only one class an image."""
+class LateCounter(Wrapped):
+    """Counts its calls, and after the first forty rounds its input."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__(net)
@@ -141,7 +141,7 @@ class LateCounter(WithDecoy):
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
-        rounded = (x * 2).round() / 2 if self.calls > 100 else x
+        rounded = (x * 2).round() / 2 if self.calls > 40 else x
         logits: Tensor = self.net(rounded)
         return logits
 
@@ -246,7 +246,7 @@ MASKED: dict[str, type[Wrapped]] = {
     "rounded input, mean leaks": RoundedAndMean,
     "ripple 0.05 sin(400 x)": Ripple,
     "call counter, decoy": CallCounter,
-    "call counter, coarse after 100 calls": LateCounter,
+    "call counter, coarse after 40 calls": LateCounter,
     "logits x 1e-38": TinyLogits,
     "hashed scores, decoy gradients": HashedDecoy,
     "hashed scores, random gradients": HashedRandom,

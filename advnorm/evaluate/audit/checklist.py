@@ -4,15 +4,18 @@ What must hold between attacks of different strength. Two attacks are compared o
 samples by the exact sign test; "more steps" by the share of samples that fall in addition.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
 
-import torch
+from torch import Tensor
 
 from advnorm.attacks import ATTACKS
 from advnorm.evaluate.audit.doubt import clearly_lower, count, exceeds
 from advnorm.evaluate.audit.radii import growing
 from advnorm.evaluate.audit.subject import (
     CHECKS,
+    DECIDED,
+    DECISIONS,
     PGD,
     WEAK,
     Finding,
@@ -30,24 +33,34 @@ NOISES = 10
 @CHECKS.register("one_step_stronger")
 def one_step_stronger(subject: Subject) -> Finding:
     """Ask whether one step (FGSM) breaks more samples than ten (PGD-10)."""
-    one, ten = subject.standing("fgsm"), subject.standing(WEAK)
+    return one_step_better(subject.standing("fgsm"), subject.standing(WEAK), WEAK)
+
+
+def one_step_better(one: Tensor, many: Tensor, name: str) -> Finding:
+    """Compare FGSM with an attack of many steps: which samples are robust under each."""
     return Finding(
-        clearly_lower(one, ten),
-        "one step breaks more than ten: the loss is rugged, or was trained to mislead "
+        clearly_lower(one, many),
+        "one step breaks more than many: the loss is rugged, or was trained to mislead "
         "small steps; trust the strongest attack only",
-        {"fgsm": _rate(one), WEAK: _rate(ten)},
+        {"fgsm": _rate(one), name: _rate(many)},
     )
 
 
 @CHECKS.register("not_monotone_in_eps")
 def not_monotone_in_eps(subject: Subject) -> Finding:
     """Ask whether a larger radius breaks fewer samples than a smaller one."""
-    found = {t.eps: subject.standing(PGD, threat=t) for t in growing(subject)}
+    return larger_radius_weaker(
+        {t.eps: subject.standing(PGD, threat=t) for t in growing(subject)}
+    )
+
+
+def larger_radius_weaker(robust: Mapping[float, Tensor]) -> Finding:
+    """Compare one attack at growing radii: which samples are robust at each."""
     return Finding(
-        any(clearly_lower(small, large) for small, large in pairwise(found.values())),
+        any(clearly_lower(small, large) for small, large in pairwise(robust.values())),
         "a larger radius breaks fewer samples, though it holds all images of the smaller "
         "one: the attack does not search well; use more steps and restarts",
-        {f"eps {eps:.4g}": _rate(stands) for eps, stands in found.items()},
+        {f"eps {eps:.4g}": _rate(each) for eps, each in robust.items()},
     )
 
 
@@ -88,6 +101,19 @@ def black_box_stronger(subject: Subject) -> Finding:
     )
 
 
+@CHECKS.register("decisions_stronger")
+def decisions_stronger(subject: Subject) -> Finding:
+    """Ask whether HopSkipJump, which sees decisions alone, breaks what the others left."""
+    before, after = subject.left, subject.decided
+    n = len(before) if subject.masked else min(DECIDED, len(before))
+    return Finding(
+        exceeds(count(before & ~after), n, 0.05),
+        f"{DECISIONS}, which sees decisions alone, breaks what gradients and scores do "
+        "not: they are masked; report this accuracy",
+        {"before": _rate(before[:n]), DECISIONS: _rate(after[:n])},
+    )
+
+
 @CHECKS.register("noise_stronger")
 def noise_stronger(subject: Subject) -> Finding:
     """Ask whether ten random perturbations break more samples than PGD."""
@@ -97,7 +123,7 @@ def noise_stronger(subject: Subject) -> Finding:
         noise = draws.normal(*subject.images.shape[1:], dtype=subject.images.dtype)
         step = subject.threat.eps * subject.threat.direction(noise)
         x = subject.threat.project(subject.images + step, subject.images)
-        noisy &= subject.logits(x).argmax(1) == subject.labels
+        noisy &= subject.classified_well(subject.logits(x))
     return Finding(
         clearly_lower(noisy, seeing),
         "random noise breaks more than gradients do: the gradients are masked, and the "
@@ -122,7 +148,7 @@ def transfer_stronger(subject: Subject) -> Finding:
             step_size=2.5 * subject.threat.eps / 50,
             draws=subject.draws.stream("surrogate"),
         )
-    moved = (subject.logits(x).argmax(1) == subject.labels) & subject.right
+    moved = subject.classified_well(subject.logits(x)) & subject.right
     return Finding(
         clearly_lower(moved, seeing),
         "images made on another model break more than those made on this one: its "
@@ -143,5 +169,5 @@ def _in_addition(subject: Subject, attack: str) -> Finding:
     )
 
 
-def _rate(stands: torch.Tensor) -> float:
+def _rate(stands: Tensor) -> float:
     return count(stands) / len(stands)

@@ -1,7 +1,10 @@
 """When a number is too large to be noise: one rule for shares, one for two attacks."""
 
+from math import sqrt
+
+import torch
 from scipy.stats import binomtest
-from torch import Tensor
+from torch import Tensor, nn
 
 from advnorm.records import Accuracy
 
@@ -16,6 +19,24 @@ def exceeds(count: int, n: int, limit: float) -> bool:
     (False, True, False)
     """
     return n > 0 and Accuracy(correct=count, n=n).interval[0] > limit
+
+
+def differing(a: Tensor, b: Tensor, rounding: float) -> float:
+    """Return the share of rows of logits that differ by more than rounding.
+
+    Args:
+        a: Logits, shape ``(batch, classes)``.
+        b: Other logits of the same images.
+        rounding: Of a whole pass, relative to the spread of a row: see :func:`rounding_of`.
+    """
+    spread = (a.amax(1) - a.amin(1)).clamp(min=torch.finfo(a.dtype).tiny)
+    return ((a - b).abs().amax(1) > rounding * spread).double().mean().item()
+
+
+def rounding_of(model: nn.Module) -> float:
+    """Return the rounding of a whole pass: the root of the model's own precision."""
+    kinds = [p.dtype for p in model.parameters() if p.is_floating_point()]
+    return sqrt(torch.finfo(kinds[0] if kinds else torch.float32).eps)
 
 
 def count(mask: Tensor) -> int:

@@ -11,14 +11,23 @@ from torch import Tensor, nn
 
 from advnorm.attacks import NonFiniteGradientError
 from advnorm.data import Batch
-from advnorm.evaluate.audit import checklist, failures, gap, inputs, outputs  # noqa: F401
+from advnorm.evaluate.audit import (  # noqa: F401
+    checklist,
+    derivatives,
+    failures,
+    gap,
+    inputs,
+    memory,
+    outputs,
+    scores,
+)
 from advnorm.evaluate.audit.doubt import count
 from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_labels
 from advnorm.evaluate.engine import look
-from advnorm.evaluate.given import Samples, by_itself, usable
+from advnorm.evaluate.samples import Samples, by_itself, usable
 from advnorm.norms import branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
@@ -42,7 +51,9 @@ ORDER = (
     "black_box_stronger",
     "noise_stronger",
     "transfer_stronger",
+    "decisions_stronger",
     "false_robustness",
+    "stateful",
 )
 """All checks, the cheap ones first."""
 
@@ -156,8 +167,12 @@ class Examiner:
                 seed=self.seed,
             )
             checks = []
+            if "stateful" in self.checks:
+                subject.history  # noqa: B018 (its first answers come before all queries)
             for number, name in enumerate(self.checks, start=1):
                 checks.append(ask(subject, name))
+                flagged = checks[-1].status == "flagged"
+                subject.masked |= flagged and name in outputs.MASKED
                 progress.update(number, len(self.checks), f"audit: {name}")
             return Audit(
                 threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),

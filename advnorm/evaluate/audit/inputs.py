@@ -22,7 +22,7 @@ def standardization_outside(subject: Subject) -> Finding:
     """
     as_given, n = subject.right, len(subject.images)
     others = [
-        subject.logits(images).argmax(1) == subject.labels for images in _scaled(subject)
+        subject.classified_well(subject.logits(images)) for images in _scaled(subject)
     ]
     best = max(others, key=count)
     gain = (count(best) - count(as_given)) / n

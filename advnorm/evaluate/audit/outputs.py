@@ -4,15 +4,14 @@ AutoAttack's code warns of randomized and dynamic defenses, of probabilities ins
 logits and of zero gradients. Here each is a check, beside three that split them further.
 """
 
-from math import sqrt
-
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from advnorm.evaluate.audit.doubt import count, exceeds
+from advnorm.evaluate.audit.doubt import count, differing, exceeds, rounding_of
 from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
+from advnorm.scoped import frozen
 
 FEW = 64
 """Samples that are enough to see a symptom of the outputs."""
@@ -22,7 +21,7 @@ FEW = 64
 def randomized(subject: Subject) -> Finding:
     """Ask whether two passes over the same images give different logits."""
     x = subject.images[:FEW]
-    share = _differing(subject.logits(x), subject.logits(x), subject)
+    share = differing(subject.logits(x), subject.logits(x), rounding_of(subject.model))
     return Finding(
         share > 0,
         "two passes differ: average over the noise (expectation over transformation), or "
@@ -34,7 +33,7 @@ def randomized(subject: Subject) -> Finding:
 @CHECKS.register("softmax_output")
 def softmax_output(subject: Subject) -> Finding:
     """Ask whether the outputs lie in [0, 1] and sum to 1: probabilities."""
-    logits, unit = subject.clean_logits, _unit(subject)
+    logits, unit = subject.clean_logits, rounding_of(subject.model)
     inside = ((logits >= 0) & (logits <= 1 + unit)).all(1)
     sums = (logits.sum(1) - 1).abs() <= unit
     share = (inside & sums).double().mean().item()
@@ -126,19 +125,48 @@ def dynamic(subject: Subject) -> Finding:
 
 @CHECKS.register("batch_dependent")
 def batch_dependent(subject: Subject) -> Finding:
-    """Ask whether the answer to an image depends on the others in its batch."""
+    """Ask whether an answer depends on the other images of a batch, or on its place."""
     x = subject.images[:FEW]
     if len(x) < 4:
         raise NotRun("fewer than 4 samples")
     if randomized(subject).flagged:
         raise NotRun("the model is randomized, so batches cannot be compared")
-    half = len(x) // 2
-    share = _differing(subject.logits(x)[:half], subject.logits(x[:half]), subject)
+    half, whole = len(x) // 2, subject.logits(x)
+    shares = [
+        differing(whole[:half], subject.logits(x[:half]), rounding_of(subject.model)),
+        differing(whole, subject.logits(x.flip(0)).flip(0), rounding_of(subject.model)),
+    ]
+    share = max(shares)
     return Finding(
         share > 0,
         "a prediction depends on its batch (batch statistics at test time?): use running "
         "statistics, or the attack on a batch is none on an image",
         {"share of samples": share},
+    )
+
+
+@CHECKS.register("grad_mode_dependent")
+def grad_mode_dependent(subject: Subject) -> Finding:
+    """Ask whether answers change where gradients are enabled, or asked for.
+
+    A search runs there; a verdict does not.
+    """
+    if randomized(subject).flagged:
+        raise NotRun("the model is randomized, so passes cannot be compared")
+    x, unit = subject.images[:FEW], rounding_of(subject.model)
+    plain = subject.logits(x)
+    with torch.enable_grad(), frozen(subject.model):
+        enabled = subject.logits_fn(x.clone()).detach()
+        wanted = subject.logits_fn(x.clone().requires_grad_()).detach()
+    numbers = {
+        "gradients enabled": differing(plain, enabled, unit),
+        "gradients wanted": differing(plain, wanted, unit),
+    }
+    return Finding(
+        max(numbers.values()) > 0,
+        "the model answers otherwise where gradients are enabled or wanted, so a search "
+        "attacks another model than the one that is judged: remove that branch",
+        numbers,
     )
 
 
@@ -151,20 +179,27 @@ PROBES = (
     "saturated_loss",
     "dynamic",
     "batch_dependent",
+    "grad_mode_dependent",
+    "wrong_gradients",
+    "rugged_scores",
+    "uninformative_scores",
+    "tiny_logits",
 )
-
-
-def _differing(a: Tensor, b: Tensor, subject: Subject) -> float:
-    """Return the share of rows that differ by more than rounding."""
-    spread = (a.amax(1) - a.amin(1)).clamp(min=torch.finfo(a.dtype).tiny)
-    differ = (a - b).abs().amax(1) > _unit(subject) * spread
-    return differ.double().mean().item()
-
-
-def _unit(subject: Subject) -> float:
-    """Return the rounding of a whole pass: the root of the model's own precision."""
-    kinds = [p.dtype for p in subject.model.parameters() if p.is_floating_point()]
-    return sqrt(torch.finfo(kinds[0] if kinds else torch.float32).eps)
+"""What every evaluation asks: a few passes over a few samples."""
+MASKED = frozenset(
+    {
+        "one_hot_output",
+        "zero_gradients",
+        "saturated_loss",
+        "unavailable_gradients",
+        "grad_mode_dependent",
+        "wrong_gradients",
+        "rugged_scores",
+        "uninformative_scores",
+        "tiny_logits",
+    }
+)
+"""Flags that make gradients or scores suspect: only an attack on decisions counts then."""
 
 
 def _two_valued(logits: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """What a check may look at: the model, the samples, the threat, and attacks run once."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -8,9 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from advnorm.attacks import classify
 from advnorm.data import Batch
 from advnorm.draws import Draws
+from advnorm.evaluate.audit.doubt import exceeds
+from advnorm.evaluate.audit.history import History
 from advnorm.evaluate.audit.path import Path, join, walk
+from advnorm.evaluate.audit.slopes import Slopes, measure
 from advnorm.evaluate.cells import cells
 from advnorm.evaluate.engine import judge, logits_of
 from advnorm.evaluate.names import SUITES
@@ -21,6 +26,10 @@ from advnorm.threat import Threat
 WEAK = "pgd-10"
 """The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
 PGD = "pgd-50"
+SLOPES = 16
+"""Samples whose slopes are measured, in double precision where that can be had."""
+DECISIONS, DECIDED = "hop_skip_jump-20", 64
+"""The attack on decisions, and the samples that it is tried on where nothing is suspect."""
 STRONG = SUITES["strong"]
 """Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
 GRADIENT_FREE = ("clean", "hop_skip_jump", "square")
@@ -58,6 +67,8 @@ class Subject:
         self.batch_size, self.seed = batch_size, seed
         self.logits_fn = logits_of(model)
         self.draws = Draws.of(seed, self.samples).stream("audit")
+        self.masked = False
+        """Whether a check found gradients or scores suspect, so far."""
         self._known: dict[tuple[str, float], Tensor] = {}
 
     def _possible(self, name: str) -> bool:
@@ -78,7 +89,22 @@ class Subject:
     @cached_property
     def right(self) -> Tensor:
         """Which clean images are classified well."""
-        return self.clean_logits.argmax(1) == self.labels
+        return self.classified_well(self.clean_logits)
+
+    def refuse_guessing(self) -> None:
+        """Refuse to look for a mask on a model that has nothing to hide.
+
+        Raises:
+            NotRun: If it is right no more often than chance. An untrained network may be
+                as rugged as a masked one, and its accuracy says so by itself.
+        """
+        chance = 1 / self.clean_logits.shape[1]
+        if not exceeds(int(self.right.sum()), len(self.right), chance):
+            raise NotRun("the model is right no more often than chance")
+
+    def classified_well(self, logits: Tensor) -> Tensor:
+        """Tell which logits of all samples name the label, alone."""
+        return classify(logits, self.labels) == self.labels
 
     @cached_property
     def nearby(self) -> Tensor:
@@ -139,6 +165,19 @@ class Subject:
         return robust
 
     @cached_property
+    def slopes(self) -> Slopes | None:
+        """The slopes of the margin at a few samples; ``None`` without gradients."""
+        few = slice(SLOPES)
+        draws = self.draws[few].stream("slopes")
+        return measure(self.model, self.images[few], self.threat, draws)
+
+    @cached_property
+    def history(self) -> History:
+        """What the model answered when this was first read: read it before the rest."""
+        batch = Batch(self.images, self.labels, self.samples)
+        return History(self.model, batch, self.threat)
+
+    @cached_property
     def path(self) -> Path:
         """How PGD went on all samples."""
         if self.gradients is None:
@@ -149,15 +188,33 @@ class Subject:
             return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
 
     @cached_property
-    def strongest(self) -> Tensor:
-        """Tell which samples withstand PGD and the strong attacks, one after another."""
-        stands = self.right & self.standing(WEAK) & self.standing(PGD)
-        for attack in self.suite:
+    def left(self) -> Tensor:
+        """Tell which samples PGD and the strong attacks leave, those that can be run."""
+        robust = self.right
+        for attack in (WEAK, PGD, *self.suite):
             known = self._known.get((attack, self.threat.eps))
-            stands = (
-                self.standing(attack, among=stands) if known is None else stands & known
-            )
-        return stands
+            with suppress(NotRun):
+                robust = (
+                    self.standing(attack, among=robust) if known is None else robust & known
+                )
+        return robust
+
+    @cached_property
+    def decided(self) -> Tensor:
+        """Tell which of the samples that are left are robust to decisions alone too.
+
+        Only the first :data:`DECIDED` of them are attacked, unless gradients or scores are
+        suspect: the attack takes thousands of queries a sample.
+        """
+        few = torch.arange(len(self.left), device=self.left.device) < DECIDED
+        asked = self.left if self.masked else self.left & few
+        return torch.where(asked, self.standing(DECISIONS, among=asked), self.left)
+
+    @cached_property
+    def strongest(self) -> Tensor:
+        """Tell which samples withstand all attacks of the audit together."""
+        self.standing(WEAK), self.standing(PGD)
+        return self.decided
 
 
 CHECKS: Registry[Callable[[Subject], Finding]] = Registry("check")

@@ -1,0 +1,115 @@
+"""Attacks on decisions alone, added where gradients or scores are suspect."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from advnorm.data import Batch
+from advnorm.evaluate.audit.subject import DECISIONS
+from advnorm.evaluate.cells import Cell, cells
+from advnorm.evaluate.engine import judge
+from advnorm.evaluate.samples import Samples
+from advnorm.progress import Progress
+from advnorm.records import Result, Verdicts
+from advnorm.threat import Threat
+
+
+class Outcome(NamedTuple):
+    """A condition, its result and its verdicts."""
+
+    cell: Cell
+    result: Result
+    verdicts: Verdicts
+
+
+class Attempt(NamedTuple):
+    """A model and samples, and how they are attacked."""
+
+    model: nn.Module
+    samples: Samples
+    batch_size: int
+    seed: int
+    progress: Progress | None
+
+
+def add_decisions(attempt: Attempt, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Attack by decisions what other attacks left, and let it count in their results.
+
+    A result then is the worst case over its own attacks and this one, and says so.
+    """
+    broken: dict[Threat, dict[int, int]] = {}
+    for outcome in outcomes:
+        threat = outcome.cell.threat
+        if threat is not None and outcome.cell.searches and threat not in broken:
+            left = {s for o in outcomes if o.cell.threat == threat for s in _left(o)}
+            broken[threat] = _broken(attempt, threat, sorted(left))
+    return [
+        _lowered(o, broken[o.cell.threat]) if o.cell.searches and o.cell.threat else o
+        for o in outcomes
+    ]
+
+
+def _left(outcome: Outcome) -> Iterator[int]:
+    """Yield the samples that an attack left, and no certificate covers."""
+    verdicts = outcome.verdicts
+    sure = verdicts.certified or (False,) * len(verdicts.samples)
+    if outcome.cell.searches:
+        rows = zip(verdicts.samples, verdicts.robust, sure, strict=True)
+        yield from (sample for sample, robust, certified in rows if robust > certified)
+
+
+def _broken(attempt: Attempt, threat: Threat, left: Sequence[int]) -> dict[int, int]:
+    """Return the samples that fall, and the class that each is taken for."""
+    (cell,) = cells([DECISIONS], [threat], threat.bounds)
+    verdicts = judge(
+        attempt.model,
+        _rows(attempt, left),
+        cell,
+        total=len(left),
+        seed=attempt.seed,
+        progress=attempt.progress,
+    )
+    rows = zip(verdicts.samples, verdicts.predictions, verdicts.robust, strict=True)
+    return {sample: guess for sample, guess, robust in rows if not robust}
+
+
+def _rows(attempt: Attempt, left: Sequence[int]) -> Iterator[Batch]:
+    for batch in attempt.samples.batches(attempt.model, attempt.batch_size):
+        wanted = torch.isin(batch.samples, torch.tensor(left, device=batch.samples.device))
+        if bool(wanted.any()):
+            yield Batch(*(tensor[wanted] for tensor in batch))
+
+
+def _lowered(outcome: Outcome, broken: dict[int, int]) -> Outcome:
+    """Count the samples that decisions broke in a result, and note it."""
+    cell, result, verdicts = outcome
+    rows = [i for i, s in enumerate(verdicts.samples) if s in broken and verdicts.robust[i]]
+    predictions, robust = list(verdicts.predictions), list(verdicts.robust)
+    by, curve = list(verdicts.by), list(verdicts.curve)
+    for row in rows:
+        predictions[row] = broken[verdicts.samples[row]]
+        robust[row], by[row] = False, DECISIONS
+        if curve:
+            curve[row] = (False,) * len(curve[row])
+    verdicts = verdicts.model_copy(
+        update={
+            "predictions": tuple(predictions),
+            "robust": tuple(robust),
+            "by": tuple(by),
+            "curve": tuple(curve),
+        }
+    )
+    note = (
+        f"{DECISIONS} counts too, because gradients or scores are suspect; {cell.name} "
+        f"alone leaves {result.accuracy}"
+    )
+    result = result.model_copy(
+        update={
+            "accuracy": verdicts.accuracy(),
+            "curve": verdicts.accuracies(cell.counts),
+            "notes": (*result.notes, note),
+        }
+    )
+    return Outcome(cell, result, verdicts)
