@@ -28,7 +28,7 @@ FAMILIES = {
     "wide_resnet": {"depth": 10, "widen": 1},
     "fixup_resnet20": {"width": 8},
 }
-STEPS = 80
+STEPS = 120
 
 
 class Sound(NamedTuple):
@@ -77,7 +77,7 @@ def _network(family: str, norm: str, images: Tensor) -> nn.Module | None:
 
 def _train(model: nn.Module, images: Tensor, labels: Tensor) -> None:
     """Train for a moment, on clean images."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     model.train()
     for step in range(STEPS):
         rows = torch.arange(step * 32, step * 32 + 32) % len(images)

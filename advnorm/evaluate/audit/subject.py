@@ -26,6 +26,8 @@ from advnorm.threat import Threat
 WEAK = "pgd-10"
 """The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
 PGD = "pgd-50"
+CHANCE = 0.1
+"""Above chance: the accuracy from which a model has something to hide."""
 SLOPES = 16
 """Samples whose slopes are measured, in double precision where that can be had."""
 DECISIONS, DECIDED = "hop_skip_jump-20", 64
@@ -95,12 +97,12 @@ class Subject:
         """Refuse to look for a mask on a model that has nothing to hide.
 
         Raises:
-            NotRun: If it is right no more often than chance. An untrained network may be
+            NotRun: If it is right hardly more often than chance. An untrained network may be
                 as rugged as a masked one, and its accuracy says so by itself.
         """
-        chance = 1 / self.clean_logits.shape[1]
-        if not exceeds(int(self.right.sum()), len(self.right), chance):
-            raise NotRun("the model is right no more often than chance")
+        limit = CHANCE + 1 / self.clean_logits.shape[1]
+        if not exceeds(int(self.right.sum()), len(self.right), limit):
+            raise NotRun("the model is right hardly more often than chance")
 
     def classified_well(self, logits: Tensor) -> Tensor:
         """Tell which logits of all samples name the label, alone."""
