@@ -168,9 +168,10 @@ def _probed(link: socket.socket) -> socket.socket:
 
 
 def _shut(guarded: Mapping[int, int]) -> None:
-    """Shut sockets that are still those that they were."""
+    """Shut connections that are still those that they were; gloo needs its listener."""
     for number, inode in guarded.items():
         with suppress(OSError):
             if os.fstat(number).st_ino == inode:
                 with socket.socket(fileno=os.dup(number)) as link:
+                    link.getpeername()  # raises where nothing is connected
                     link.shutdown(socket.SHUT_RDWR)
