@@ -118,6 +118,19 @@ def test_a_killed_rank_costs_one_restart_on_two_hosts(hosts, tmp_path, whole):
 
 
 @pytest.mark.slow
+def test_a_host_that_comes_back_is_taken_in_by_the_one_that_waits(hosts, tmp_path, whole):
+    """torchrun lets no new host in while its hosts share one store for all restarts."""
+    out, unshared = tmp_path / "run", {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    waiting, _ = begin(hosts, out, "--max-restarts=3", **unshared)
+    wait_for_step(out, 20)
+    hosts[1].die()
+    (back,) = begin(hosts[1:], out, "--max-restarts=3", **unshared)
+    finish(hosts, [waiting, back])
+    assert hosts[0].said().count("going on from epoch 2") == 1
+    assert outcome(out) == whole
+
+
+@pytest.mark.slow
 def test_a_run_ends_when_the_link_is_cut_and_goes_on_bitwise(hosts, tmp_path, whole):
     out = tmp_path / "run"
     processes = begin(hosts, out)
