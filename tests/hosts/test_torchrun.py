@@ -119,7 +119,7 @@ def test_a_killed_rank_costs_one_restart_on_two_hosts(hosts, tmp_path, whole):
 
 @pytest.mark.slow
 def test_a_host_that_comes_back_is_taken_in_by_the_one_that_waits(hosts, tmp_path, whole):
-    """torchrun lets no new host in while its hosts share one store for all restarts."""
+    """Without that setting torchrun lets no host in that was started again."""
     out, unshared = tmp_path / "run", {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     waiting, _ = begin(hosts, out, "--max-restarts=3", **unshared)
     wait_for_step(out, 20)
