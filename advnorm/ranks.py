@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from socket import gethostname
+from time import monotonic, sleep
 from typing import TypeVar
 
 import torch
@@ -22,23 +23,42 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from advnorm.meeting import meet
+from advnorm.peers import Watch, open_sockets, silence
+
 # distributed.nn.functional is imported here, outside of any group: torch imports it late by
 # itself, its functions take the group of that moment as a default argument and hold it for
 # ever. The group's threads then outlive it, and sometimes one aborts the exit.
 
 TIMEOUT = timedelta(minutes=20)
-"""How long a rank waits for the others; a dead one is noticed at once, a stuck one then."""
+"""How long a rank waits for another that is there and does not come.
+
+One that has died is noticed at once; one whose host or link is down, by advnorm.peers.
+"""
+MEETING = timedelta(minutes=5)
+"""How long the ranks wait for each other at the beginning."""
+LATE = 10.0
+"""Seconds until a file that one rank wrote must be seen by all."""
 BUCKET = 1 << 25
 """Bytes that travel together."""
 
 T = TypeVar("T")
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_joins = count()
 _apart = 0
+_watch: Watch | None = None
 
 
 class FollowedError(ValueError):
     """The first rank failed, and says so itself; the others stop with it."""
+
+
+class PeerLostError(ConnectionError):
+    """Another rank has died or cannot be reached; this one cannot go on without it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.resume = ""
+        """The command that goes on, where there is one."""
 
 
 def size() -> int:
@@ -85,31 +105,90 @@ def launch() -> str:
     return sha256(own.encode()).hexdigest()[:16]
 
 
+def launcher() -> list[str]:
+    """Return how a command is begun with as many ranks; empty in a single process.
+
+    What torchrun was told of how the hosts find each other is not known here: dots.
+    """
+    world, local = (
+        os.environ.get(name, "1") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    )
+    if not launch() or world == "1":
+        return []
+    hosts = os.environ.get("GROUP_WORLD_SIZE", "1")
+    several = ["--nnodes", hosts] if hosts != "1" else []
+    dots = ["..."] if several else []
+    return ["torchrun", *several, "--nproc-per-node", local, *dots, "-m"]
+
+
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
     """Meet the other ranks for the time of a block, if a launcher started several.
 
-    CPU tensors travel by gloo, CUDA tensors by NCCL. The store's keys carry the number of
-    restarts: what the ranks of an earlier life wrote there is not read as news. A group
-    that the caller has made is used as it is.
+    CPU tensors travel by gloo, CUDA tensors by NCCL. A group that the caller has made is
+    used as it is.
     """
+    global _watch
     if dist.is_initialized() or not all(name in os.environ for name in _LAUNCHED):
         yield
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, me, world = next(rendezvous("env://", timeout=TIMEOUT))
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=PrefixStore(f"advnorm/{restarts()}/{next(_joins)}", store),
-        rank=me,
-        world_size=world,
-        timeout=TIMEOUT,
-    )
+    silence()  # a mistake there is the user's, and no lost rank
+    with exchange():
+        _watch = _join(device)
     try:
         yield
     finally:
         dist.destroy_process_group()
+        _watch.close()
+        _watch = None
+
+
+def _join(device: torch.device) -> Watch:
+    """Make the process group, and watch over it."""
+    store, me, world = next(rendezvous("env://", timeout=MEETING))
+    own = PrefixStore(meet(store, me, world, timeout=MEETING), store)
+    before = open_sockets()
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        store=own,
+        rank=me,
+        world_size=world,
+        timeout=TIMEOUT,
+    )
+    wires = {fd: ino for fd, ino in open_sockets().items() if before.get(fd) != ino}
+    try:
+        return Watch.start(own, me, world, guarded=wires, timeout=MEETING)
+    except BaseException:
+        dist.destroy_process_group()
+        raise
+
+
+@contextmanager
+def exchange() -> Iterator[None]:
+    """Talk to the other ranks for the time of a block; where that fails, say who is lost.
+
+    Raises:
+        PeerLostError: In place of what the process group raises.
+    """
+    try:
+        yield
+    except PeerLostError:
+        raise
+    except (RuntimeError, OSError) as error:
+        raise PeerLostError(_lost(error)) from error
+
+
+def _lost(error: Exception) -> str:
+    """Say which rank is lost, as far as is known here."""
+    me = f"rank {os.environ.get('RANK', '?')} on {gethostname()}"
+    gone = _watch.gone() if _watch else {}
+    if gone:
+        which = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(gone.items()))
+        return f"{me} has lost {which}"
+    detail = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{me} has lost the other ranks: {detail}"
 
 
 def place(name: str) -> str:
@@ -147,7 +226,8 @@ def add_up(tensors: Iterable[Tensor]) -> None:
     if size() > 1:
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            dist.all_reduce(flat)
+            with exchange():
+                dist.all_reduce(flat)
             _unpack(flat, bucket)
 
 
@@ -156,7 +236,8 @@ def follow(tensors: Iterable[Tensor]) -> None:
     if size() > 1:
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            dist.broadcast(flat, 0)
+            with exchange():
+                dist.broadcast(flat, 0)
             _unpack(flat, bucket)
 
 
@@ -165,7 +246,8 @@ def most(number: int) -> int:
     if size() == 1:
         return number
     box = torch.tensor(number)
-    dist.all_reduce(box, dist.ReduceOp.MAX)
+    with exchange():
+        dist.all_reduce(box, dist.ReduceOp.MAX)
     return int(box)
 
 
@@ -178,7 +260,8 @@ def collect(mine: Tensor, rows: int) -> Tensor:
     room = mine.new_zeros((-(-rows // size()), *mine.shape[1:]))
     room[: len(mine)] = mine
     parts = [torch.empty_like(room) for _ in range(size())]
-    dist.all_gather(parts, room)
+    with exchange():
+        dist.all_gather(parts, room)
     return torch.stack(parts, 1).flatten(0, 1)[:rows]
 
 
@@ -188,11 +271,13 @@ def say(text: str) -> str:
         return text
     content = text.encode()
     length = torch.tensor(len(content))
-    dist.broadcast(length, 0)
+    with exchange():
+        dist.broadcast(length, 0)
     box = torch.zeros(int(length), dtype=torch.uint8)
     if first():
         box.copy_(torch.tensor(list(content), dtype=torch.uint8))
-    dist.broadcast(box, 0)
+    with exchange():
+        dist.broadcast(box, 0)
     return bytes(box.tolist()).decode()
 
 
@@ -223,6 +308,20 @@ def agree(text: str, problem: str) -> None:
     """Raise ``problem`` on every rank if their texts differ."""
     if most(int(say(text) != text)):
         raise ValueError(problem)
+
+
+def share(folder: Path, name: str) -> None:
+    """Refuse a folder in which some ranks see a file and others do not.
+
+    A network file system may show a new file a little late: then it is waited for.
+    """
+    end = monotonic() + LATE
+    somewhere = most(int((folder / name).is_file()))
+    while somewhere and not (folder / name).is_file() and monotonic() < end:
+        if folder.parent.is_dir():
+            list(folder.parent.iterdir())  # has the file system look anew
+        sleep(0.2)
+    see_the_same(str((folder / name).is_file()), folder)
 
 
 def see_the_same(found: str, folder: Path) -> None:

@@ -30,6 +30,8 @@ def _fail(error: Exception) -> None:
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:
         text = f"{error.filename}: {text}"
     typer.echo(f"advnorm: {text}", err=True)
+    if getattr(error, "resume", ""):  # another rank is lost
+        typer.echo(f"go on with: {getattr(error, 'resume', '')}", err=True)
     sys.exit(2)
 
 

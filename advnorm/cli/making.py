@@ -39,6 +39,7 @@ def train(
 ) -> None:
     """Train a recipe into a run folder."""
     from advnorm.progress import shown
+    from advnorm.ranks import PeerLostError
     from advnorm.recipe import override
     from advnorm.recipes import find
     from advnorm.train import StoppedError
@@ -52,7 +53,7 @@ def train(
             run_training(
                 chosen, out, root=data, device=device, resume=resume, progress=progress
             )
-        except StoppedError as stopped:
+        except (StoppedError, PeerLostError) as stopped:
             if stopped.resume:
                 stopped.resume = shlex.join([*shlex.split(stopped.resume), *given])
             raise

@@ -23,6 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Workers = int | Literal["ray"]
 """So many processes of this machine, or a Ray cluster."""
+DIED = "its process died: out of memory, or killed"
 
 
 class Outcome(NamedTuple, Generic[R]):
@@ -73,7 +74,7 @@ def _on_processes(
             try:
                 yield from _pool(work, {number: task}, 1)
             except BrokenProcessPool:
-                yield Outcome(number, None, "its process died: out of memory, or killed")
+                yield Outcome(number, None, DIED)
 
 
 def _pool(
@@ -173,8 +174,14 @@ def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
     ray = imported_ray()
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
-    remote = ray.remote(max_retries=2)(attempt)
-    waiting = [remote.remote(work, number, task) for number, task in enumerate(tasks)]
+    remote = ray.remote(max_retries=2)(attempt)  # another host does what a lost one had
+    waiting = {remote.remote(work, n, task): n for n, task in enumerate(tasks)}
     while waiting:
-        done, waiting = ray.wait(waiting)
-        yield ray.get(done[0])
+        (done,), _ = ray.wait(list(waiting))
+        number = waiting.pop(done)
+        try:
+            yield ray.get(done)
+        except ray.exceptions.RayTaskError:  # raised by the task: it was stopped
+            raise
+        except ray.exceptions.RayError:
+            yield Outcome(number, None, DIED)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
@@ -230,6 +230,9 @@ def _tasks(
         shared[0][0].update(runs)
         shared[0][1].append(job)
     here = progress if place.on == 1 else None
+    place = replace(  # workers of Ray are in a folder of their own
+        place, out=place.out.absolute(), data=place.data and place.data.absolute()
+    )
     return [_Task(tuple(group), tuple(artefact.shown), place, here) for _, group in groups]
 
 

@@ -42,10 +42,12 @@ def train(
         StoppedError: After a signal; everything is saved.
         NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
             checkpoint is on disk and named.
+        PeerLostError: Another rank or its host is lost; the same is named.
     """
-    with ranks.joined(choose_device(device)), ExitStack() as held:
+    with _losses_named(out), ranks.joined(choose_device(device)), ExitStack() as held:
         progress = progress if progress and ranks.first() else Quiet()
         resume = resume or _restarted(out)
+        ranks.share(out, "recipe.yaml")
         if resume:
             _same(recipe, Run.open(out))
         begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
@@ -57,15 +59,30 @@ def train(
         )
         if not resume:
             ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
+            ranks.share(out, "recipe.yaml")
         run = Run.open(out)
         ranks.lead(lambda: held.enter_context(run.lock()))
         _go_on(job, run, progress)
     return run
 
 
+@contextmanager
+def _losses_named(out: Path) -> Iterator[None]:
+    """Where another rank is lost, name the last checkpoint and the command that goes on."""
+    try:
+        yield
+    except ranks.PeerLostError as lost:
+        good = checkpoints.manifests(out / "checkpoints", "state")
+        if good:
+            path = good[-1].with_suffix(".safetensors")
+            lost.args = (f"{lost}. The last good checkpoint is {path}",)
+            lost.resume = how_to_resume(out)
+        raise
+
+
 def _restarted(out: Path) -> bool:
     """Tell whether torchrun started us over, and it was us who began the run."""
-    begun = ranks.restarts() > 0 and (out / "recipe.yaml").is_file()
+    begun = ranks.most(ranks.restarts()) > 0 and (out / "recipe.yaml").is_file()
     ours = begun and Run.open(out).environment().launch == ranks.launch()
     return bool(ranks.say("yes" if ours else ""))
 
@@ -106,7 +123,8 @@ def _go_on(job: Job, run: Run, progress: Progress) -> None:
 def how_to_resume(out: Path) -> str:
     """Return the command that goes on with a stopped run."""
     recipe = str(out / "recipe.yaml")
-    return shlex.join(["advnorm", "train", recipe, "--out", str(out), "--resume"])
+    command = ["advnorm", "train", recipe, "--out", str(out), "--resume"]
+    return shlex.join([*ranks.launcher(), *command])
 
 
 def _same(recipe: Recipe, run: Run) -> None:

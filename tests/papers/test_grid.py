@@ -8,6 +8,7 @@ import sys
 import time
 from multiprocessing import active_children
 from pathlib import Path
+from secrets import token_hex
 from threading import Thread
 
 import pytest
@@ -103,9 +104,11 @@ def test_processes_end_when_the_one_that_waits_is_killed(tmp_path):
     assert (tmp_path / "stopped").exists()  # at a safe point
 
 
-@pytest.mark.slow
-def test_a_real_local_ray_of_two_workers_gives_the_same(monkeypatch):
+@pytest.fixture
+def two_workers(monkeypatch):
+    """Have a local Ray of two workers."""
     ray = pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", token_hex(32))  # else Ray writes one to ~/.ray
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, sys.path)))  # of its workers
     ray.init(
         num_cpus=2,
@@ -114,7 +117,17 @@ def test_a_real_local_ray_of_two_workers_gives_the_same(monkeypatch):
         object_store_memory=100_000_000,
         _node_ip_address="127.0.0.1",
     )
-    try:
-        check(spread(square, range(4), on="ray"))
-    finally:
-        ray.shutdown()
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.slow
+def test_a_real_local_ray_of_two_workers_gives_the_same(two_workers):
+    check(spread(square, range(4), on="ray"))
+
+
+@pytest.mark.slow
+def test_a_worker_of_ray_that_dies_is_named_and_the_rest_goes_on(two_workers):
+    outcomes = {outcome.number: outcome for outcome in spread(die, range(4), on="ray")}
+    assert outcomes[1].result is None and "died" in outcomes[1].failure
+    assert [outcomes[n].result for n in (0, 2, 3)] == [0, 2, 3]

@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -226,3 +227,20 @@ def test_the_command_that_goes_on_can_be_pasted(tmp_path):
         str(tmp_path / "my runs"),
         "--resume",
     ]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "ranks", "begun"),
+    [
+        ("1", "1", "advnorm train"),
+        ("1", "2", "torchrun --nproc-per-node 2 -m advnorm train"),
+        ("4", "2", "torchrun --nnodes 4 --nproc-per-node 2 ... -m advnorm train"),
+    ],
+)
+def test_the_command_that_goes_on_has_as_many_ranks(monkeypatch, hosts, ranks, begun):
+    """With fewer, batch norms would see other batches, and the result would differ."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job")
+    monkeypatch.setenv("GROUP_WORLD_SIZE", hosts)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+    monkeypatch.setenv("WORLD_SIZE", str(int(hosts) * int(ranks)))
+    assert how_to_resume(Path("runs/a")).startswith(f"{begun} runs/a/recipe.yaml ")
