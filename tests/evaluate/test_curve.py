@@ -92,7 +92,7 @@ def test_broken_samples_are_dropped_and_steps_are_not_repeated():
         (True,) * 3 + (False,) * 2,
         (True,) * 5,
     )
-    searched = [size for size, gradient in sizes if gradient][3:]  # after three looks
+    searched = [size for size, gradient in sizes if gradient][2:]  # after two looks
     assert searched == [3] * 2 + [2] * 8 + [1] * 10
 
 
