@@ -11,8 +11,9 @@ import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 TEXT = 1 << 20
 """Bytes of a text that a person may read, such as a recipe."""
@@ -44,19 +45,21 @@ def check_regular(path: Path | str, mode: int) -> None:
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file", str(path))
 
 
-def open_regular(path: Path | str) -> BinaryIO:
+def open_regular(path: Path | str) -> BufferedReader:
     """Open a regular file to read it; anything else is refused at once.
 
     Raises:
         OSError: With the path, also for a pipe, a device or a folder.
     """
-    return _open(path, "rb", _NO_WAIT)
+    return cast(BufferedReader, _open(path, "rb", _NO_WAIT))
 
 
 def _open(path: Path | str, mode: Literal["rb", "ab"], more: int) -> BinaryIO:
     """Open a regular file with more flags than ``open`` has."""
     try:
-        file = open(path, mode, opener=lambda name, flags: os.open(name, flags | more, 0o666))
+        file = open(  # noqa: SIM115
+            path, mode, opener=lambda name, flags: os.open(name, flags | more, 0o666)
+        )
     except OSError:
         with suppress(FileNotFoundError):  # say what it is, rather than what went wrong
             look = os.lstat if more & _NO_LINK else os.stat

@@ -14,7 +14,7 @@ from advnorm.text import cut
 
 CHARACTERS = 1 << 18
 """Of a document; a recipe in full has about 3,000."""
-SCALAR = 4096
+SCALAR = 3000
 """Characters of a single value."""
 DEPTH = 50
 """Levels of lists and mappings in each other."""
@@ -46,7 +46,9 @@ def load(text: str) -> Any:
 def _check_events(text: str) -> None:
     """Refuse a text that is too long or too deep, before anything is built of it."""
     if len(text) > CHARACTERS:
-        raise ValueError(f"this has {len(text)} characters of YAML; {CHARACTERS} are allowed")
+        raise ValueError(
+            f"this has {len(text)} characters of YAML; {CHARACTERS} are allowed"
+        )
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -55,12 +57,12 @@ def _check_events(text: str) -> None:
             depth -= 1
         elif isinstance(event, yaml.ScalarEvent) and len(event.value) > SCALAR:
             raise ValueError(
-                f"line {event.start_mark.line + 1} has a value of {len(event.value)} "
+                f"line {_line(event)} has a value of {len(event.value)} "
                 f"characters; {SCALAR} are allowed"
             )
         if depth > DEPTH:
             raise ValueError(
-                f"line {event.start_mark.line + 1} has more than {DEPTH} levels of lists "
+                f"line {_line(event)} has more than {DEPTH} levels of lists "
                 "and mappings in each other"
             )
         if count > 2 * VALUES:  # a value has a beginning and perhaps an end
@@ -89,14 +91,14 @@ def _too_many() -> ValueError:
 
 
 def _construct(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
-    """Build a value; PyYAML raises all sorts of errors for a number or date that is none."""
+    """Build a value; PyYAML raises many errors for a number or date that is none."""
     try:
         return construct(node)
     except yaml.YAMLError:
         raise
     except Exception as error:
         raise ValueError(
-            f"line {node.start_mark.line + 1} begins a value that cannot be read "
+            f"line {_line(node)} begins a value that cannot be read "
             f"({type(error).__name__}: {cut(str(error))})"
         ) from None
 
@@ -106,7 +108,7 @@ def _written_out(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     if id(node) in sizes:
         size = sizes[id(node)]
         if size is None:
-            raise ValueError(f"line {node.start_mark.line + 1} has a value that holds itself")
+            raise ValueError(f"line {_line(node)} has a value that holds itself")
         return size
     sizes[id(node)] = None  # while it is open
     parts: list[yaml.Node] = []
@@ -140,10 +142,14 @@ def _refuse_repeated(loader: yaml.SafeLoader, mapping: yaml.MappingNode) -> None
         if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
             continue
         name = _construct(loader.construct_object, key)
-        line = key.start_mark.line + 1
+        line = _line(key)
         if name in lines:
             raise ValueError(
                 f"the key {cut(key.value)!r} of line {line} stands in line {lines[name]} "
                 "already: leave one of them out"
             )
         lines[name] = line
+
+
+def _line(place: yaml.Node | yaml.Event) -> int:
+    return place.start_mark.line + 1 if place.start_mark else 1

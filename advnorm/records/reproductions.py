@@ -60,8 +60,9 @@ def read_reproduction(path: Path) -> Reproduction:
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from error
     except ValidationError as error:
+        what = first_mistake(error)
         raise ValueError(
-            f"{path} is not the record of a reproduction ({first_mistake(error)}): {_REMEDY}"
+            f"{path} is not the record of a reproduction ({what}): {_REMEDY}"
         ) from None
 
 

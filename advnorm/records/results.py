@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
-from advnorm.records.base import LARGE, Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 
 
 class Epoch(Record):
     """One line of ``metrics.jsonl``."""
 
-    epoch: int
-    step: int
+    epoch: Count
+    step: Count
     rate: float
     eps: float
     loss: float

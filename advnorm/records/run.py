@@ -81,7 +81,10 @@ class Run:
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
-        return dict(load_yaml(self.recipe_text()))
+        values = load_yaml(self.recipe_text())
+        if not isinstance(values, dict):
+            raise ValueError("it is no mapping of keys to values")
+        return values
 
     def write_environment(self, environment: Environment) -> None:
         """Write ``environment.json``."""
