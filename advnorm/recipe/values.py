@@ -43,6 +43,8 @@ def number(value: object) -> object:
 
 def option(value: object) -> object:
     """Turn ``"1/100"`` and ``"1e-3"`` into a float; any other text stays text."""
+    if not isinstance(value, str):
+        return value if isinstance(value, bool) else counted(value)
     try:
         return number(value)
     except ValueError:

@@ -18,9 +18,7 @@ def lines(record: Reproduction, prefix: str) -> figures.Panel:
     """Draw the numbers of each row over the columns; hollow and dotted is the paper's."""
     places = _places(record.columns)
     with rc_context(figures.STYLE):
-        axes = figures.plot(
-            figures.plain(record.x), figures.plain(record.y), size=(5.2, 3.4)
-        )
+        axes = figures.plot(record.x, record.y, size=(5.2, 3.4))
         _scale(axes, record.columns, places)
         for number, cells in enumerate(record.rows.values()):
             _row(axes, cells, places, _look(number))
