@@ -211,8 +211,9 @@ def _annotations(blob: Blob) -> dict[str, str]:
     rows = [line.split("\t") for line in blob.data.decode("utf-8", "replace").splitlines()]
     if not rows or any(len(row) < 2 for row in rows):
         raise blob.bad("has a line without a file name and a class")
-    if outside := [row[0] for row in rows if row[0] != PurePosixPath(row[0]).name]:
-        raise blob.bad(f"names a file that is not in its folder ({outside[0]})")
+    names = {row[0] for row in rows}
+    if outside := [n for n in names if n in ("", "..") or n != PurePosixPath(n).name]:
+        raise blob.bad(f"names a file that is not in its folder ({min(outside)})")
     return {row[0]: row[1] for row in rows}
 
 
