@@ -6,6 +6,7 @@ same order.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,6 +23,8 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from advnorm.text import cut
+
 # distributed.nn.functional is imported here, outside of any group: torch imports it late by
 # itself, its functions take the group of that moment as a default argument and hold it for
 # ever. The group's threads then outlive it, and sometimes one aborts the exit.
@@ -35,6 +38,10 @@ T = TypeVar("T")
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _joins = count()
 _apart = 0
+
+
+class LostRankError(ValueError):
+    """Another rank has ended, or was not heard of for :data:`TIMEOUT`."""
 
 
 class FollowedError(ValueError):
@@ -98,18 +105,40 @@ def joined(device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, me, world = next(rendezvous("env://", timeout=TIMEOUT))
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=PrefixStore(f"advnorm/{restarts()}/{next(_joins)}", store),
-        rank=me,
-        world_size=world,
-        timeout=TIMEOUT,
-    )
+    with _lost_ranks_named():
+        store, me, world = next(rendezvous("env://", timeout=TIMEOUT))
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=PrefixStore(f"advnorm/{restarts()}/{next(_joins)}", store),
+            rank=me,
+            world_size=world,
+            timeout=TIMEOUT,
+        )
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
+
+
+@contextmanager
+def _lost_ranks_named() -> Iterator[None]:
+    """Turn what the transport says of a slow or dead rank into one sentence.
+
+    gloo raises a plain RuntimeError that names its source file, and nothing else does.
+    """
     try:
         yield
-    finally:
-        dist.destroy_process_group()
+    except RuntimeError as error:
+        text = str(error)
+        if not isinstance(error, dist.DistError) and "gloo" not in text:
+            raise
+        said = re.sub(r"^\[\S+\] ", "", text.splitlines()[0]).partition(". ")[0]
+        minutes = TIMEOUT.total_seconds() / 60
+        raise LostRankError(
+            f"rank {os.environ['RANK']} lost another rank, which has ended or did not "
+            f"answer for {minutes:g} minutes ({cut(said)}): look at "
+            "what the others say, and start them all again; a run goes on with --resume"
+        ) from error
 
 
 def place(name: str) -> str:

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "progress": {"text"},
     "scoped": set(),
-    "ranks": set(),
+    "ranks": {"text"},
     "threat": BASE,
     "schedules": BASE,
     "records": BASE,
