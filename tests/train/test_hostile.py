@@ -16,7 +16,7 @@ import torch.multiprocessing as mp
 from safetensors.torch import save as dump_tensors
 
 from advnorm import cli
-from advnorm.recipe import override
+from advnorm.recipe import from_yaml, override
 from advnorm.records import Result, Run
 from advnorm.train import assess, checkpoints, train
 
@@ -208,20 +208,26 @@ def test_nothing_is_written_or_removed_behind_a_linked_folder(
     assert files_of(precious) == before
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", ".lock"])
-def test_a_linked_file_of_a_run_is_not_written_to(
-    stopped, name, tmp_path, monkeypatch, capsys
-):
-    precious, path = tmp_path / "precious", stopped.path / name
-    precious.write_bytes(path.read_bytes() if name != ".lock" else b"kept")
-    before = precious.read_bytes()
-    path.unlink()
-    path.symlink_to(precious)
-    recipe = stopped.path / "recipe.yaml"
-    command(monkeypatch, capsys, "train", recipe, "--out", stopped.path, "--resume")
+def test_a_linked_lock_keeps_what_it_leads_to(stopped, tmp_path, monkeypatch, capsys):
+    precious, lock = tmp_path / "precious", stopped.path / ".lock"
+    precious.write_text("kept")
+    lock.unlink()
+    lock.symlink_to(precious)
     code, said = command(monkeypatch, capsys, "evaluate", stopped.path)
-    assert precious.read_bytes() == before
-    assert "Traceback" not in said and (code == 2 or name != ".lock")
+    assert code == 2 and ".lock: is a link, not a regular file" in said
+    assert precious.read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "watch.jsonl"])
+def test_lines_are_not_written_through_a_link(stopped, tiny, name, tmp_path):
+    (stopped.path / name).unlink(missing_ok=True)
+    (stopped.path / name).symlink_to(tmp_path / "nowhere")
+    often = ("questions: []\n  every: 10\n", "questions: [gradient_norm]\n  every: 1\n")
+    watched = stopped.recipe_text().replace(*often)
+    (stopped.path / "recipe.yaml").write_text(watched)
+    with pytest.raises(OSError, match=f"is a link, not a regular file: .*{name}"):
+        train(from_yaml(watched), stopped.path, resume=True)
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_a_run_folder_may_be_a_link_itself(stopped, tiny, tmp_path):
