@@ -27,7 +27,9 @@ def read_lines(path: Path, kind: type[R]) -> list[R]:
     if not path.exists():
         return []
     advice = "remove the whole folder and run again"
-    *whole, _ = _read(path, LINES, advice).split(b"\n")
+    *whole, rest = _read(path, LINES, advice).split(b"\n")
+    if rest and not rest.startswith(b"{"):
+        raise ValueError(f"{path} is damaged (its last line is no record): {advice}")
     return [_parse(path, line, kind, advice) for line in whole]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from advnorm import cli
 from advnorm.records import Diagnosis, Panel, Run, Series
-from advnorm.report import terminal, write
+from advnorm.report import terminal, write, write_pages
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
 KEY = "pgd-10_linf_0.03137"
@@ -249,3 +249,18 @@ def test_examples_without_pixels_are_not_shown(run, maker, tmp_path):
     empty = np.zeros((6, 1, 0, 0), np.float32)
     maker.examples(run, KEY, clean=empty, adversarial=empty)
     write([run], tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("kind", ["deep", "pipe", "zero"])
+def test_a_hostile_record_of_a_reproduction_is_left_out_and_named(tmp_path, kind):
+    path = tmp_path / "galloway2019" / "table1-smoke.json"
+    path.parent.mkdir()
+    make = {
+        "deep": lambda: path.write_text(DEEP),
+        "pipe": lambda: os.mkfifo(path),
+        "zero": lambda: path.symlink_to("/dev/zero"),
+    }
+    make[kind]()
+    pages = write_pages(tmp_path)
+    assert len(pages.damaged) == 1 and str(path) in pages.damaged[0]
+    assert len(pages.damaged[0]) < 1000 and not pages.written
