@@ -1,11 +1,98 @@
-"""Files that are whole or not there: atomic writes and digests."""
+"""Files that are whole or not there, and nothing but files: reads, writes, locks.
 
+What is read may have been written by anybody: a name may lead to a pipe, to a device that
+never ends, or to more than fits in memory. What is written goes where its name says, never
+through a link that somebody left there.
+"""
+
+import errno
 import os
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import file_digest
+from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+TEXT = 1 << 20
+"""Bytes of a text that a person may read, such as a recipe."""
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+}
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would keep us until its other end opens
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+
+
+def memory() -> int:
+    """Return the bytes of this machine's memory; where that is unknown, 16 GiB."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 34
+
+
+def check_regular(path: Path | str, mode: int) -> None:
+    """Refuse what is no regular file, by the mode of its ``stat``."""
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise OSError(errno.EINVAL, f"is {kind}, not a regular file", str(path))
+
+
+def open_regular(path: Path | str) -> BufferedReader:
+    """Open a regular file to read it; anything else is refused at once.
+
+    Raises:
+        OSError: With the path, also for a pipe, a device or a folder.
+    """
+    return cast(BufferedReader, _open(path, "rb", _NO_WAIT))
+
+
+def _open(path: Path | str, mode: Literal["rb", "ab"], more: int) -> BinaryIO:
+    """Open a regular file with more flags than ``open`` has."""
+    try:
+        file = open(  # noqa: SIM115
+            path, mode, opener=lambda name, flags: os.open(name, flags | more, 0o666)
+        )
+    except OSError:
+        with suppress(FileNotFoundError):  # say what it is, rather than what went wrong
+            look = os.lstat if more & _NO_LINK else os.stat
+            check_regular(path, look(path).st_mode)
+        raise
+    try:
+        check_regular(path, os.fstat(file.fileno()).st_mode)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read_bytes(path: Path | str, limit: int | None = None) -> bytes:
+    """Read a regular file of at most ``limit`` bytes, by default half of the memory.
+
+    Raises:
+        OSError: With the path, also where it is too large or no regular file.
+    """
+    most = memory() // 2 if limit is None else limit
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+    if size > most or len(content) > most:
+        raise OSError(
+            errno.EFBIG, f"has more than the {most} bytes that are allowed", str(path)
+        )
+    return content
+
+
+def read_text(path: Path | str, limit: int = TEXT) -> str:
+    """Read a text of at most ``limit`` bytes of UTF-8 from a regular file."""
+    return read_bytes(path, limit).decode()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -16,7 +103,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # of a process that had our number, or a link
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -31,6 +119,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def append(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Add to the end of a regular file, through to the disk; a link is refused."""
+    with _open(path, "ab", _NO_WAIT | _NO_LINK) as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -38,12 +135,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -64,7 +155,7 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
             )
         yield
         return
-    with path.open("w") as file:
+    with _open(path, "ab", _NO_WAIT | _NO_LINK) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

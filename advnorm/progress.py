@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
+from advnorm.text import printable
+
 PLAIN_SECONDS = 5.0
 """Time between two plain lines."""
 
@@ -48,7 +50,7 @@ class Plain:
         """Write a line now."""
         import sys
 
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()
         self._last = monotonic()
 
@@ -61,7 +63,7 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
@@ -76,12 +78,12 @@ class Bar:
         """Move the bar."""
         left = self._clock.left(done, total)
         self._bar.update(
-            self._task, completed=done, total=total, description=text, left=left
+            self._task, completed=done, total=total, description=printable(text), left=left
         )
 
     def line(self, text: str) -> None:
         """Write a line above the bar."""
-        self._bar.console.print(text, highlight=False, markup=False)
+        self._bar.console.print(printable(text), highlight=False, markup=False)
 
     def close(self) -> None:
         """Remove the bar."""

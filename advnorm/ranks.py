@@ -6,6 +6,7 @@ same order.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -25,6 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from advnorm.meeting import meet
 from advnorm.peers import Watch, open_sockets, silence
+from advnorm.text import cut
 
 # distributed.nn.functional is imported here, outside of any group: torch imports it late by
 # itself, its functions take the group of that moment as a default argument and hold it for
@@ -188,7 +190,8 @@ def _lost(error: Exception) -> str:
         which = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(gone.items()))
         return f"{me} has lost {which}"
     detail = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"{me} has lost the other ranks: {detail}"
+    detail = re.sub(r"^\[\S+\] ", "", detail).partition(". ")[0]  # gloo names its source
+    return f"{me} has lost the other ranks: {cut(detail)}"
 
 
 def place(name: str) -> str:

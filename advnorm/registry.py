@@ -6,6 +6,8 @@ from functools import partial
 from inspect import getdoc, signature
 from typing import Generic, TypeVar, get_args
 
+from advnorm.text import shorten
+
 T = TypeVar("T")
 
 
@@ -17,7 +19,7 @@ def unknown(kind: str, name: str, choices: list[str]) -> ValueError:
     """
     close = get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f": did you mean {close[0]!r}? There are: " if close else "; there are: "
-    return ValueError(f"no {kind} {name!r}{hint}{', '.join(sorted(choices))}")
+    return ValueError(f"no {kind} {shorten(name)}{hint}{', '.join(sorted(choices))}")
 
 
 class Registry(Generic[T]):
@@ -88,7 +90,7 @@ def bind(
             value, known[name]
         ):
             kind = "number" if known[name] is None else type(known[name]).__name__
-            raise ValueError(f"{what} {name!r}: {value!r} is not a {kind}")
+            raise ValueError(f"{what} {name!r}: {shorten(value)} is not a {kind}")
     return partial(function, **given)
 
 

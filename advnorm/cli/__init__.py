@@ -2,10 +2,9 @@
 
 import sys
 
-import typer
-
 from advnorm.cli import judging, making, showing
-from advnorm.cli.base import app
+from advnorm.cli.base import app, echo
+from advnorm.text import MESSAGE, cut
 
 __all__ = ["app", "judging", "main", "making", "showing"]
 
@@ -29,9 +28,9 @@ def _fail(error: Exception) -> None:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:
         text = f"{error.filename}: {text}"
-    typer.echo(f"advnorm: {text}", err=True)
+    echo(f"advnorm: {cut(text, MESSAGE)}", err=True)
     if getattr(error, "resume", ""):  # another rank is lost
-        typer.echo(f"go on with: {getattr(error, 'resume', '')}", err=True)
+        echo(f"go on with: {getattr(error, 'resume', '')}", err=True)
     sys.exit(2)
 
 
@@ -39,7 +38,7 @@ def _stopped(error: Exception) -> None:
     from advnorm.train import StoppedError
 
     assert isinstance(error, StoppedError)
-    typer.echo(f"advnorm: {error}; everything done so far is saved.", err=True)
+    echo(f"advnorm: {error}; everything done so far is saved.", err=True)
     if error.resume:
-        typer.echo(f"go on with: {error.resume}", err=True)
+        echo(f"go on with: {error.resume}", err=True)
     sys.exit(128 + error.signum)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from advnorm.text import MESSAGE, cut, printable
+
 app = typer.Typer(
     name="advnorm",
     help="How should a network be normalized when it must resist an adversary?",
@@ -27,10 +29,15 @@ Root = Annotated[
 ]
 
 
+def echo(text: object, *, err: bool = False) -> None:
+    """Print a line: the only way out, so that no file or name can steer the terminal."""
+    typer.echo(printable(str(text)), err=err)
+
+
 def say(text: str) -> None:
     """Print a result, once: of the processes that torchrun starts, the first one does."""
     if leads():
-        typer.echo(text)
+        echo(text)
 
 
 def leads() -> bool:
@@ -41,6 +48,6 @@ def leads() -> bool:
 def end(problems: Sequence[str]) -> None:
     """Name what a command could not do, and exit with 1 if there is any."""
     for problem in problems:
-        typer.echo(f"advnorm: {problem}", err=True)
+        echo(f"advnorm: {cut(problem, MESSAGE)}", err=True)
     if problems:
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advnorm.cli.base import Device, Root, Runs, Set, app, leads, say
+from advnorm.cli.base import Device, Root, Runs, Set, app, echo, leads, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,7 +134,7 @@ def audit(
             audits = audit_run(
                 run, recipe, suite=names, root=data, device=device, progress=progress
             )
-            typer.echo("\n".join([f"{run.path}:", *map(str, audits)]))
+            echo("\n".join([f"{run.path}:", *map(str, audits)]))
 
 
 @app.command()
@@ -181,9 +181,9 @@ def diagnose(
         for diagnosis in ask(
             asked, samples=samples, skip=all_, root=data, device=device, progress=progress
         ):
-            typer.echo(str(diagnosis))
+            echo(str(diagnosis))
     if not own:
-        typer.echo(f"next: advnorm report {run} --out report.html")
+        echo(f"next: advnorm report {run} --out report.html")
 
 
 def _judged(

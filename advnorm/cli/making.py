@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from advnorm.cli.base import Device, Root, Set, app, end, say
+from advnorm.cli.base import Device, Root, Set, app, echo, end, say
 
 
 @app.command()
@@ -23,7 +23,7 @@ def demo(
 
     with shown() as progress, _resumable():
         report = showcase.run(out, progress=progress)
-    typer.echo(showcase.closing(report))
+    echo(showcase.closing(report))
 
 
 @app.command()
@@ -76,7 +76,7 @@ def plan(
     from advnorm.train.plan import table
 
     devices = chosen(device)
-    typer.echo(table(override(find(recipe), set_ or []), devices))
+    echo(table(override(find(recipe), set_ or []), devices))
 
 
 @app.command()

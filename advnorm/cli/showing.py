@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from advnorm.cli.base import Root, app, data_app, end
+from advnorm.cli.base import Root, app, data_app, echo, end
 
 
 @app.command()
@@ -28,10 +28,10 @@ def report(
     if len(runs) == 1 and holds_reproductions(runs[0]):
         pages = write_pages(runs[0], out)
         for page in pages.written:
-            typer.echo(f"wrote {page}")
+            echo(f"wrote {page}")
         return end(pages.damaged)
     page = write([Run.open(path) for path in runs], out or Path("report.html"))
-    typer.echo(f"wrote {page}")
+    echo(f"wrote {page}")
 
 
 @app.command(name="list")
@@ -43,7 +43,7 @@ def list_(
     """List what can be named: recipes, data, models, norms, objectives, attacks, ..."""
     from advnorm.listing import listing
 
-    typer.echo(listing(kind))
+    echo(listing(kind))
 
 
 @data_app.command(name="get")
@@ -62,4 +62,4 @@ def get(
             report=lambda file, done, total: progress.update(done, max(total, done), file),
         )
     for path in paths:
-        typer.echo(path)
+        echo(path)

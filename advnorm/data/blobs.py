@@ -1,27 +1,15 @@
-"""Finding the bytes of a data set: loose files or members of an archive, never unpacked."""
+"""The bytes of a data set and where they are looked for."""
 
-import gzip
-import lzma
 import os
 import shlex
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
+
+from advnorm.files import read_bytes
+from advnorm.text import cut
 
 _HTML = (b"<!doctype", b"<html", b"<?xml")
-_BROKEN = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    EOFError,
-    zlib.error,
-    NotImplementedError,
-)
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
@@ -34,7 +22,7 @@ class Blob:
 
     def bad(self, why: str) -> ValueError:
         """Return the error that says why these bytes cannot be used."""
-        return ValueError(f"{self.name} {why}: {self.remedy}")
+        return ValueError(f"{self.name} {cut(why, 400)}: {self.remedy}")
 
 
 def default_root() -> Path:
@@ -61,31 +49,6 @@ def places(root: Path, name: str, *folders: str) -> list[Path]:
     return [*here, *(root / name / folder for folder in folders), root]
 
 
-def find(
-    root: Path,
-    name: str,
-    wanted: Sequence[str],
-    *,
-    archive: str | None = None,
-    folders: Sequence[str] = (),
-) -> list[Blob]:
-    """Return the bytes of the files ``wanted``, in this order.
-
-    A loose file, also with ``.gz`` after its name, goes before an archive's member. A
-    member is wanted by the end of its path: ``fog/test_images.npy`` for
-    ``mnist_c/fog/test_images.npy``.
-    """
-    command = getting(root, name)
-    for folder in places(root, name, *folders):
-        paths = [_loose(folder / file) for file in wanted]
-        if all(paths):
-            return [read(path, f"remove it and run: {command}") for path in paths if path]
-        packed = folder / archive if archive else None
-        if packed and packed.is_file():
-            return _from_archive(packed, wanted, f"remove {packed} and run: {command}")
-    raise missing(root, name, [archive] if archive else list(wanted))
-
-
 def missing(root: Path, name: str, files: Sequence[str], *, get: bool = True) -> Exception:
     """Return the error for a data set that is not there: what to put where."""
     command = f", or run: {getting(root, name)}" if get else ""
@@ -95,8 +58,14 @@ def missing(root: Path, name: str, files: Sequence[str], *, get: bool = True) ->
 
 
 def read(path: Path, remedy: str) -> Blob:
-    """Read a file; a web page in its place is refused."""
-    return _not_html(Blob(str(path), path.read_bytes(), remedy))
+    """Read a regular file; a web page in its place is refused."""
+    try:
+        blob = Blob(str(path), read_bytes(path), remedy)
+    except OSError as error:
+        raise Blob(str(path), b"", remedy).bad(
+            f"cannot be read ({error.strerror})"
+        ) from error
+    return not_html(blob)
 
 
 def is_html(data: bytes) -> bool:
@@ -104,75 +73,8 @@ def is_html(data: bytes) -> bool:
     return data[:64].lstrip().lower().startswith(_HTML)
 
 
-def members(path: Path, wanted: Callable[[str], bool], *, remedy: str) -> Iterator[Blob]:
-    """Yield the wanted files of a tar or zip archive, in memory.
-
-    An archive with a path that would leave its folder is refused as a whole, by the name of
-    that member; links are never followed.
-    """
-    with path.open("rb") as file:
-        head = Blob(str(path), file.read(512), remedy)
-    _not_html(head)
-    reader = _zip_members if head.data.startswith(b"PK") else _tar_members
-    try:
-        yield from reader(path, wanted, remedy)
-    except _BROKEN as error:
-        raise head.bad(f"is cut short or no archive ({error})") from error
-
-
-def _tar_members(path: Path, wanted: Callable[[str], bool], remedy: str) -> Iterator[Blob]:
-    with tarfile.open(path) as archive:
-        for member in archive:
-            _inside(path, member.name, remedy)
-            if member.isreg() and wanted(member.name):
-                file = archive.extractfile(member)
-                assert file is not None
-                yield Blob(f"{path}/{member.name}", file.read(), remedy)
-        assert archive.fileobj is not None
-        while archive.fileobj.read(_CHUNK):  # gzip's checksum stands at the very end
-            pass
-
-
-def _zip_members(path: Path, wanted: Callable[[str], bool], remedy: str) -> Iterator[Blob]:
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            _inside(path, name, remedy)
-        for name in archive.namelist():
-            if not name.endswith("/") and wanted(name):
-                yield Blob(f"{path}/{name}", archive.read(name), remedy)
-
-
-def _from_archive(path: Path, wanted: Sequence[str], remedy: str) -> list[Blob]:
-    found = members(path, lambda name: _ends(name, wanted) is not None, remedy=remedy)
-    ends = {_ends(blob.name, wanted): blob for blob in found}
-    for file in wanted:
-        if file not in ends:
-            raise Blob(str(path), b"", remedy).bad(f"has no member {file}")
-    return [ends[file] for file in wanted]
-
-
-def _ends(name: str, wanted: Sequence[str]) -> str | None:
-    parts = PurePosixPath(name).parts
-    for file in wanted:
-        if parts[-len(PurePosixPath(file).parts) :] == PurePosixPath(file).parts:
-            return file
-    return None
-
-
-def _loose(path: Path) -> Path | None:
-    zipped = path.with_name(path.name + ".gz")
-    return next((p for p in (path, zipped) if p.is_file()), None)
-
-
-def _inside(path: Path, name: str, remedy: str) -> None:
-    parts = (*PurePosixPath(name).parts, *PureWindowsPath(name).parts)
-    if ".." in parts or name.startswith(("/", "\\")) or PureWindowsPath(name).drive:
-        raise Blob(str(path), b"", remedy).bad(
-            f"has a member outside of its folder ({name})"
-        )
-
-
-def _not_html(blob: Blob) -> Blob:
+def not_html(blob: Blob) -> Blob:
+    """Refuse a web page."""
     if is_html(blob.data):
         raise blob.bad("is a web page, not data")
     return blob

@@ -10,11 +10,13 @@ from urllib.request import Request, urlopen
 
 from advnorm.data.blobs import default_root, is_html
 from advnorm.data.sources import ELSEWHERE, SOURCES, Source
-from advnorm.files import locked, sync_folder
+from advnorm.files import locked, open_regular, sync_folder
 
 Report = Callable[[str, int, int], None]
 """Called with a file's name, its bytes so far and the bytes expected (0: unknown)."""
 
+LARGEST = 1 << 40
+"""Bytes of a file whose size is not published."""
 _CHUNK = 1 << 20
 _TIMEOUT = 60
 _RANGE_NOT_SATISFIABLE = 416
@@ -95,12 +97,20 @@ def _transfer(source: Source, part: Path, report: Report | None) -> None:
             )
         if response.status != _PARTIAL or not _continues(response, have):
             have = 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else source.size or 0
-        have = _append(
-            response, part, have, lambda n: report and report(part.stem, n, total)
+        length = response.headers.get("Content-Length", "")
+        total = (
+            have + int(length)
+            if length.isdecimal() and len(length) < 20
+            else source.size or 0
         )
-    if have < total and not is_html(_head(part)):
+        have = _append(
+            response,
+            part,
+            have,
+            lambda n: report and report(part.stem, n, total),
+            most=LARGEST if source.size is None else source.size,
+        )
+    if have < min(total, source.size or total) and not is_html(_head(part)):
         raise ConnectionError(
             f"{source.url} broke off after {have} of {total} bytes: "
             f"run again to go on from there ({part} is kept)"
@@ -137,15 +147,25 @@ def _continues(response: HTTPResponse, have: int) -> bool:
 
 
 def _append(
-    response: HTTPResponse, part: Path, have: int, grown: Callable[[int], object]
+    response: HTTPResponse,
+    part: Path,
+    have: int,
+    grown: Callable[[int], object],
+    *,
+    most: int,
 ) -> int:
-    """Write what arrives after the first ``have`` bytes; return how many are there."""
+    """Write what arrives after the first ``have`` bytes; return how many are there.
+
+    A server that has more to say than ``most`` bytes is not listened to for ever.
+    """
     try:
         with part.open("ab" if have else "wb") as file:
             for chunk in _chunks(response):
                 file.write(chunk)
                 have += len(chunk)
                 grown(have)
+                if have > most:
+                    break
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:  # a full disk does not name the file
@@ -161,12 +181,12 @@ def _check(path: Path, source: Source, remedy: str) -> None:
     if source.size is not None and size != source.size:
         raise ValueError(f"{path} has {size} bytes, not {source.size}: {remedy}")
     algorithm, _, expected = source.digest.partition(":")
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         got = file_digest(file, algorithm).hexdigest()
     if got != expected:
         raise ValueError(f"{path} has the {algorithm} {got}, not {expected}: {remedy}")
 
 
 def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(64)

@@ -18,7 +18,10 @@ from advnorm.data.blobs import Blob
 from advnorm.data.images import box_draws, decode
 from advnorm.data.splits import Batch
 from advnorm.draws import Draws
+from advnorm.files import check_regular, read_bytes
 
+LARGEST = 1 << 28
+"""Bytes of an image file."""
 _REMEDY = "replace it or take it out of the folder"
 
 
@@ -44,7 +47,7 @@ class Files:
         """Read one file."""
         path = self._path(number)
         try:
-            return Blob(path, Path(path).read_bytes(), _REMEDY)
+            return Blob(path, read_bytes(path, LARGEST), _REMEDY)
         except OSError as error:
             raise _unreadable(path, error) from error
 
@@ -52,7 +55,9 @@ class Files:
         """Return the file's path in the folder and its size: fast, for a million files."""
         path = self._path(number)
         try:
-            return b"%b\0%d" % (self.paths[number], os.stat(path).st_size)
+            state = os.stat(path)
+            check_regular(path, state.st_mode)
+            return b"%b\0%d" % (self.paths[number], state.st_size)
         except OSError as error:
             raise _unreadable(path, error) from error
 
@@ -188,7 +193,7 @@ class _Pixels(Dataset[Tensor | str]):
 
 
 def _unreadable(path: str, error: OSError) -> ValueError:
-    return Blob(path, b"", _REMEDY).bad(f"cannot be read ({error})")
+    return Blob(path, b"", _REMEDY).bad(f"cannot be read ({error.strerror})")
 
 
 def _processors() -> int:

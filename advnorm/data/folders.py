@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from advnorm.data.blobs import Blob, members, missing, places
+from advnorm.data.archives import members
+from advnorm.data.blobs import Blob, missing, places, read
 from advnorm.data.catalogue import DATA, Request, apart, nothing
 from advnorm.data.folder import Files, Folder, Packed, Store
 from advnorm.data.images import probe
@@ -97,8 +98,7 @@ def tiny_imagenet(request: Request) -> DataSet:
     for path in places(request.root, request.kind, "tiny-imagenet-200"):
         annotations = path / "val" / "val_annotations.txt"
         if annotations.is_file():
-            text = Blob(str(annotations), annotations.read_bytes(), request.again(path))
-            classes = _annotations(text)
+            classes = _annotations(read(annotations, request.again(path)))
             return _build(request, path, _scan(path / "train"), _scan_val(path, classes))
         archive = path / "tiny-imagenet-200.zip"
         if archive.is_file():
@@ -211,6 +211,9 @@ def _annotations(blob: Blob) -> dict[str, str]:
     rows = [line.split("\t") for line in blob.data.decode("utf-8", "replace").splitlines()]
     if not rows or any(len(row) < 2 for row in rows):
         raise blob.bad("has a line without a file name and a class")
+    names = {row[0] for row in rows}
+    if outside := [n for n in names if n in ("", "..") or n != PurePosixPath(n).name]:
+        raise blob.bad(f"names a file that is not in its folder ({min(outside)})")
     return {row[0]: row[1] for row in rows}
 
 

@@ -6,17 +6,18 @@ Every function names the file in what it refuses. Images come back as ``(n, C, H
 import gzip
 import io
 import struct
-import zipfile
 import zlib
 from collections.abc import Sequence
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from advnorm.data import matlab
+from advnorm.data.archives import GZIP, Bounded, RefusedError, members, most_expanded
 from advnorm.data.blobs import Blob
 from advnorm.data.splits import Tensors
 
@@ -62,25 +63,11 @@ def cifar(blobs: Sequence[Blob], *, label_bytes: int, classes: int) -> Tensors:
 
 def svhn(blob: Blob) -> Tensors:
     """Read a file of SVHN's cropped digits: ``X (32, 32, 3, n)`` and ``y``, 10 for 0."""
-    from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
-
-    broken = (
-        MatReadError,
-        ValueError,
-        TypeError,
-        OSError,
-        EOFError,
-        IndexError,
-        zlib.error,
-    )
-    try:
-        content = loadmat(cast(Any, io.BytesIO(blob.data)), variable_names=["X", "y"])
-        images, labels = content["X"], content["y"].ravel()
-    except (*broken, NotImplementedError) as error:
-        raise blob.bad(f"is cut short or no MATLAB file ({error})") from error
-    except KeyError as error:
-        raise blob.bad(f"has no array {error}") from error
+    content = matlab.arrays(blob)
+    for name in ("X", "y"):
+        if name not in content:
+            raise blob.bad(f"has no array {name!r}")
+    images, labels = content["X"], content["y"].ravel()
     if images.ndim != 4 or images.dtype != np.uint8:
         raise blob.bad(f"has X of {images.dtype}{images.shape}, not uint8 (32, 32, 3, n)")
     images = images.transpose(3, 2, 0, 1)
@@ -90,24 +77,26 @@ def svhn(blob: Blob) -> Tensors:
 def npy(blob: Blob) -> Array:
     """Read one array, never a pickle."""
     try:
-        return np.asarray(np.load(io.BytesIO(blob.data), allow_pickle=False))
-    except (ValueError, OSError, EOFError) as error:
-        raise blob.bad(f"is cut short or no npy file ({error})") from error
+        array = np.lib.format.read_array(io.BytesIO(blob.data), allow_pickle=False)
+    except Exception as error:  # whatever a header may say: its shape, its type, its depth
+        kind = type(error).__name__
+        raise blob.bad(
+            f"is cut short, has Python objects or is no npy file ({kind}: {error})"
+        ) from None
+    if not array.dtype.itemsize:
+        raise blob.bad(f"has values of no bytes ({array.dtype})")
+    return np.asarray(array)
 
 
 def npz(blob: Blob) -> dict[str, Array]:
     """Read all arrays of an npz file, never a pickle."""
     if not blob.data.startswith(b"PK"):
         raise blob.bad("is no npz file")
-    try:
-        with np.load(io.BytesIO(blob.data), allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
-        raise blob.bad(f"is cut short or no npz file ({error})") from error
-    except ValueError as error:
-        raise blob.bad(
-            f"has an array of Python objects or is cut short ({error})"
-        ) from error
+    found = members(blob, lambda name: name.endswith(".npy"), remedy=blob.remedy)
+    return {
+        member.name.removeprefix(f"{blob.name}/").removesuffix(".npy"): npy(member)
+        for member in found
+    }
 
 
 def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
@@ -202,9 +191,13 @@ def _tensors(images: Array, labels: Array) -> Tensors:
 
 
 def _ungzip(blob: Blob) -> Blob:
-    if blob.data[:2] != b"\x1f\x8b":
+    if blob.data[:2] != GZIP:
         return blob
     try:
-        return Blob(blob.name, gzip.decompress(blob.data), blob.remedy)
+        with gzip.open(io.BytesIO(blob.data)) as file:
+            content = Bounded(file, most_expanded(len(blob.data))).read()
+    except RefusedError as error:
+        raise blob.bad(str(error)) from None
     except (EOFError, OSError, zlib.error) as error:
         raise blob.bad(f"is cut short or damaged ({error})") from error
+    return Blob(blob.name, content, blob.remedy)

@@ -1,6 +1,7 @@
 """Decoding one image file: which part of it is shown, at which size."""
 
 import io
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ CENTRE = 7 / 8
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
+SCANNED = 1 << 30
+"""Pixels of an image times the passes that its file takes over them."""
 _GREY = ("1", "L", "LA")
-_BROKEN = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+_SCAN = b"\xff\xda"
 
 
 class Box(NamedTuple):
@@ -82,10 +85,24 @@ def probe(blob: Blob) -> tuple[int, int]:
 
 def _open(blob: Blob) -> Image.Image:
     try:
-        image = Image.open(io.BytesIO(blob.data), formats=("JPEG", "PNG"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(blob.data), formats=("JPEG", "PNG"))
+        _check_scans(image, blob.data)
         image.load()
-    except _BROKEN as error:
-        raise blob.bad(f"is no readable JPEG or PNG ({error})") from error
+    except Exception as error:  # a decoder meets damaged bytes in more ways than it names
+        kind = "" if str(error) else type(error).__name__
+        raise blob.bad(f"is no readable JPEG or PNG ({error}{kind})") from None
     if image.mode.startswith(("I", "F")):
         raise blob.bad(f"has more than 8 bits a value (mode {image.mode})")
     return image
+
+
+def _check_scans(image: Image.Image, data: bytes) -> None:
+    """Refuse a progressive JPEG that goes over all of its pixels again and again.
+
+    A scan of a few bytes may cover millions of pixels; an ordinary image has about ten.
+    """
+    scans = data.count(_SCAN) if image.format != "PNG" else 1
+    if scans * image.width * image.height > SCANNED:
+        raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels")

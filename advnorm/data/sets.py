@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from advnorm.data import formats, toy
-from advnorm.data.blobs import find, read
+from advnorm.data.blobs import read
 from advnorm.data.catalogue import DATA, Request, apart, in_memory, test_only
+from advnorm.data.finding import find
 from advnorm.data.splits import DataSet, Tensors
 from advnorm.data.subsets import balanced
 from advnorm.registry import unknown

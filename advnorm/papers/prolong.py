@@ -40,10 +40,11 @@ def _finished(run: Run) -> bool:
 
 def _copy(shorter: Path, path: Path, recipe: Recipe) -> None:
     """Copy weights and metrics; the recipe, which makes it a run, comes last."""
-    copytree(shorter / "checkpoints", path / "checkpoints", dirs_exist_ok=True)
+    checkpoints = path / "checkpoints"
+    copytree(shorter / "checkpoints", checkpoints, symlinks=True, dirs_exist_ok=True)
     for name in ("results", "verdicts", "examples"):
         (path / name).mkdir(exist_ok=True)
     for name in _FILES:
         if (shorter / name).exists():
-            copy2(shorter / name, path / name)
+            copy2(shorter / name, path / name, follow_symlinks=False)
     write_atomically(path / "recipe.yaml", to_yaml(recipe).encode())

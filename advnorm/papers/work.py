@@ -10,12 +10,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
 from advnorm.diagnose import REVISIONS
-from advnorm.files import locked, write_atomically
+from advnorm.files import locked, read_text, write_atomically
 from advnorm.papers.artefact import Job
 from advnorm.papers.numbers import read
 from advnorm.papers.prolong import prolong
@@ -216,6 +217,7 @@ def timed(path: Path) -> Iterator[None]:
 def seconds_of(path: Path) -> float:
     """Return what a run has cost so far; a damaged note of it is no reason to stop."""
     try:
-        return float(json.loads((path / "seconds.json").read_text()))
-    except (OSError, ValueError, TypeError):
+        seconds = float(read_text(path / "seconds.json", 100))
+    except (OSError, ValueError):
         return 0.0
+    return seconds if 0 <= seconds < inf else 0.0

@@ -9,9 +9,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from advnorm.recipe.loading import load
+from advnorm.files import read_text
 from advnorm.recipe.values import RecipeError, Spec
 from advnorm.recipe.whole import Recipe
+from advnorm.safe_yaml import load
+from advnorm.text import cut, shorten
+
+MOST_MISTAKES = 20
+"""Mistakes that are named; more are counted."""
 
 
 def parse(values: Mapping[str, Any]) -> Recipe:
@@ -19,7 +24,9 @@ def parse(values: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(dict(values))
     except ValidationError as error:
-        lines = [_explain(details) for details in error.errors()]
+        lines = [_explain(details) for details in error.errors()[:MOST_MISTAKES]]
+        more = error.error_count() - len(lines)
+        lines += [f"and {more} more mistakes"] if more else []
         raise RecipeError("\n".join(lines)) from None
 
 
@@ -27,8 +34,8 @@ def from_yaml(text: str) -> Recipe:
     """Read a recipe written by :func:`to_yaml` or by hand."""
     try:
         values = load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"the recipe is not YAML: {error}") from None
+    except ValueError as error:
+        raise RecipeError(f"the recipe cannot be read: {error}") from None
     if not isinstance(values, dict):
         raise RecipeError("a recipe is a YAML mapping, such as 'epochs: 10'")
     return parse(values)
@@ -43,7 +50,7 @@ def to_yaml(recipe: Recipe) -> str:
 def read(path: Path) -> Recipe:
     """Read a recipe file."""
     try:
-        return from_yaml(path.read_text())
+        return from_yaml(read_text(path))
     except UnicodeDecodeError:
         raise RecipeError(f"{path} is not a text file: give a recipe in YAML") from None
     except RecipeError as error:
@@ -71,7 +78,7 @@ def assignment(change: str) -> tuple[list[str], Any]:
     """
     name, equals, text = change.partition("=")
     if not equals or not name:
-        raise RecipeError(f"--set takes key=value, such as epochs=3, not {change!r}")
+        raise RecipeError(f"--set takes key=value, such as epochs=3, not {shorten(change)}")
     return name.strip().split("."), _value(change, text)
 
 
@@ -100,12 +107,11 @@ def plain(value: Any) -> Any:
 def _value(change: str, text: str) -> Any:
     try:
         return load(text)
-    except yaml.YAMLError:
+    except ValueError as error:
+        what = str(error).splitlines()[0]
         raise RecipeError(
-            f"--set {change}: the value is not YAML; quote it, and close its brackets"
+            f"--set {cut(change)}: {what}; quote a text, and close brackets"
         ) from None
-    except RecipeError as error:
-        raise RecipeError(f"--set {change}: {error}") from None
 
 
 def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
@@ -126,17 +132,18 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _explain(details: ErrorDetails) -> str:
     """Say in one line which key is wrong and what to write instead."""
-    path = [str(part) for part in details["loc"]]
-    key = ".".join(path)
+    path = [part if isinstance(part, str) else shorten(part) for part in details["loc"]]
+    path = [cut(part, 80) for part in path]
+    key = cut(".".join(path))
     if details["type"] == "extra_forbidden":
         known = _fields(path[:-1])
         close = get_close_matches(path[-1], known, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         return f"{key}: no such key; {hint}There are: {', '.join(known)}"
-    message = details["msg"].removeprefix("Value error, ")
+    message = cut(details["msg"].removeprefix("Value error, "), 600)
     if details["type"] == "value_error" and isinstance(details["input"], Mapping):
         return f"{key}: {message}"  # about several settings, which it names
-    return f"{key}: {message} (given: {details['input']!r})"
+    return f"{key}: {message} (given: {shorten(details['input'])})"
 
 
 def _fields(path: Sequence[str]) -> list[str]:

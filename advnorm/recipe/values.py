@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from advnorm.text import shorten
+
 Mode = Literal["train", "batch", "running"]
 
 
@@ -11,10 +13,16 @@ class RecipeError(ValueError):
     """A recipe that cannot be run; the text holds every reason, a line each."""
 
 
+LARGEST = 10**15
+"""Whole numbers beyond it are no longer exact as floats, nor of any use here."""
+
+
 def counted(value: object) -> object:
-    """Refuse ``true`` and ``false``, which Python takes for 1 and 0."""
+    """Refuse ``true`` and ``false``, which Python takes for 1 and 0, and huge numbers."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number: write one, such as 1")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("the number is too large: write one up to 10**15")
     return value
 
 
@@ -30,11 +38,13 @@ def number(value: object) -> object:
     try:
         return float(over) / float(under) if slash else float(over)
     except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{value!r} is not a number: write 0.03 or 8/255") from None
+        raise ValueError(f"{shorten(value)} is not a number: write 0.03 or 8/255") from None
 
 
 def option(value: object) -> object:
     """Turn ``"1/100"`` and ``"1e-3"`` into a float; any other text stays text."""
+    if not isinstance(value, str):
+        return value if isinstance(value, bool) else counted(value)
     try:
         return number(value)
     except ValueError:

@@ -24,6 +24,7 @@ from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.reading import first_mistake, read_record
 from advnorm.records.reproductions import (
     Reproductions,
     holds_reproductions,
@@ -31,7 +32,7 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
-from advnorm.records.run import Run, read_record
+from advnorm.records.run import Run
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "Verdicts",
     "Watched",
     "counted",
+    "first_mistake",
     "holds_reproductions",
     "over_training",
     "read_record",

@@ -2,11 +2,11 @@
 
 from math import isfinite, sqrt
 from statistics import mean, stdev
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from advnorm.records.base import Accuracy, Record
+from advnorm.records.base import LARGE, Accuracy, Record
 from advnorm.records.diagnoses import Panel
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
@@ -136,6 +136,7 @@ class Told(Record):
 class Reproduction(Record):
     """A table or figure as it came out here."""
 
+    LIMIT: ClassVar[int] = LARGE
     artefact: str = Field(pattern="^[^/]+/[^/]+$")
     title: str
     scale: Scale

@@ -1,9 +1,9 @@
 """What every record is, and the two that most records hold."""
 
-from math import sqrt
-from typing import Self, TypeVar
+from math import isfinite, sqrt
+from typing import Annotated, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Setting = str | int | float | bool | None
 
@@ -12,16 +12,23 @@ class Record(BaseModel):
     """A frozen value with known fields, JSON in and out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    LIMIT: ClassVar[int] = 1 << 20
+    """Bytes of its file; a longer one is refused."""
 
 
 R = TypeVar("R", bound=Record)
+
+LARGE = 1 << 27
+"""The limit of records that hold a value a sample, or drawings."""
+Count = Annotated[int, Field(ge=0, le=10**15)]
+"""A number of things; one that no float holds is of a damaged file."""
 
 
 class Accuracy(Record):
     """``correct`` of ``n`` samples, with its 95% interval."""
 
-    correct: int
-    n: int
+    correct: Count
+    n: Count
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -60,3 +67,10 @@ class ThreatRecord(Record):
     norm: str
     eps: float
     bounds: tuple[float, float] = (0.0, 1.0)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        low, high = self.bounds
+        if not (isfinite(self.eps) and isfinite(high - low) and low < high):
+            raise ValueError(f"eps {self.eps} in bounds {self.bounds} cannot be")
+        return self

@@ -1,10 +1,10 @@
 """The answer to one question about a model, and what is drawn of it."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from advnorm.records.base import Record, Setting
+from advnorm.records.base import LARGE, Record, Setting
 
 
 class Series(Record):
@@ -52,6 +52,7 @@ class Panel(Record):
 class Diagnosis(Record):
     """The answer to one question about a model: ``diagnoses/<question>.json``."""
 
+    LIMIT: ClassVar[int] = LARGE
     question: str
     source: str
     """Paper and figure or table that ask it."""

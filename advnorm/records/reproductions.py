@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from advnorm.files import read_bytes
 from advnorm.records.artefacts import SCALES, Reproduction
+from advnorm.records.reading import first_mistake
 
 _REMEDY = (
     "remove it and reproduce again (runs that are still there are not made anew), or put "
@@ -54,13 +56,11 @@ def reproductions(folder: Path) -> Reproductions:
 def read_reproduction(path: Path) -> Reproduction:
     """Return the record in a file, or say which file is damaged, where, and what to do."""
     try:
-        return Reproduction.model_validate_json(path.read_bytes())
+        return Reproduction.model_validate_json(read_bytes(path, Reproduction.LIMIT))
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        what = f"{where}: {first['msg']}" if where else first["msg"]
+        what = first_mistake(error)
         raise ValueError(
             f"{path} is not the record of a reproduction ({what}): {_REMEDY}"
         ) from None

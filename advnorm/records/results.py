@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
-from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 
 
 class Epoch(Record):
     """One line of ``metrics.jsonl``."""
 
-    epoch: int
-    step: int
+    epoch: Count
+    step: Count
     rate: float
     eps: float
     loss: float
@@ -77,8 +77,8 @@ def result_key(
     >>> result_key("pgd-9+step=1/255", ThreatRecord(norm="linf", eps=0.1))
     'pgd-9+step=1of255_linf_0.1'
     """
-    name = attack.replace("/", "of")  # it names files
-    name = f"{name}_{threat.norm}_{threat.eps:.4g}" if threat else name
+    name = f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+    name = name.replace("/", "of")  # it names files
     name = f"{name}@{branch}" if branch else name
     return f"{name}~{re.sub(r'[^A-Za-z0-9.]+', '-', data)}" if data else name
 
@@ -86,6 +86,7 @@ def result_key(
 class Verdicts(Record):
     """One verdict a sample: what was predicted, and whether it stayed right."""
 
+    LIMIT: ClassVar[int] = LARGE
     fingerprint: str = ""
     """Of everything that decides them; verdicts of other settings are not gone on with."""
     samples: tuple[int, ...] = ()

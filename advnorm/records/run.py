@@ -1,21 +1,19 @@
 """The run folder: every write is atomic, every read names the file that is wrong."""
 
-import json
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import ValidationError
-
-from advnorm.files import locked, write_atomically
+from advnorm.files import append, locked, read_bytes, read_text, write_atomically
 from advnorm.records.audits import Audit, with_flags
-from advnorm.records.base import R, Record
+from advnorm.records.base import Record
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
+from advnorm.records.reading import LINES, read_lines, read_record
 from advnorm.records.results import Epoch, Result, Verdicts
 from advnorm.records.watched import Watched
+from advnorm.safe_yaml import load as load_yaml
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")
 _PARTS = (*_FOLDERS, "environment.json", ".lock")  # all that a beginning may leave behind
@@ -40,6 +38,7 @@ class Run:
         if path.is_dir() and {entry.name for entry in path.iterdir()} - set(_PARTS):
             raise FileExistsError(f"{path} exists and is not empty: choose another --out")
         run = cls(path)
+        _refuse_links(path)
         try:
             for folder in _FOLDERS:
                 (path / folder).mkdir(parents=True, exist_ok=True)
@@ -60,6 +59,7 @@ class Run:
                 f"{path} is not a run folder (it has no recipe.yaml): "
                 "give the --out of an 'advnorm train'"
             )
+        _refuse_links(path)
         return cls(path)
 
     @property
@@ -71,7 +71,7 @@ class Run:
         """Return the recipe as it was written when the run began."""
         path = self.path / "recipe.yaml"
         try:
-            return path.read_text()
+            return read_text(path)
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not a text file: it is damaged") from None
 
@@ -81,7 +81,10 @@ class Run:
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
-        return dict(yaml.safe_load(self.recipe_text()))
+        values = load_yaml(self.recipe_text())
+        if not isinstance(values, dict):
+            raise ValueError("it is no mapping of keys to values")
+        return values
 
     def write_environment(self, environment: Environment) -> None:
         """Write ``environment.json``."""
@@ -98,15 +101,12 @@ class Run:
 
     def append_epoch(self, epoch: Epoch) -> None:
         """Add a line to ``metrics.jsonl``."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(epoch.model_dump_json() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append(self.path / "metrics.jsonl", f"{epoch.model_dump_json()}\n".encode())
 
     def append_watched(self, seen: Watched) -> None:
         """Add a line to ``watch.jsonl``."""
-        with (self.path / "watch.jsonl").open("a") as file:
-            file.write(seen.model_dump_json() + "\n")
+        line = f"{seen.model_dump_json()}\n".encode()
+        append(self.path / "watch.jsonl", line, sync=False)
 
     def truncate_watched(self, step: int) -> None:
         """Keep the lines up to ``step``: what came after the checkpoint is seen again."""
@@ -118,18 +118,18 @@ class Run:
 
     def watched(self) -> list[Watched]:
         """Read ``watch.jsonl``; a last line cut short by a kill is left out."""
-        return _read_lines(self.path / "watch.jsonl", Watched)
+        return read_lines(self.path / "watch.jsonl", Watched)
 
     def truncate_epochs(self, count: int) -> None:
         """Keep the first ``count`` lines: what came after the checkpoint is done again."""
         path = self.path / "metrics.jsonl"
         if path.exists():
-            lines = path.read_text().splitlines(keepends=True)[:count]
-            write_atomically(path, "".join(lines).encode())
+            lines = read_bytes(path, LINES).splitlines(keepends=True)[:count]
+            write_atomically(path, b"".join(lines))
 
     def epochs(self) -> list[Epoch]:
         """Read ``metrics.jsonl``; a last line cut short by a kill is left out."""
-        return _read_lines(self.path / "metrics.jsonl", Epoch)
+        return read_lines(self.path / "metrics.jsonl", Epoch)
 
     def write_result(self, result: Result) -> None:
         """Write ``results/<key>.json``."""
@@ -188,32 +188,17 @@ class Run:
         return self.path / "examples" / f"{key}.safetensors"
 
 
+def _refuse_links(path: Path) -> None:
+    """Refuse folders that are links: what a run writes would land, or be removed, there."""
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_symlink() and entry.is_dir():
+                    raise ValueError(
+                        f"{entry.path} is a link to another folder: put the folder itself "
+                        "there (the run folder as a whole may be a link)"
+                    )
+
+
 def _write(path: Path, record: Record) -> None:
     write_atomically(path, record.model_dump_json(indent=None).encode())
-
-
-def read_record(path: Path, kind: type[R]) -> R:
-    """Read a record; a damaged file is named."""
-    try:
-        return _parse(path, path.read_text(), kind, "remove it and run again")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it and run again") from None
-
-
-def _read_lines(path: Path, kind: type[R]) -> list[R]:
-    if not path.exists():
-        return []
-    advice = "remove the whole folder and run again"
-    try:
-        lines = path.read_text().splitlines(keepends=True)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}): {advice}") from None
-    return [_parse(path, line, kind, advice) for line in lines if line.endswith("\n")]
-
-
-def _parse(path: Path, text: str, kind: type[R], advice: str) -> R:
-    try:
-        return kind.model_validate(json.loads(text))
-    except (ValidationError, json.JSONDecodeError) as error:
-        what = str(error).splitlines()[0]
-        raise ValueError(f"{path} is damaged ({what}): {advice}") from error

@@ -2,20 +2,23 @@ r"""What was seen of single steps while a model trained, and the curves drawn of
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import inf
 from statistics import fmean, pstdev
 
-from advnorm.records.base import Record
+from advnorm.records.base import Count, Record
 from advnorm.records.diagnoses import Diagnosis, Panel, Series
 
 ALPHA = 0.005
 """Weight of the newest value in the exponential average (sridhar2021, Fig. 1)."""
+LARGEST = 1e100
+"""What is not below it, or no number, is left out of curves and means."""
 _DOMAINS = ("clean", "adversarial")
 
 
 class Watched(Record):
     """One line of ``watch.jsonl``: a step, from 1, and what it showed."""
 
-    step: int
+    step: Count
     epoch: float
     """Epochs done when the step began."""
     numbers: dict[str, float]
@@ -214,5 +217,9 @@ def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
 def _curve(
     lines: Sequence[Watched], name: str
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    found = [(line.step, line.numbers[name]) for line in lines if name in line.numbers]
+    found = [
+        (line.step, line.numbers[name])
+        for line in lines
+        if abs(line.numbers.get(name, inf)) < LARGEST
+    ]
     return tuple(step for step, _ in found), tuple(value for _, value in found)

@@ -8,7 +8,16 @@ from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
 from advnorm.records import Accuracy, Epoch
-from advnorm.report.figures import MOST_RUNS, STYLE, Looks, Panel, listed, plot, svg_of
+from advnorm.report.figures import (
+    MOST_RUNS,
+    STYLE,
+    Looks,
+    Panel,
+    drawable,
+    listed,
+    plot,
+    svg_of,
+)
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.looks import OTHER
 
@@ -55,7 +64,7 @@ def _limited(groups: Sequence[Group], looks: Looks) -> list[tuple[str, Loaded]]:
 
 def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
     return {
-        "Training loss": [e.loss for e in epochs],
+        "Training loss": [drawable(e.loss) for e in epochs],
         "Validation accuracy, clean": [_percent(e.validation_clean) for e in epochs],
         "Validation accuracy, under attack": [
             _percent(e.validation_robust) for e in epochs

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite
 from typing import Any
 
 from matplotlib import rc_context
@@ -101,7 +101,7 @@ def _names(panels: Iterable[Panel]) -> list[str]:
 
 
 def _axes(panel: Panel) -> Axes:
-    return figures.plot(_plain(panel.x), _plain(panel.y))
+    return figures.plot(panel.x, panel.y)
 
 
 def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> None:
@@ -120,19 +120,29 @@ def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> N
 
 def _bars(axes: Axes, series: Series, colour: str, place: int, count: int) -> None:
     width = 0.8 / count
-    where = [x + (place - (count - 1) / 2) * width for x in series.x]
-    axes.bar(where, list(series.y), width=width, color=colour)
+    bars = _drawable(series)
+    where = [x + (place - (count - 1) / 2) * width for x, _ in bars]
+    axes.bar(where, [y for _, y in bars], width=width, color=colour)
+
+
+def _drawable(series: Series) -> list[tuple[float, float]]:
+    """Return the points of a series that axes can hold."""
+    points = zip(
+        map(figures.drawable, series.x), map(figures.drawable, series.y), strict=True
+    )
+    return [(x, y) for x, y in points if isfinite(x) and isfinite(y)]
 
 
 def _thin(series: Series, more: int = 1) -> tuple[list[float], list[float]]:
     stride = max(1, -(-len(series.x) // (more * MOST_POINTS)))
-    y = [value if isfinite(value) else nan for value in series.y[::stride]]
-    return list(series.x[::stride]), y
+    places = [figures.drawable(value) for value in series.x[::stride]]
+    return places, [figures.drawable(value) for value in series.y[::stride]]
 
 
 def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
     """Choose the axes: logarithmic over two decades or more, whole numbers for counts."""
-    values = [y for panel in panels for s in panel.series for y in s.y if isfinite(y)]
+    points = [point for panel in panels for s in panel.series for point in _drawable(s)]
+    values = [y for _, y in points]
     positive = [value for value in values if value > 0]
     bars = panels[0].kind == "bars"
     if any(p.log for p in panels) and positive and max(positive) > 100 * min(positive):
@@ -144,9 +154,9 @@ def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
     if panels[0].y == "accuracy":
         axes.set_ylim(-0.02, 1.02)
     if names := panels[0].names:
-        axes.set_xticks(range(len(names)), [_plain(name) for name in names])
+        axes.set_xticks(range(len(names)), [figures.plain(name) for name in names])
     else:
-        whole = all(x == int(x) for panel in panels for s in panel.series for x in s.x)
+        whole = all(x == int(x) for x, _ in points)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole))
     if not values:
         axes.text(0.5, 0.5, "nothing to draw", transform=axes.transAxes, ha="center")
@@ -168,7 +178,7 @@ def _legend(
             linestyle=styles[i % len(styles)],
             marker=markers[i % len(markers)] if markers else "none",
             markersize=4,
-            label=_plain(name),
+            label=figures.plain(name),
         )
         for i, name in enumerate(names)
     ]
@@ -189,8 +199,3 @@ def _ends(panel: Panel) -> str:
     """Say where each line ends, for who cannot see it."""
     told = [f"{s.name} {s.y[-1]:.3g}" for s in panel.series if s.y and not s.faint]
     return figures.listed(told, 6)
-
-
-def _plain(text: str) -> str:
-    """Keep matplotlib from reading formulas into names."""
-    return text.replace("$", r"\$")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import StringIO
+from math import nan
 from typing import Any
 
 from markupsafe import Markup
@@ -16,6 +17,7 @@ from matplotlib.figure import Figure
 
 from advnorm.report.looks import Look
 from advnorm.report.rows import Cell, branch_label
+from advnorm.text import cut, printable
 
 Looks = Mapping[str, Look]
 
@@ -25,6 +27,7 @@ MOST_PANELS = 9
 """Panels of attack and norm beyond these are left out."""
 FLAGGED = " (flagged)"
 LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
+_LARGEST = 1e100
 _INK, _GRID = "#010203", "#040506"
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -60,9 +63,19 @@ class Panel:
 def plot(xlabel: str, ylabel: str, *, size: tuple[float, float] = (4.2, 3.0)) -> Axes:
     """Return empty axes of a panel's size."""
     axes = Figure(figsize=size, layout="constrained").add_subplot()
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set_xlabel(plain(xlabel))
+    axes.set_ylabel(plain(ylabel))
     return axes
+
+
+def plain(text: str) -> str:
+    """Return a name as it is drawn: no formula, no control character, not endless."""
+    return printable(cut(text, 60)).replace("$", r"\$")
+
+
+def drawable(value: float) -> float:
+    """Return a value that axes can hold; any other is a gap in a line."""
+    return value if abs(value) <= _LARGEST else nan
 
 
 def svg_of(axes: Axes, prefix: str) -> Markup:

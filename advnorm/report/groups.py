@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from advnorm.records import Diagnosis, Environment, Epoch, Result, Run, over_training
+from advnorm.text import cut
 
 OF_ONE_RUN = ("name", "seed", "out")
 """Recipe keys in which the runs of one group may differ."""
@@ -124,9 +123,10 @@ def _load(run: Run, name: str) -> Loaded:
     path = run.path / "recipe.yaml"
     try:
         recipe = run.recipe()
-    except (yaml.YAMLError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:
+        what = cut(str(error))
         raise ValueError(
-            f"{path} is damaged ({error}): put the recipe back or leave this run out"
+            f"{path} is damaged ({what}): put the recipe back or leave this run out"
         ) from error
     return Loaded(
         run=run,

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load as parse_tensors
 
+from advnorm.files import read_bytes
 from advnorm.records import Result
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.rows import branch_label, threat_label, without_branch
+from advnorm.text import cut
 
 MOST_RUNS = 8
 """Runs whose images are shown."""
@@ -24,6 +25,8 @@ MOST_IMAGES = 8
 """Images a run."""
 MOST_PIXELS = 128
 """Larger images are thinned to this side."""
+LARGEST = 1 << 28
+"""Bytes of a file of examples."""
 _FACTORS = (100, 50, 20, 10, 5, 2, 1)
 _NAMES = ("clean", "adversarial", "labels", "clean_predictions", "adversarial_predictions")
 
@@ -75,20 +78,27 @@ def _of_run(group: Group, run: Loaded, key: str | None) -> Strip | None:
         path = run.run.examples(name)
         if path.exists():
             tensors = _read(path)
-            if tensors["clean"].ndim == 4 and tensors["clean"].shape[1] in (1, 3):
+            shape = tensors["clean"].shape
+            if len(shape) == 4 and shape[1] in (1, 3) and all(shape):
                 return _strip(group.label, run.name, run.results[name], tensors)
     return None
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        tensors = load_file(path)
+        tensors = parse_tensors(read_bytes(path, LARGEST))
         found = {name: tensors[name] for name in _NAMES}
-    except (SafetensorError, KeyError, OSError) as error:
-        raise _damaged(path, str(error)) from error
-    counts = {len(tensor) for tensor in found.values()}
-    if len(counts) > 1 or found["clean"].shape != found["adversarial"].shape:
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+    except Exception as error:  # a type that numpy does not have, an offset beyond the end
+        raise _damaged(path, f"{type(error).__name__}: {cut(str(error))}") from error
+    images, numbers = [found[name] for name in _NAMES[:2]], _NAMES[2:]
+    count = images[0].shape[:1]
+    if images[0].shape != images[1].shape or any(found[n].shape != count for n in numbers):
         raise _damaged(path, "its tensors differ in shape")
+    kinds = [image.dtype.kind for image in images] + [found[n].dtype.kind for n in numbers]
+    if kinds != [*"ff", *"iii"]:
+        raise _damaged(path, "its images are no floats, or its labels no whole numbers")
     return found
 
 
@@ -105,7 +115,8 @@ def _damaged(path: Path, why: str) -> ValueError:
 def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]]) -> Strip:
     low, high = result.threat.bounds if result.threat else (0.0, 1.0)
     clean, adversarial = (
-        (tensors[name][:MOST_IMAGES].astype(np.float32) - low) / (high - low)
+        (tensors[name][:MOST_IMAGES].astype(np.float32).clip(low, high) - low)
+        / (high - low)
         for name in ("clean", "adversarial")
     )
     factor = amplification(float(np.abs(adversarial - clean).max(initial=0.0)))

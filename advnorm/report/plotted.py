@@ -18,7 +18,7 @@ def lines(record: Reproduction, prefix: str) -> figures.Panel:
     """Draw the numbers of each row over the columns; hollow and dotted is the paper's."""
     places = _places(record.columns)
     with rc_context(figures.STYLE):
-        axes = figures.plot(_plain(record.x), _plain(record.y), size=(5.2, 3.4))
+        axes = figures.plot(record.x, record.y, size=(5.2, 3.4))
         _scale(axes, record.columns, places)
         for number, cells in enumerate(record.rows.values()):
             _row(axes, cells, places, _look(number))
@@ -41,7 +41,7 @@ def _scale(axes: Axes, columns: Sequence[str], places: Mapping[str, float]) -> N
     if values and min(values) > 0 and max(values) > _DECADES * min(values):
         axes.set_xscale("log")
     else:
-        axes.set_xticks(values, labels=[_plain(column) for column in columns])
+        axes.set_xticks(values, labels=[figures.plain(column) for column in columns])
 
 
 def _row(
@@ -50,8 +50,8 @@ def _row(
     known = sorted((places[column], cell) for column, cell in cells.items())
     axes.errorbar(
         [x for x, _ in known],
-        [cell.mean for _, cell in known],
-        yerr=[2 * (cell.error or 0.0) for _, cell in known],
+        [figures.drawable(cell.mean) for _, cell in known],
+        yerr=[figures.drawable(2 * (cell.error or 0.0)) for _, cell in known],
         color=look.colour,
         marker=look.marker,
         capsize=2,
@@ -59,7 +59,7 @@ def _row(
     theirs = [(x, cell.published.value) for x, cell in known if cell.published]
     axes.plot(
         [x for x, _ in theirs],
-        [y for _, y in theirs],
+        [figures.drawable(y) for _, y in theirs],
         color=look.colour,
         marker=look.marker,
         markerfacecolor="none",
@@ -74,7 +74,7 @@ def _legend(axes: Axes, names: Sequence[str]) -> None:
             [],
             color=_look(number).colour,
             marker=_look(number).marker,
-            label=_plain(name),
+            label=figures.plain(name),
         )
         for number, name in enumerate(names)
     ]
@@ -94,8 +94,3 @@ def _look(number: int) -> Look:
 
 def _told(cells: Mapping[str, Measured]) -> str:
     return ", ".join(f"{column} {cell.mean:.3g}" for column, cell in cells.items())
-
-
-def _plain(text: str) -> str:
-    """Keep matplotlib from reading formulas into names."""
-    return text.replace("$", r"\$")

@@ -6,15 +6,20 @@ so that the digest covers them. One without its manifest was never finished and 
 """
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import ValidationError
+from pydantic_core import from_json
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
-from advnorm.files import sha256, write_atomically
+from advnorm.files import read_bytes, write_atomically
+from advnorm.records import Record, first_mistake
+from advnorm.text import cut
 
 KEEP = 2
 
@@ -46,7 +51,7 @@ def save(
     }
     content = dump_tensors(copies, metadata={"facts": json.dumps(facts)})
     write_atomically(path, content)
-    manifest = {"sha256": sha256(path), "size": len(content)}
+    manifest = {"sha256": sha256(content).hexdigest(), "size": len(content)}
     write_atomically(path.with_suffix(".json"), json.dumps(manifest).encode())
     there = manifests(folder, kind)
     own = there.index(path.with_suffix(".json"))
@@ -66,31 +71,44 @@ def load(folder: Path, kind: str, *, warnings: list[str]) -> Checkpoint | None:
     return None
 
 
+class Manifest(Record):
+    """What a whole checkpoint has: ``<kind>-<step>.json``."""
+
+    sha256: str
+    size: int
+
+
 def read(manifest: Path) -> Checkpoint:
     """Read one checkpoint, and refuse bytes that are not those that were written."""
     path = manifest.with_suffix(".safetensors")
     try:
-        expected = json.loads(manifest.read_text())
-        digest, size = expected["sha256"], expected["size"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{manifest} is damaged ({error})") from None
+        expected = Manifest.model_validate_json(read_bytes(manifest, Manifest.LIMIT))
+    except ValidationError as error:
+        raise DamagedError(f"{manifest} is damaged ({first_mistake(error)})") from None
+    except OSError as error:
+        raise DamagedError(f"{manifest} cannot be read ({error.strerror})") from None
     if not path.exists():
         raise DamagedError(f"{path} is missing")
-    content = path.read_bytes()
-    if len(content) != size:
-        raise DamagedError(f"{path} has {len(content)} bytes instead of {size}")
-    if sha256(path) != digest:
+    try:
+        content = read_bytes(path)
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error.strerror})") from None
+    if len(content) != expected.size:
+        raise DamagedError(f"{path} has {len(content)} bytes instead of {expected.size}")
+    if sha256(content).hexdigest() != expected.sha256:
         raise DamagedError(f"{path} does not have the SHA-256 that was written")
-    return Checkpoint(path, digest, parse_tensors(content), _facts(content))
+    try:
+        return Checkpoint(path, expected.sha256, parse_tensors(content), _facts(content))
+    except Exception as error:  # a digest says who wrote it, not that it is a checkpoint
+        kind = type(error).__name__
+        raise DamagedError(f"{path} is no checkpoint ({kind}: {cut(str(error))})") from None
 
 
 def _facts(content: bytes) -> dict[str, Any]:
-    """Read the header: its length in eight bytes, then JSON."""
+    """Read the header: its length in eight bytes, then JSON, which holds the facts' own."""
     length = int.from_bytes(content[:8], "little")
-    facts: dict[str, Any] = json.loads(
-        json.loads(content[8 : 8 + length])["__metadata__"]["facts"]
-    )
-    return facts
+    header = from_json(content[8 : 8 + length])
+    return dict(from_json(header["__metadata__"]["facts"]))
 
 
 def manifests(folder: Path, kind: str) -> list[Path]:

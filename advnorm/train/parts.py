@@ -23,7 +23,7 @@ from advnorm.records import Run
 from advnorm.registry import bind, options
 from advnorm.schedules import Schedule
 from advnorm.train import checkpoints
-from advnorm.train.state import restore
+from advnorm.train.state import MismatchError, restore
 
 
 def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
@@ -184,7 +184,7 @@ def start(path: str, model: nn.Module) -> None:
         )
     try:
         restore(found.tensors, model, None)
-    except RuntimeError as error:
+    except MismatchError as error:
         raise RecipeError(
             f"start: the weights of {path} are of another model ({error})"
         ) from None

@@ -18,7 +18,7 @@ from advnorm.train.build import Job, build, choose_device
 from advnorm.train.guards import NotFiniteError
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
-from advnorm.train.state import State, restore
+from advnorm.train.state import ResumePoint, State, restore
 from advnorm.train.step import HALF_SCALE
 from advnorm.train.stop import Stop, StoppedError
 from advnorm.train.trial import try_out
@@ -155,14 +155,15 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
                 f"{run.epochs()[-1].epoch}: train it anew, in another folder"
             )
         return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
-    if found.facts["data"] != job.data.digest():
+    point = ResumePoint.of(found.facts)
+    if point.data != job.data.digest():
         raise ValueError(
             f"{run.path} was begun with other data than {job.recipe.data.name} holds now: "
             "give the --data that it was begun with, or train anew"
         )
     restore(found.tensors, job.model, job.optimizer)
-    ranks.lead(partial(run.truncate_epochs, found.facts["epochs"]))
-    state = State.of(found.facts["state"])
+    ranks.lead(partial(run.truncate_epochs, point.epochs))
+    state = point.state
     ranks.lead(partial(run.truncate_watched, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state

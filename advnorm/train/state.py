@@ -1,10 +1,18 @@
 """Where a run stands: everything beyond the recipe that decides what comes next."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
+
+from advnorm.records import first_mistake
+from advnorm.text import cut, shorten
+
+
+class MismatchError(ValueError):
+    """A checkpoint that is whole, but not of this model or optimizer."""
 
 
 @dataclass
@@ -43,10 +51,25 @@ class State:
         """Return plain values; JSON keeps every bit of a float."""
         return asdict(self)
 
+
+class ResumePoint(NamedTuple):
+    """What a checkpoint of training says beside its tensors."""
+
+    state: State
+    epochs: int
+    """How many are on record."""
+    data: str
+    """The digest of the data that was trained on."""
+
     @classmethod
-    def of(cls, facts: dict[str, Any]) -> "State":
-        """Return the state that :meth:`facts` wrote."""
-        return cls(**{**facts, "totals": Totals(**facts["totals"])})
+    def of(cls, facts: dict[str, Any]) -> "ResumePoint":
+        """Read the facts of a checkpoint; a digest does not say that they make sense."""
+        try:
+            return TypeAdapter(cls).validate_python(facts)
+        except ValidationError as error:
+            raise MismatchError(
+                f"the checkpoint is of no training ({first_mistake(error)}): train anew"
+            ) from None
 
 
 def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -68,16 +91,27 @@ def restore(
         for name, value in named.items()
         if name.startswith("model/")
     }
-    model.load_state_dict(weights)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise MismatchError(cut(str(error).splitlines()[-1].strip())) from None
     if optimizer is None:
         return
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     memory: dict[int, dict[str, Tensor]] = {}
     for name, value in named.items():
         if name.startswith("optimizer/"):
-            _, index, key = name.split("/")
-            like = parameters[int(index)]
+            index, key = _place(name, len(parameters))
+            like = parameters[index]
             if value.shape == like.shape:  # the layout of its parameter, as it was
                 value = torch.empty_like(like, dtype=value.dtype).copy_(value)
-            memory.setdefault(int(index), {})[key] = value
+            memory.setdefault(index, {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
+
+
+def _place(name: str, count: int) -> tuple[int, str]:
+    """Read ``optimizer/<number of the parameter>/<key>``."""
+    _, index, *keys = name.split("/")
+    if len(keys) != 1 or not index.isdecimal() or int(index) >= count:
+        raise MismatchError(f"{shorten(name)} is not of this optimizer")
+    return int(index), keys[0]

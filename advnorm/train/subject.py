@@ -20,7 +20,7 @@ from advnorm.threat import Threat
 from advnorm.train import checkpoints
 from advnorm.train.build import threats
 from advnorm.train.parts import load, network
-from advnorm.train.state import restore
+from advnorm.train.state import MismatchError, restore
 
 
 class Subject(NamedTuple):
@@ -51,10 +51,10 @@ def load_model(
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     try:
         restore(found.tensors, model, None)
-    except RuntimeError as error:
+    except MismatchError as error:
         raise ValueError(
             f"{run.path / 'recipe.yaml'} is not the recipe that {found.path.name} was "
-            f"trained with: {str(error).splitlines()[-1].strip()}"
+            f"trained with: {error}"
         ) from None
     check_statistics(model)
     return untiled(model), f"{found.path.stem} sha256:{found.digest}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -34,6 +35,10 @@ class Server(ThreadingHTTPServer):
         self.status: int | None = None
         self.delay = threading.Event()
         self.delay.set()
+        self.pause: threading.Event | None = None
+        self.reached = threading.Event()
+        self.cut_at = 0
+        self.length: str | None = None
         self.requests: list[str | None] = []
         self.served = 0
 
@@ -67,10 +72,16 @@ class Handler(BaseHTTPRequestHandler):
         if start:
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
         self.send_header("Content-Type", server.kind)
-        self.send_header("Content-Length", str(total - start))
+        length = str(total - start) if server.length is None else server.length
+        self.send_header("Content-Length", length)
         self.end_headers()
         body = server.content[start:][: server.cut]
         server.served += len(body)
+        if server.pause and not server.pause.is_set():
+            self.wfile.write(body[: max(0, server.cut_at - start)])
+            server.reached.set()
+            server.pause.wait(60)
+            return
         self.wfile.write(body)
 
 
@@ -231,6 +242,53 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     printed = [process.communicate(timeout=60)[0].strip() for process in pair]
     assert printed == [str(tmp_path / "made" / "data.bin")] * 2
     assert server.requests == [None] and server.served == len(CONTENT)
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("ranges", [True, False])
+def test_kills_in_the_middle_leave_nothing_that_passes_for_whole(server, tmp_path, ranges):
+    """SIGKILL after a megabyte more each time, then once to the end."""
+    server.ranges, server.pause = ranges, threading.Event()
+    source, path = server.source(), tmp_path / "made" / "data.bin"
+    command = [sys.executable, "-c", ONE_PROCESS, source.url, str(source.size), SHA]
+    part = path.with_name("data.bin.part")
+    for kill in range(1, 4):
+        server.cut_at = kill * 900_000
+        process = subprocess.Popen([*command, str(tmp_path)], stdout=subprocess.PIPE)
+        assert server.reached.wait(60)
+        process.kill()
+        process.communicate()
+        server.reached.clear()
+        assert not path.exists()
+        written = part.read_bytes() if part.exists() else b""
+        assert CONTENT.startswith(written) and len(written) < len(CONTENT)
+    server.pause.set()
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes() == CONTENT and names(tmp_path) == ["data.bin"]
+
+
+def test_a_server_without_end_is_not_listened_to_for_ever(server, tmp_path):
+    server.content = CONTENT * 20
+    with pytest.raises(ValueError, match="not 3072000: it is removed") as error:
+        fetch(server.source(), tmp_path)
+    got = re.search(r"data\.bin\.part has (\d+) bytes", str(error.value))
+    assert got and int(got[1]) < len(CONTENT) + 2**21 and names(tmp_path) == []
+
+
+@pytest.mark.parametrize("length", ["x", "-5", "9" * 5000, ""])
+def test_a_length_that_is_no_number_is_not_believed(server, tmp_path, length):
+    server.length = length
+    (path,) = fetch(server.source(), tmp_path)
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(server, tmp_path):
+    (tmp_path / "made").mkdir()
+    os.mkfifo(tmp_path / "made" / "data.bin")
+    with pytest.raises(OSError, match="is a pipe, not a regular file"):
+        fetch(server.source(), tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(server, tmp_path, monkeypatch):

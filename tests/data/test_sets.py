@@ -261,7 +261,7 @@ def bad_npz(tmp_path, **arrays):
     ],
 )
 def test_a_bad_npz_names_file_and_fault(tmp_path, arrays, why):
-    with pytest.raises(ValueError, match=f"bad.npz .*{why}.*savez"):
+    with pytest.raises(ValueError, match=f"bad.npz[ /].*{why}.*savez"):
         bad_npz(tmp_path, **arrays)
 
 
@@ -288,7 +288,7 @@ def test_npz_that_is_none_or_cut_short(tmp_path):
         load(f"npz:{path}")
     np.savez(path, images=np.zeros((9, 3)), labels=np.zeros(9, int))
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(ValueError, match="cut short or no npz"):
+    with pytest.raises(ValueError, match="cut short or no archive"):
         load(f"npz:{path}")
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="is no npz file"):
@@ -448,7 +448,9 @@ def test_a_bad_npy_is_named(tmp_path, change):
 def test_a_pickle_in_an_npy_is_not_run(tmp_path):
     np.save(tmp_path / "cifar10.1_v6_data.npy", np.array([object()]), allow_pickle=True)
     (tmp_path / "cifar10.1_v6_labels.npy").write_bytes(npy(np.zeros(2, int)))
-    with pytest.raises(ValueError, match=r"v6_data\.npy is cut short or no npy file"):
+    with pytest.raises(
+        ValueError, match=r"v6_data\.npy is cut short, has Python objects or is no npy file"
+    ):
         load("cifar10.1", root=tmp_path)
 
 

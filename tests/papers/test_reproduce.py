@@ -367,6 +367,15 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
         carry_out(Job("one", TINY, NUMBERS), tmp_path)
 
 
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-5", "1e999", "9" * 5000])
+def test_a_damaged_note_of_the_time_is_none(tmp_path, text):
+    (tmp_path / "seconds.json").write_text(text)
+    assert works.seconds_of(tmp_path) == 0.0
+    with works.timed(tmp_path):
+        pass
+    assert 0 < works.seconds_of(tmp_path) < 60
+
+
 def test_time_before_an_interruption_counts(tmp_path, monkeypatch):
     def slow(*args, **kwargs):
         time.sleep(0.2)

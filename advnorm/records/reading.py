@@ -1,0 +1,61 @@
+"""Records from files that may be damaged, or made to do damage.
+
+JSON is parsed and checked in one go by pydantic, which refuses what is nested too deeply
+and numbers of thousands of digits, where :mod:`json` runs out of stack or time.
+"""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from advnorm.files import read_bytes
+from advnorm.records.base import R
+from advnorm.text import cut
+
+LINES = 1 << 28
+"""Bytes of a file with a record a line."""
+
+
+def read_record(path: Path, kind: type[R]) -> R:
+    """Read a record; a damaged file is named."""
+    advice = "remove it and run again"
+    return _parse(path, _read(path, kind.LIMIT, advice), kind, advice)
+
+
+def read_lines(path: Path, kind: type[R]) -> list[R]:
+    """Read a record a line; a last line cut short by a kill is left out."""
+    if not path.exists():
+        return []
+    advice = "remove the whole folder and run again"
+    *whole, rest = _read(path, LINES, advice).split(b"\n")
+    if rest and not rest.startswith(b"{"):
+        raise ValueError(f"{path} is damaged (its last line is no record): {advice}")
+    return [_parse(path, line, kind, advice) for line in whole]
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Say where the first mistake is, and what it is, in a few words."""
+    details = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in details["loc"])
+    return f"{cut(where)}: {cut(details['msg'])}" if where else cut(details["msg"])
+
+
+def _read(path: Path, limit: int, advice: str) -> bytes:
+    try:
+        return read_bytes(path, limit)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): {advice}") from error
+
+
+def _parse(path: Path, content: bytes, kind: type[R], advice: str) -> R:
+    try:
+        if len(content) > kind.LIMIT:
+            raise ValueError(f"a line has more than {kind.LIMIT} bytes")
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        what = first_mistake(error)
+    except ValueError as error:
+        what = str(error)
+    raise ValueError(f"{path} is damaged ({what}): {advice}")

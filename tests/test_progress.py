@@ -1,0 +1,37 @@
+"""What a long job says reaches the screen as text, whatever is in it."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from advnorm.progress import Bar, Plain
+
+HOSTILE = "file\x1b]0;title\x07\u202e [red]a[/nothing] \udcff"
+
+
+def test_plain_lines_are_cleaned(capsys):
+    Plain().line(HOSTILE)
+    said = capsys.readouterr().err
+    assert said == "file\\x1b]0;title\\x07\\u202e [red]a[/nothing] \\xff\n"
+
+
+def test_a_bar_takes_no_orders(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(
+        "rich.console.Console",
+        lambda **options: Console(file=screen, force_terminal=True, width=200),
+    )
+    bar = Bar()
+    bar.line(HOSTILE)
+    bar.update(1, 2, HOSTILE)
+    bar.close()
+    said = screen.getvalue()
+    assert "\x1b]0;" not in said and "\x07" not in said and "\u202e" not in said
+    assert said.count("\\x1b]0;title") >= 2 and "[/nothing]" in said
+
+
+@pytest.mark.parametrize("text", ["a", "two\nlines"])
+def test_plain_text_stays(capsys, text):
+    Plain().line(text)
+    assert capsys.readouterr().err == f"{text}\n"
