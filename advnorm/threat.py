@@ -73,9 +73,9 @@ class _Ball:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        low, high = self.bounds
-        if not low < high:
-            raise ValueError(f"bounds are (low, high) with low < high, not {self.bounds}")
+        _refuse_other_bounds(self.bounds)
+        if isinstance(self.eps, bool):
+            raise ValueError("eps is a radius, such as 8/255, not True or False")
         if not (isfinite(self.eps) and self.eps >= 0):
             raise ValueError(
                 f"eps is the radius of a ball and must be >= 0 and finite, not {self.eps:g}"
@@ -172,6 +172,21 @@ class L2(_Ball):
         norm = _l2_norm(delta).clamp(min=torch.finfo(x.dtype).tiny)
         r = radius.view(-1, *(1,) * (x.ndim - 1))
         return (clean + (r / norm).clamp(max=1) * delta).clamp_(*self.bounds)
+
+
+def _refuse_other_bounds(bounds: Bounds) -> None:
+    """Refuse bounds that are not two numbers, the smaller one first."""
+    try:
+        low, high = bounds
+        low, high = low + 0.0, high + 0.0  # text has no sum
+        ordered = bool(low < high)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"bounds are two numbers, (low, high), not {bounds!r}: for bounds of each "
+            "channel, scale the channels inside the model"
+        ) from None
+    if not ordered:
+        raise ValueError(f"bounds are (low, high) with low < high, not {bounds}")
 
 
 THREATS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}

@@ -25,7 +25,7 @@ from sound_models import digits, zoo
 
 from advnorm.evaluate import audit, evaluate
 from advnorm.evaluate.samples import Samples
-from advnorm.evaluate.suspicion import Suspicion
+from advnorm.evaluate.suspicion import Suspicion, first_answers
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
@@ -113,8 +113,10 @@ def cost(rounds: int) -> None:
             evaluate(model, images, labels, eps=8 / 255)
             whole.append(time.perf_counter() - start)
             samples = Samples(images, labels, (0.0, 1.0))
-            start = time.perf_counter()
-            Suspicion(model, next(samples.batches(model, 64)), Linf(8 / 255)).flags()
+            start, threat = time.perf_counter(), Linf(8 / 255)
+            history = first_answers(model, samples, threat)
+            few = next(samples.batches(model, 64))
+            Suspicion(model, few, threat, history).flags()
             checks.append(time.perf_counter() - start)
         shares = sorted(c / w for c, w in zip(checks, whole, strict=True))
         print(

@@ -14,8 +14,8 @@ from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_mode
 from advnorm.evaluate.decisions import Attempt, Outcome, add_decisions
 from advnorm.evaluate.engine import judge
-from advnorm.evaluate.samples import Samples, by_itself, usable
-from advnorm.evaluate.suspicion import Suspicion, contradictions
+from advnorm.evaluate.samples import Samples, by_itself, samples_of, usable
+from advnorm.evaluate.suspicion import Suspicion, contradictions, first_answers
 from advnorm.norms import branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
@@ -81,13 +81,14 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     if train_mode not in ("set", "refuse"):
         raise ValueError(f"train_mode is 'set' or 'refuse', not {train_mode!r}")
     if train_mode == "refuse":
-        check_mode(model)
+        check_mode(usable(model))
     threats = _threats(norm, eps, bounds)
-    columns = certified_first(_columns(attacks, threats, bounds, images.shape[1:]), certify)
+    samples = samples_of(images, labels, bounds)
+    shape = samples.images.shape[1:]
+    columns = certified_first(_columns(attacks, threats, bounds, shape), certify)
     with by_itself():
-        model, samples = usable(model), Samples(images, labels, bounds)
-        classes = samples.check(model, threats)
-        suspicion = _suspicion(model, samples, columns)
+        model = usable(model)
+        classes, suspicion = _looked_at(model, samples, columns, threats)
         attempt = Attempt(model, samples, batch_size, seed, progress)
         outcomes = [_timed(attempt, cell, classes) for cell in columns]
         flags = contradictions(columns, [outcome.verdicts for outcome in outcomes])
@@ -104,16 +105,19 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     return Evaluation(tuple(results), dict(zip(keys, verdicts, strict=True)))
 
 
-def _suspicion(
-    model: nn.Module, samples: Samples, columns: Sequence[Cell]
-) -> Suspicion | None:
-    """Look for what a few passes show; refuse to follow gradients where there are none."""
+def _looked_at(
+    model: nn.Module, samples: Samples, columns: Sequence[Cell], threats: Sequence[Threat]
+) -> tuple[int, Suspicion | None]:
+    """Refuse what cannot be attacked; return the classes, and what a few passes show."""
+    samples.check_images(threats)
     threat = next((cell.threat for cell in columns if cell.searches), None)
     if threat is None:
-        return None
-    suspicion = Suspicion(model, next(samples.batches(model, FEW)), threat)
+        return samples.check(model, threats), None
+    history = first_answers(model, samples, threat)
+    classes = samples.check(model, threats)
+    suspicion = Suspicion(model, next(samples.batches(model, FEW)), threat, history)
     suspicion.refuse_blind(columns)
-    return suspicion
+    return classes, suspicion
 
 
 def _beside(result: Result) -> str:
@@ -127,6 +131,8 @@ def _threats(
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
     try:
+        if torch.as_tensor(eps).dtype == torch.bool:
+            raise ValueError
         radii = torch.as_tensor(eps, dtype=torch.float64).flatten().tolist()
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"eps is a number, or a list of numbers, not {eps!r}") from None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod, sqrt
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,13 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
     raise ValueError(f"{where}: scale them into it (divide bytes by 255), or set bounds")
 
 
+def radius_of(eps: SupportsFloat) -> float:
+    """Return a radius as a number; True is none."""
+    if isinstance(eps, bool) or getattr(eps, "dtype", None) in (torch.bool, "bool"):
+        raise ValueError(f"eps is a number, such as 8/255, not {eps!r}")
+    return float(eps)
+
+
 def check_radius(threat: Threat, shape: Sequence[int]) -> None:
     r"""Refuse a radius larger than the diameter of the box of valid images.
 
@@ -53,15 +61,22 @@ def check_radius(threat: Threat, shape: Sequence[int]) -> None:
         )
 
 
-def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
+def check_count(labels: Tensor, *, count: int) -> None:
     """Refuse labels that are not one class index an image."""
-    if labels.is_floating_point() or labels.ndim != 1:
+    kinds = (torch.bool, torch.complex64, torch.complex128)
+    if labels.is_floating_point() or labels.dtype in kinds or labels.ndim != 1:
         raise ValueError(
             f"labels are class indices of shape (batch,), not {labels.dtype} of shape "
             f"{tuple(labels.shape)}"
         )
     if len(labels) != count:
         raise ValueError(f"{count} images but {len(labels)} labels: give one an image")
+
+
+def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
+    """Refuse labels that are not one class of the model an image."""
+    check_count(labels, count=count)
+    labels = labels.long()  # not all integers have a smallest one
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(

@@ -1,6 +1,6 @@
 """Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,10 +125,22 @@ def logits_of(model: nn.Module) -> LogitsFn:
     own, wide = _dtype(model), search_dtype(model)
 
     def logits_fn(images: Tensor) -> Tensor:
-        logits: Tensor = model(images.to(own))
-        return logits.to(wide)
+        return _logits(model(images.to(own))).to(wide)
 
     return logits_fn
+
+
+def _logits(output: Any) -> Tensor:
+    """Return the logits of what a model returned: a tensor, or something that has them."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    output = getattr(output, "logits", output)
+    if not isinstance(output, Tensor):
+        raise ValueError(
+            f"the model returns a {type(output).__name__}, not a tensor of logits: wrap "
+            "it, as in lambda images: model(images)[0]"
+        )
+    return output
 
 
 def search_dtype(model: nn.Module) -> torch.dtype:

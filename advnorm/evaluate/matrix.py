@@ -13,11 +13,12 @@ from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate.cells import attackers_of
+from advnorm.evaluate.checks import radius_of
 from advnorm.evaluate.dealt import dealt
 from advnorm.evaluate.engine import logits_of, search_dtype
 from advnorm.evaluate.judges import Attacker, worst_case
 from advnorm.evaluate.predictions import predict
-from advnorm.evaluate.samples import Samples, by_itself, usable
+from advnorm.evaluate.samples import by_itself, samples_of, usable
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
 from advnorm.scoped import evaluating, frozen
@@ -75,8 +76,8 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     """
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    strike = Strike(attack, THREATS[norm](float(eps), bounds), step_ratio)
-    samples = Samples(images, labels, bounds)
+    strike = Strike(attack, THREATS[norm](radius_of(eps), bounds), step_ratio)
+    samples = samples_of(images, labels, bounds)
     with by_itself():
         models = {**sources, **targets}
         own = {name: usable(model) for name, model in models.items()}
@@ -89,7 +90,7 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
             {name: own[name] for name in targets},
             lambda: samples.batches(widest, batch_size),
             strike,
-            total=len(images),
+            total=len(samples.images),
             seed=seed,
             progress=progress,
         )

@@ -1,17 +1,23 @@
 """What a caller hands over: a model and samples of theirs, in whatever state."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from advnorm import ranks
 from advnorm.data import Batch
-from advnorm.evaluate.checks import check_images, check_labels, check_radius
+from advnorm.evaluate.checks import (
+    check_count,
+    check_images,
+    check_labels,
+    check_radius,
+)
 from advnorm.evaluate.engine import check, search_dtype
 from advnorm.threat import Bounds, Threat
 
@@ -23,15 +29,51 @@ def by_itself() -> Iterator[None]:
         yield
 
 
-def usable(model: nn.Module) -> nn.Module:
-    """Copy a model made in inference mode: no gradient may pass through its tensors."""
+class FunctionModel(nn.Module):
+    """A plain function in the place of a module."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: Tensor) -> Any:
+        """Call it."""
+        return self.function(images)
+
+
+def usable(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
+    """Return a module that can be attacked: of a function, or of inference tensors too.
+
+    A model made in inference mode is copied: no gradient may pass through its tensors.
+    """
+    if isinstance(model, type):
+        raise ValueError(f"the model is the class {model.__name__}: make one, and load it")
+    if not isinstance(model, nn.Module):
+        if not callable(model):
+            raise ValueError(
+                f"the model is a {type(model).__name__}: give a torch.nn.Module, or a "
+                "function from images to logits"
+            )
+        return FunctionModel(model)
     tensors = chain(model.parameters(), model.buffers())
     return deepcopy(model) if any(t.is_inference() for t in tensors) else model
 
 
-def device_of(model: nn.Module) -> torch.device:
-    """Return the device of a model's weights; without any, the CPU."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
+def samples_of(images: Any, labels: Any, bounds: Bounds) -> "Samples":
+    """Take images and labels as tensors, arrays or lists."""
+    return Samples(_tensor(images, "images"), _tensor(labels, "labels"), bounds)
+
+
+def _tensor(values: Any, name: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} are a tensor, a NumPy array or a list of numbers, not "
+            f"{type(values).__name__}: of a DataLoader, concatenate its batches"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -50,20 +92,21 @@ class Samples:
         return classes
 
     def check_images(self, threats: Sequence[Threat]) -> None:
-        """Look at all images and radii."""
+        """Look at all images and radii, and count the labels."""
         check_images(self.images, self.bounds)
+        check_count(self.labels, count=len(self.images))
         for threat in threats:
             check_radius(threat, self.images.shape[1:])
 
     def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
         """Yield tensors of our own, in the search's precision and exactly in the bounds."""
-        device = device_of(model)
+        device = next((p.device for p in model.parameters()), self.images.device)
         for start in range(0, len(self.images), size):
             rows = slice(start, start + size)
             images = self.images[rows].detach().to(device, search_dtype(model))
             labels = self.labels[rows].to(device, copy=True)
             yield Batch(
                 images.clamp(*self.bounds),
-                labels if labels.is_floating_point() else labels.long(),
+                labels.long(),
                 torch.arange(start, start + len(images), device=device),
             )

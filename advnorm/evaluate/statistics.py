@@ -27,7 +27,7 @@ from advnorm.draws import Draws
 from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.engine import judge, logits_of
 from advnorm.evaluate.judges import natural
-from advnorm.evaluate.samples import Samples, by_itself, usable
+from advnorm.evaluate.samples import by_itself, samples_of, usable
 from advnorm.norms import Shift, Shifts
 from advnorm.records import Accuracy, Verdicts
 from advnorm.scoped import evaluating, frozen
@@ -141,8 +141,8 @@ def perturbed_statistics(
     what, unbound = what or Perturbation(), (-torch.inf, torch.inf)
     for radius in radii:
         what.check(radius)
-    samples = Samples(images, labels, unbound)
-    climbed = samples if attacked is None else Samples(*attacked, unbound)
+    samples = samples_of(images, labels, unbound)
+    climbed = samples if attacked is None else samples_of(*attacked, unbound)
     with by_itself():
         model = usable(model)
         samples.check(model, [])
@@ -156,7 +156,7 @@ def perturbed_statistics(
                 samples.batches(model, batch_size),
                 what,
                 what.shifts(found, radius),
-                total=len(images),
+                total=len(samples.images),
             ).accuracy()
             for radius in radii
         }

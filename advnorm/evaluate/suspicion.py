@@ -15,6 +15,7 @@ from advnorm.evaluate.audit.outputs import FEW, MASKED
 from advnorm.evaluate.audit.subject import GRADIENT_FREE, Finding
 from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.names import family_of
+from advnorm.evaluate.samples import Samples
 from advnorm.records import Check, Verdicts
 from advnorm.threat import Threat
 
@@ -26,12 +27,11 @@ _PASSES_DIFFER = frozenset({"randomized", "dynamic"})
 class Suspicion:
     """What a few passes say about a model, before and after it was attacked."""
 
-    def __init__(self, model: nn.Module, batch: Batch, threat: Threat) -> None:
-        few = Batch(*(tensor[:FEW] for tensor in batch))
-        self.model = model
-        with kept(model):
-            self.history = History(model, few, threat)
-        self.checks = probe(model, few, threat)
+    def __init__(
+        self, model: nn.Module, batch: Batch, threat: Threat, history: History
+    ) -> None:
+        self.model, self.history = model, history
+        self.checks = probe(model, Batch(*(tensor[:FEW] for tensor in batch)), threat)
         self.flagged = {check.name for check in self.checks if check.status == "flagged"}
 
     @property
@@ -57,6 +57,12 @@ class Suspicion:
             with kept(self.model), torch.no_grad():
                 checks = (*checks, _check("stateful", remembers(self.history.change())))
         return flags_of(checks)
+
+
+def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History:
+    """Ask a model before anything else does, so that a memory has nothing to go by."""
+    with kept(model):
+        return History(model, next(samples.batches(model, FEW)), threat)
 
 
 def contradictions(

@@ -1,5 +1,8 @@
 """Problems and networks that several files evaluate; those on digits are trained once."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +12,8 @@ from advnorm.recipes import find
 from advnorm.train import train
 from advnorm.train.parts import load
 from advnorm.train.subject import load_model
+
+sys.path.insert(0, str(Path(__file__).parent))  # masked_models, sound_models
 
 
 @pytest.fixture(scope="session")

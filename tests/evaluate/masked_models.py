@@ -181,7 +181,7 @@ class HashedRandom(Wrapped):
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
             scores = hashed(self.net(x), x)
-        leak = _Randomize.apply(self.net(x))
+        leak = self.net(_Randomize.apply(x))
         answer: Tensor = scores + leak - leak.detach()
         return answer
 
@@ -202,6 +202,8 @@ class Memory(Wrapped):
 
     patience = 0
     """Similar queries that are answered honestly."""
+    leak = 1e-3
+    """Of the gradient, so that there is one."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__(net)
@@ -221,8 +223,7 @@ class Memory(Wrapped):
             if distances[nearest] < 0.3:
                 self.alike[nearest] += 1
                 if self.alike[nearest] > self.patience:
-                    # the leak keeps its outputs from being constant
-                    return self.answers[nearest] + 1e-3 * logits
+                    return self.answers[nearest] + self.leak * (logits - logits.detach())
                 return logits
         self.queries.append(flat)
         self.answers.append(logits.detach())

@@ -23,11 +23,12 @@ from advnorm.evaluate.audit import (  # noqa: F401
 )
 from advnorm.evaluate.audit.doubt import count
 from advnorm.evaluate.audit.held import Held
+from advnorm.evaluate.audit.history import History
 from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
 from advnorm.evaluate.cells import attackers_of
-from advnorm.evaluate.checks import check_labels
+from advnorm.evaluate.checks import check_labels, radius_of
 from advnorm.evaluate.engine import look
-from advnorm.evaluate.samples import Samples, by_itself, usable
+from advnorm.evaluate.samples import by_itself, samples_of, usable
 from advnorm.norms import branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
@@ -99,17 +100,19 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     """
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    threat = THREATS[norm](float(eps), bounds)
+    threat = THREATS[norm](radius_of(eps), bounds)
     with by_itself():
-        samples, model = Samples(images, labels, bounds), usable(model)
+        samples, model = samples_of(images, labels, bounds), usable(model)
         samples.check_images([threat])
-        batch = next(samples.batches(model, len(images)))
+        count = len(samples.images)
+        batch = next(samples.batches(model, count))
         with kept(model, seed):
+            history = History(model, batch, threat)
             classes = look(model, Batch(*(t[:8] for t in batch)), bounds=bounds)
-        check_labels(batch.labels, count=len(images), classes=classes)
+        check_labels(batch.labels, count=count, classes=classes)
         other = None if surrogate is None else usable(surrogate)
         examiner = Examiner(checks, suite, other, batch_size=batch_size, seed=seed)
-        return examiner.audit(model, batch, threat, progress)
+        return examiner.audit(model, batch, threat, progress, history)
 
 
 def probe(model: nn.Module, batch: Batch, threat: Threat) -> tuple[Check, ...]:
@@ -147,8 +150,12 @@ class Examiner:
         batch: Batch,
         threat: Threat,
         progress: Progress | None = None,
+        history: History | None = None,
     ) -> Audit:
-        """Run every check on one batch of samples."""
+        """Run every check on one batch of samples.
+
+        ``history`` holds the model's first answers, where it was asked before.
+        """
         start, progress = perf_counter(), progress or Quiet()
         if threat.eps <= 0:
             raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
@@ -168,7 +175,7 @@ class Examiner:
             )
             checks = []
             if "stateful" in self.checks:
-                subject.history  # noqa: B018 (its first answers come before all queries)
+                subject.history = history or History(model, batch, threat)
             for number, name in enumerate(self.checks, start=1):
                 checks.append(ask(subject, name))
                 flagged = checks[-1].status == "flagged"

@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class History:
-    """The answers of a model before anything else is asked."""
+    """The answers of a model before anything else is asked: make it first."""
 
     def __init__(self, model: nn.Module, batch: Batch, threat: Threat) -> None:
         self.logits_fn = logits_of(model)

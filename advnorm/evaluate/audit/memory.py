@@ -12,6 +12,8 @@ FACTOR = 4.0
 def stateful(subject: Subject) -> Finding:
     """Ask whether the model answers after many queries as it did before them."""
     history = subject.history
+    if history is None:
+        raise NotRun("the model's first answers were not kept")
     if randomized(subject).flagged:
         raise NotRun("the model is randomized, so answers cannot be compared")
     if subject.gradients is not None:

@@ -69,6 +69,8 @@ class Subject:
         self.batch_size, self.seed = batch_size, seed
         self.logits_fn = logits_of(model)
         self.draws = Draws.of(seed, self.samples).stream("audit")
+        self.history: History | None = None
+        """The model's first answers, where it is asked about a memory."""
         self.masked = False
         """Whether a check found gradients or scores suspect, so far."""
         self._known: dict[tuple[str, float], Tensor] = {}
@@ -97,8 +99,8 @@ class Subject:
         """Refuse to look for a mask on a model that has nothing to hide.
 
         Raises:
-            NotRun: If it is right hardly more often than chance. An untrained network may be
-                as rugged as a masked one, and its accuracy says so by itself.
+            NotRun: If it is right hardly more often than chance. An untrained network may
+                be as rugged as a masked one, and its accuracy says so by itself.
         """
         limit = CHANCE + 1 / self.clean_logits.shape[1]
         if not exceeds(int(self.right.sum()), len(self.right), limit):
@@ -172,12 +174,6 @@ class Subject:
         few = slice(SLOPES)
         draws = self.draws[few].stream("slopes")
         return measure(self.model, self.images[few], self.threat, draws)
-
-    @cached_property
-    def history(self) -> History:
-        """What the model answered when this was first read: read it before the rest."""
-        batch = Batch(self.images, self.labels, self.samples)
-        return History(self.model, batch, self.threat)
 
     @cached_property
     def path(self) -> Path:
