@@ -15,7 +15,7 @@ from advnorm.attacks import hop_skip_jump
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluate import audit, evaluate
-from advnorm.evaluate.audit import slopes
+from advnorm.evaluate.audit import probe, slopes
 from advnorm.evaluate.audit.history import History
 from advnorm.evaluate.audit.memory import remembers
 from advnorm.threat import L2, Linf
@@ -182,6 +182,12 @@ def test_a_model_that_cannot_be_cast_is_measured_in_its_own_precision(plain, sam
     masked = Single(MASKED["negated gradients"](plain))
     found = audit(masked, images, labels, eps=EPS, checks=["wrong_gradients"])
     assert found.flagged == ("wrong_gradients",)
+
+
+def test_a_radius_of_zero_is_no_reason_for_a_flag(plain, samples):
+    batch = Batch(*samples, torch.arange(60))
+    checks = probe(plain, batch, Linf(0.0))
+    assert [check.name for check in checks if check.status == "flagged"] == []
 
 
 def test_results_contradict_each_other_where_one_step_is_better(plain, digits_test):

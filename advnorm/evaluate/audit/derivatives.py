@@ -49,8 +49,8 @@ def rugged_scores(subject: Subject) -> Finding:
     function of the image make gradients that say nothing about the next pixel.
     """
     slopes = _slopes(subject)
-    if len(slopes.random) < _ENOUGH:
-        raise NotRun(f"fewer than {_ENOUGH} samples")
+    if len(slopes.random) < _ENOUGH or not subject.threat.eps:
+        raise NotRun(f"fewer than {_ENOUGH} samples, or a radius of 0")
     here, floor = _length(slopes.random), slopes.floor
     ratios = [_ratio(_length(far), here, floor) for far in slopes.larger]
     return Finding(
