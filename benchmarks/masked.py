@@ -3,9 +3,12 @@
     python benchmarks/masked.py                  # the table of docs/audit.md
     python benchmarks/masked.py --sound          # flags of sound models, every norm
     python benchmarks/masked.py --cost           # the share of the checks in an evaluation
+    python benchmarks/masked.py --public FILE    # hide a public network instead
 
 A base network is trained on digits; each masked model hides it. Beside the accuracy stands
-what the named attacks alone leave, and which checks are flagged.
+what the named attacks alone leave, and which checks are flagged. ``--public`` takes weights
+of auto_LiRPA's ``examples/vision/pretrained`` for MNIST (``mnist_a_adv.pth``,
+``kw_mnist.pth``, ``mnist_cnn_small.pth``), and MNIST from ``ADVNORM_DATA``.
 """
 
 import argparse
@@ -14,6 +17,7 @@ import sys
 import time
 from copy import deepcopy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import nn
@@ -35,7 +39,7 @@ from advnorm.train import train
 from advnorm.train.parts import load
 from advnorm.train.subject import load_model
 
-EPS = 0.15
+EPS = {"digits": 0.15, "mnist": 0.1}
 COLUMNS = {"default": ("pgd-50",), "standard": ("standard",)}
 
 
@@ -49,35 +53,56 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return model, batch.images, batch.labels
 
 
-def table(count: int, names: list[str]) -> None:
-    """Print a row a model: the number of each evaluation, without and with its flags."""
-    import tempfile
+def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """Return a network of auto_LiRPA's, whose shape follows from its weights; and MNIST."""
+    weights = torch.load(path, weights_only=True, map_location="cpu")
+    weights = weights.get("state_dict", weights)
+    layers: list[nn.Module] = []
+    for weight in [w for name, w in weights.items() if name.endswith("weight")]:
+        if weight.ndim == 4:
+            layers.append(nn.Conv2d(*weight.shape[1::-1], weight.shape[-1], 2, 1))
+        else:
+            is_first = all(isinstance(layer, nn.Conv2d | nn.ReLU) for layer in layers)
+            layers += [nn.Flatten()] if is_first else []
+            layers.append(nn.Linear(*weight.shape[::-1]))
+        layers.append(nn.ReLU())
+    model = nn.Sequential(*layers[:-1])
+    model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
+    data = load(find("mnist.ibp"), root=None)
+    batch = next(data.test.batches(torch.arange(1000), batch_size=1000, device=None))
+    return model.eval(), batch.images, batch.labels
 
-    with tempfile.TemporaryDirectory() as folder:
-        model, images, labels = base(Path(folder))
+
+def table(count: int, names: list[str], path: Path | None) -> None:
+    """Print a row a model: the number of each evaluation, without and with its flags."""
+    with TemporaryDirectory() as folder:
+        model, images, labels = public(path) if path else base(Path(folder))
     images, labels = images[:count], labels[:count]
-    print(f"digits, Linf {EPS}, n={count}, torch {torch.__version__}")
+    data, what = ("mnist", path.name) if path else ("digits", "digits.standard")
+    eps = EPS[data]
+    print(f"{what} on {data}, Linf {eps}, n={count}, torch {torch.__version__}")
     print("| model | default | standard | audit |\n|---|---|---|---|")
     for name, mask in {"(the network itself)": lambda net: net, **MASKED}.items():
         if names and not any(word in name for word in names):
             continue
         cells = [
-            _evaluated(mask(deepcopy(model)), images, labels, a) for a in COLUMNS.values()
+            _evaluated(mask(deepcopy(model)), images, labels, attacks, eps)
+            for attacks in COLUMNS.values()
         ]
-        cells.append(_audited(mask(deepcopy(model)), images, labels))
+        cells.append(_audited(mask(deepcopy(model)), images, labels, eps))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-def _evaluated(model, images, labels, attacks) -> str:
-    result = evaluate(model, images, labels, eps=EPS, attacks=attacks).results[-1]
+def _evaluated(model, images, labels, attacks, eps) -> str:
+    result = evaluate(model, images, labels, eps=eps, attacks=attacks).results[-1]
     alone = re.search(r"alone leaves ([0-9.]+%)", " ".join(result.notes))
     flags = [re.match(r"audit, (\w+):", flag)[1] for flag in result.flags]
     before = f"{alone[1]} -> " if alone else ""
     return f"{before}{result.accuracy.rate:.1%} {', '.join(flags) or 'no flag'}"
 
 
-def _audited(model, images, labels) -> str:
-    found = audit(model, images, labels, eps=EPS)
+def _audited(model, images, labels, eps) -> str:
+    found = audit(model, images, labels, eps=eps)
     strong = f"{found.strong.rate:.1%}" if found.strong else "-"
     return f"{strong} {', '.join(found.flagged) or 'no flag'}"
 
@@ -132,6 +157,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of names: only these models")
     parser.add_argument("--sound", action="store_true")
     parser.add_argument("--cost", action="store_true")
+    parser.add_argument("--public", type=Path, help="weights of auto_LiRPA for MNIST")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
@@ -140,7 +166,7 @@ def main() -> None:
     elif asked.cost:
         cost(asked.rounds)
     else:
-        table(asked.count, asked.names)
+        table(asked.count, asked.names, asked.public)
 
 
 if __name__ == "__main__":
