@@ -190,6 +190,51 @@ def test_a_radius_of_zero_is_no_reason_for_a_flag(plain, samples):
     assert [check.name for check in checks if check.status == "flagged"] == []
 
 
+class Autocast(Wrapped):
+    """Computes in bfloat16 inside, whatever it is given."""
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.net(x).to(x.dtype)
+
+
+class Dodging(Wrapped):
+    """Answers something else in double precision, so that nothing is measured there."""
+
+    def forward(self, x):
+        return self.net(x) + (
+            x.flatten(1).sum(1, keepdim=True) if x.dtype.itemsize > 4 else 0
+        )
+
+
+SOUND = {
+    "function": lambda net: net.eval().__call__,
+    "half": lambda net: net.half(),
+    "bfloat16": lambda net: net.bfloat16(),
+    "double": lambda net: net.double(),
+    "another answer in double": Dodging,
+}
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_a_sound_model_in_any_precision_raises_no_flag(kind, plain, samples):
+    results = evaluate(SOUND[kind](plain), *samples, eps=EPS).results
+    assert flags(results) == set(), results
+
+
+def test_autocast_inside_of_a_model_is_flagged(plain, samples):
+    """Its answers are constant in steps of 1/256 of a pixel, which no gradient shows."""
+    results = evaluate(Autocast(plain), *samples, eps=EPS, attacks=["fgsm"]).results
+    assert "wrong_gradients" in flags(results)
+
+
+@pytest.mark.parametrize("kind", ["function", "half", "double", "another answer in double"])
+def test_wrong_gradients_show_in_any_precision(kind, plain, samples):
+    model = SOUND[kind](MASKED["negated gradients"](plain))
+    results = evaluate(model, *samples, eps=EPS, attacks=["fgsm"]).results
+    assert "wrong_gradients" in flags(results)
+
+
 def test_results_contradict_each_other_where_one_step_is_better(plain, digits_test):
     model = MASKED["ripple 0.05 sin(400 x)"](plain)
     images, labels = digits_test

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from advnorm.attacks import LogitsFn
 from advnorm.draws import Draws
+from advnorm.evaluate.audit.doubt import rounding_of
 from advnorm.evaluate.engine import logits_of
 from advnorm.scoped import frozen
 from advnorm.threat import Threat
@@ -59,21 +60,23 @@ def measure(
     if gradient is None:
         return None
     with torch.no_grad():
-        logits = logits_fn(x)
-        wide = _in_double(model, x, logits)
-        answers = _Answers(wide or logits_fn, x, pair, wide is not None)
-        low, high = threat.bounds
-        step = (1e-6 if answers.double else 1e-3) * (high - low)
-        signs = _signs(x, draws.stream("signs"))
+        signs, extent = (
+            _signs(x, draws.stream("signs")),
+            threat.bounds[1] - threat.bounds[0],
+        )
         eps = threat.eps / threat.distance(signs[:, 0], torch.zeros_like(signs[:, 0]))
         own = _like_signs(gradient.double())[:, None]
+        wide = _in_double(model, x, logits_fn(x))
+        answers = _Answers(wide or logits_fn, x, pair, wide is not None, extent)
+        if answers.double and answers.is_noisy(signs):  # single precision somewhere inside
+            answers = _Answers(logits_fn, x, pair, False, extent)
         return Slopes(
-            answers.slopes(own, step),
+            answers.slopes(own),
             _along(gradient, own),
-            answers.slopes(signs, step),
+            answers.slopes(signs),
             _along(gradient, signs),
             tuple(answers.slopes(signs, scale * eps) for scale in SCALES),
-            answers.rounding * logits.double().abs().amax(1) / step,
+            answers.floor(signs),
             answers.double,
         )
 
@@ -81,16 +84,29 @@ def measure(
 class _Answers:
     """The margins of a model at and around some points."""
 
-    def __init__(self, logits_fn: LogitsFn, x: Tensor, pair: Tensor, double: bool) -> None:
+    def __init__(
+        self, logits_fn: LogitsFn, x: Tensor, pair: Tensor, double: bool, extent: float
+    ) -> None:
         self.logits_fn, self.pair, self.double = logits_fn, pair, double
         self.dtype = torch.float64 if double else x.dtype
-        self.rounding = 64 * torch.finfo(self.dtype).eps
+        self.step = (1e-6 if double else 1e-3) * extent
         self.x = x.double()
         self.here = self._margins(self.x[:, None])
 
-    def slopes(self, directions: Tensor, step: float | Tensor) -> Tensor:
+    def floor(self, signs: Tensor) -> Tensor:
+        """Return what rounding may make of a slope of 0: seen at a thousandth of a step."""
+        near = self._margins(self.x[:, None] + 1e-3 * self.step * signs)
+        unit = 64 * torch.finfo(self.dtype).eps * self.here[:, 0].abs()
+        return ((near - self.here).abs().amax(1) * 4 + unit) / self.step
+
+    def is_noisy(self, signs: Tensor) -> bool:
+        """Tell whether rounding hides the slopes."""
+        slopes = self.slopes(signs).square().mean(1).sqrt()
+        return bool((self.floor(signs) > 0.1 * slopes).double().mean() > 0.5)
+
+    def slopes(self, directions: Tensor, step: Tensor | None = None) -> Tensor:
         """Return slopes along directions, which are of shape ``(samples, count, ...)``."""
-        each = torch.as_tensor(step).to(self.x).expand(len(self.x))
+        each = torch.full_like(self.here[:, 0], self.step) if step is None else step
         move = each.view(-1, *(1,) * self.x.ndim) * directions
         return (self._margins(self.x[:, None] + move) - self.here) / each[:, None]
 
@@ -141,9 +157,10 @@ def _in_double(model: nn.Module, x: Tensor, logits: Tensor) -> LogitsFn | None:
     except Exception:  # a model that cannot be copied or cast: whatever it raises
         return None
     spread = (logits.amax(1) - logits.amin(1))[:, None].double()
-    near = torch.finfo(logits.dtype).eps ** 0.5 * spread
-    same = wide.shape == logits.shape and bool(((wide - logits).abs() <= near).all())
-    return copy if same else None
+    if wide.dtype != torch.float64 or wide.shape != logits.shape:
+        return None
+    near = rounding_of(model) * spread
+    return copy if bool(((wide - logits).abs() <= near).all()) else None
 
 
 def _difference(logits: Tensor, pair: Tensor) -> Tensor:
