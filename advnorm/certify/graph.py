@@ -31,6 +31,8 @@ from torch.fx import Node as FxNode
 from torch.fx import Proxy, Tracer
 
 from advnorm.certify import functions
+from advnorm.certify.arguments import Value, bind
+from advnorm.certify.genuine import refuse_altered
 from advnorm.certify.untouched import contents, made, restore
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 
@@ -38,7 +40,6 @@ Kind = Literal["input", "layer", "function", "constant", "size"]
 _NORMS = (BatchNorm, BorrowedNorm, DualNorm, MixtureNorm)
 _DEPEND = ("input", "layer", "function")
 """Kinds of nodes whose value depends on the images."""
-_OBSERVED = ("_forward_hooks", "_forward_pre_hooks")
 
 
 @dataclass(frozen=True)
@@ -125,17 +126,14 @@ def trace(model: nn.Module) -> Graph:
     Branches on values, and functions that have no rule, raise ``NotImplementedError`` with
     the layer's name. A ``training`` flag that ``forward`` looks at is that of the trace.
     """
-    for path, layer in model.named_modules():
-        if any(getattr(layer, hooks) for hooks in _OBSERVED) or "forward" in vars(layer):
-            raise NotImplementedError(
-                f"layer {path or type(layer).__name__!r} has forward hooks or a forward of "
-                "its own, which a certificate would not see: remove them"
-            )
+    refuse_altered(model, lambda layer: _Tracer().is_leaf_module(layer, ""))
     if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
     before = {module: contents(module) for module in model.modules()}
     try:
         found = _Tracer().trace(model)
+    except NotImplementedError:
+        raise
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
         raise NotImplementedError(
             f"{type(model).__name__} cannot be traced: its forward branches on values or "
@@ -189,14 +187,19 @@ def _shape_alone(value: Any) -> Any:
 
 def _filled(value: Any, values: list[Any]) -> Any:
     """Put values in the place of references."""
+    return _replaced(value, lambda ref: values[ref.index])
+
+
+def _replaced(value: Any, by: Callable[[Ref], Any]) -> Any:
+    """Replace the references in nested arguments."""
     if isinstance(value, Ref):
-        return values[value.index]
+        return by(value)
     if isinstance(value, tuple | list):
-        return type(value)(_filled(item, values) for item in value)
+        return type(value)(_replaced(item, by) for item in value)
     if isinstance(value, dict):
-        return {key: _filled(item, values) for key, item in value.items()}
+        return {key: _replaced(item, by) for key, item in value.items()}
     if isinstance(value, slice):
-        return slice(*_filled((value.start, value.stop, value.step), values))
+        return slice(*_replaced((value.start, value.stop, value.step), by))
     return value
 
 
@@ -237,6 +240,19 @@ class _Tracer(Tracer):
 
     proxy_buffer_attributes = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._autocast = _autocast()
+
+    def create_node(self, *args: Any, **kwargs: Any) -> FxNode:
+        """Record a call, unless ``forward`` has it computed in another precision."""
+        if _autocast() != self._autocast:
+            raise NotImplementedError(
+                "the model uses autocast in its forward, and a certificate knows nothing of "
+                "what that rounds: compute in one precision"
+            )
+        return super().create_node(*args, **kwargs)
+
     def proxy(self, node: FxNode) -> Proxy:
         """Stand for a node's value."""
         return _Proxy(node, self)
@@ -245,6 +261,10 @@ class _Tracer(Tracer):
         """Stop at our norms too."""
         leaf: bool = super().is_leaf_module(m, module_qualified_name)
         return type(m) in _NORMS or leaf
+
+
+def _autocast() -> list[bool]:
+    return [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
 
 
 class _Reader:
@@ -290,18 +310,41 @@ class _Reader:
         if node.op == "call_module" and inputs:
             return self._layer(node, name, inputs)
         function = functions.callable_of(node, self.model)
+        self._refuse_overwriting(node, name, functions.overwrites(node))
         if not inputs:
             sizes = any(self.nodes[ref.index].kind == "size" for ref in _refs(args))
             return Node("size" if sizes else "constant", name, function, "", *args)
         if functions.is_size(node):
             return Node("size", name, function, "", *args)
-        self._refuse_overwriting(node, name, functions.overwrites(node))
-        layer = functions.as_layer(node, name)
+        return self._function(node, name, function, *_tensor_first(*args), inputs)
+
+    def _function(
+        self,
+        node: FxNode,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        inputs: tuple[int, ...],
+    ) -> Node:
+        """Read a function of the images; arguments that its rule does not read are refused."""
+        settings = self._stand_ins((args[1:], dict(kwargs)))
+        layer = functions.as_layer(node, name, *settings)
         if layer is not None:
             return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
         rule = functions.rule_of(node, name)
+        bind(rule, name, *settings)
         function = functions.not_in_place(node, function)
-        return Node("function", name, function, rule, args[0], args[1], inputs)
+        return Node("function", name, function, rule, args, kwargs, inputs)
+
+    def _stand_ins(self, value: Any) -> Any:
+        """Say of what kind the values are that arguments refer to."""
+
+        def kind(ref: Ref) -> Value:
+            found = self.nodes[ref.index].kind
+            return Value("images" if found in _DEPEND else found)
+
+        return _replaced(value, kind)
 
     def _layer(self, node: FxNode, name: str, inputs: tuple[int, ...]) -> Node:
         layer = self.model.get_submodule(str(node.target))
@@ -316,6 +359,11 @@ class _Reader:
     def _refuse_overwriting(self, node: FxNode, name: str, inplace: bool) -> None:
         """Refuse a layer that overwrites what another one reads too."""
         source = _overwritten(node)
+        if inplace and not (isinstance(source, FxNode) and self._depends(source)):
+            raise NotImplementedError(
+                f"{name!r} works in place on a constant, or writes into one by out=: compute "
+                "a new value instead"
+            )
         while inplace and isinstance(source, FxNode):
             if len(source.users) > 1:
                 raise NotImplementedError(
@@ -325,10 +373,21 @@ class _Reader:
             shares = functions.is_view(source, self.model)
             source = _overwritten(source) if shares else None
 
+    def _depends(self, node: FxNode) -> bool:
+        return self.nodes[self.index[node]].kind in _DEPEND
+
 
 def _overwritten(node: FxNode) -> Any:
     """Return the tensor that a call takes, by place or by name."""
     return node.args[0] if node.args else node.kwargs.get("input")
+
+
+def _tensor_first(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+    """Put the tensor that is given by name into its place."""
+    named = next((name for name in ("input", "tensors") if name in kwargs), None)
+    if args or named is None:
+        return args, kwargs
+    return (kwargs[named],), {n: value for n, value in kwargs.items() if n != named}
 
 
 def _translated(value: Any, index: Mapping[FxNode, int]) -> Any:

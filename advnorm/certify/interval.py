@@ -18,6 +18,7 @@ from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
+from advnorm.certify.settings import refuse_settings
 from advnorm.certify.terms import rounding, tail, with_terms
 
 FEW = 16
@@ -65,24 +66,36 @@ def propagate(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> B
         raise unsupported(node, list(LAYERS))
     with named(node):
         if node.kind == "layer":
+            refuse_settings(node.layer)
             found = LAYERS[type(node.layer)](node.layer, args[0])
         elif node.function in POSITIVE:
             found = FUNCTIONS["positive"](node, *args, **kwargs)
         else:
             found = FUNCTIONS[node.function](*args, **kwargs)
-        _refuse_mixing(found, (*args, *kwargs.values()))
+        given = [box for box in leaves((args, kwargs)) if isinstance(box, Box)]
+        _refuse_mixing(found, given)
+        _refuse_casts(found, given)
     return found
 
 
-def _refuse_mixing(found: Box, given: Iterable[Any]) -> None:
-    """Refuse what has not one row a sample any more: it holds for no image alone."""
-    rows = next((len(value.radius) for value in given if isinstance(value, Box)), None)
-    kept = found.shape[0] if len(found.shape) else 0
-    if rows is not None and kept != rows:
-        raise NotImplementedError(
-            f"it makes {kept} rows of {rows} samples, and a certificate is of each sample "
-            "alone: leave the first dimension as it is"
-        )
+def leaves(value: Any) -> list[Any]:
+    """Return the values in nested arguments, in order."""
+    if isinstance(value, Box) or not isinstance(value, tuple | list | dict):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [leaf for item in items for leaf in leaves(item)]
+
+
+def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
+    """Refuse what rounds its input to another type: no rule knows of such steps."""
+    kind = found.lead.dtype
+    for box in given:
+        before = box.lead.dtype
+        if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
+            raise NotImplementedError(
+                f"it makes {kind} of {before}, and a certificate knows nothing of what that "
+                "rounds: keep the type of the images, or a wider one"
+            )
 
 
 @contextmanager
