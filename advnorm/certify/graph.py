@@ -248,8 +248,8 @@ class _Tracer(Tracer):
         """Record a call, unless ``forward`` has it computed in another precision."""
         if _autocast() != self._autocast:
             raise NotImplementedError(
-                "the model uses autocast in its forward, and a certificate knows nothing of "
-                "what that rounds: compute in one precision"
+                "the model uses autocast in its forward, and a certificate knows nothing "
+                "of what that rounds: compute in one precision"
             )
         return super().create_node(*args, **kwargs)
 
@@ -327,7 +327,7 @@ class _Reader:
         kwargs: Mapping[str, Any],
         inputs: tuple[int, ...],
     ) -> Node:
-        """Read a function of the images; arguments that its rule does not read are refused."""
+        """Read a function of the images; refuse arguments that its rule does not read."""
         settings = self._stand_ins((args[1:], dict(kwargs)))
         layer = functions.as_layer(node, name, *settings)
         if layer is not None:
@@ -361,8 +361,8 @@ class _Reader:
         source = _overwritten(node)
         if inplace and not (isinstance(source, FxNode) and self._depends(source)):
             raise NotImplementedError(
-                f"{name!r} works in place on a constant, or writes into one by out=: compute "
-                "a new value instead"
+                f"{name!r} works in place on a constant, or writes into one by out=: "
+                "compute a new value instead"
             )
         while inplace and isinstance(source, FxNode):
             if len(source.users) > 1:

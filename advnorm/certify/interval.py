@@ -93,9 +93,20 @@ def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
         before = box.lead.dtype
         if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
             raise NotImplementedError(
-                f"it makes {kind} of {before}, and a certificate knows nothing of what that "
-                "rounds: keep the type of the images, or a wider one"
+                f"it makes {kind} of {before}, and a certificate knows nothing of what "
+                "that rounds: keep the type of the images, or a wider one"
             )
+
+
+def _refuse_mixing(found: Box, given: Iterable[Box]) -> None:
+    """Refuse what has not one row a sample any more: it holds for no image alone."""
+    rows = next((len(box.radius) for box in given), None)
+    kept = found.shape[0] if len(found.shape) else 0
+    if rows is not None and kept != rows:
+        raise NotImplementedError(
+            f"it makes {kept} rows of {rows} samples, and a certificate is of each sample "
+            "alone: leave the first dimension as it is"
+        )
 
 
 @contextmanager
