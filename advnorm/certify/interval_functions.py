@@ -1,6 +1,7 @@
 """Interval rules of functions: sums, multiples, and those that move values."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -96,8 +97,8 @@ def positive(node: Node, box: Box, *args: Any, **kwargs: Any) -> Box:
     if box.ball is None or node.function not in _KEEPS_BALL:
         return Box(lead, radius)
     full = box.ball.stretched(1, torch.zeros_like(box.radius))
-    scale = full.scale.expand_as(full.centre)
-    return Box(lead, radius, type(full)(apply(full.centre), apply(scale), full.eps))
+    full = replace(full, scale=full.scale.expand_as(full.centre))
+    return Box(lead, radius, full.moved(apply))
 
 
 def _known(value: Any, box: Box) -> Any:

@@ -95,6 +95,9 @@ def _weighted(apply: Linear, weight: Tensor, bias: Tensor | None, box: Box) -> B
     rooms = box.ball.room(box.lower, box.upper)
     fall = _fall(apply, weight, box.ball, *rooms)
     rise = _fall(apply, weight, box.ball, *reversed(rooms))
+    if box.ball.error is not None:
+        error = apply(box.ball.error, _size(weight), None)
+        fall, rise = fall + error, rise + error
     lower = torch.maximum(found.lower, centre - fall)
     upper = torch.minimum(found.upper, centre + rise)
     upper = torch.maximum(lower, upper)  # rounding must not turn them round
