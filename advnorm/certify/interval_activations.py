@@ -53,7 +53,8 @@ def softplus(layer: nn.Softplus, box: Box) -> Box:
     fallen = torch.minimum(low, lower.clamp(min=at))
     low = torch.where(upper > at, fallen, low)
     clean = None if box.clean is None else layer(box.clean)
-    return between(clean, low, torch.maximum(high, layer(upper.clamp(max=at))))
+    risen = torch.maximum(high, layer(upper.clamp(max=at)))
+    return between(clean, low, torch.where(lower <= at, risen, high))
 
 
 @layer_rule(nn.ELU, nn.CELU)
