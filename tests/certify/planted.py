@@ -92,7 +92,9 @@ def plant(operation: Operation, seed: int) -> Plant | None:
     return found if _flipped(found, share) else None
 
 
-def _built(operation: Operation, dtype: torch.dtype, *, early: bool, hidden: bool) -> Planted:
+def _built(
+    operation: Operation, dtype: torch.dtype, *, early: bool, hidden: bool
+) -> Planted:
     """Return a network in evaluation, with norms that have statistics of their own."""
     model = Planted(operation, early=early, hidden=hidden)
     with torch.no_grad():
@@ -125,7 +127,7 @@ def _worst(model: nn.Module, clean: Tensor, threat: Threat, label: int) -> Tenso
         with torch.no_grad():
             logits = model(best)
         margins = logits[:, label] - logits[:, 1 - label]
-        top = best[margins.argsort()[: POINTS // 8]]
+        top = best[margins.argsort()[: POINTS // 16]]
         moved = [top, *(_stepped(model, top, clean, threat, label, k) for k in (2.0, 0.5))]
         best = torch.cat(moved)
     return best[_margin(model, best, label).argmin()].unsqueeze(0)

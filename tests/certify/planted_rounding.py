@@ -125,9 +125,7 @@ def _around(mean: float) -> nn.Module:
 
 CANCELLING = {
     **{f"add and sub {size:g}": _shifted(size) for size in (1e2, 1e4, 1e5, 1e6)},
-    "add to images and sub": Operation(
-        lambda s, h: (h + 3e5 - 3e5), None, VECTOR
-    ),
+    "add to images and sub": Operation(lambda s, h: h + 3e5 - 3e5, None, VECTOR),
     "mul and div": vector(lambda s, h: (h * 1e-30) / 1e-30),
     "small beside large": vector(lambda s, h: (h * 1e-5 + 1 - 1) * 1e5),
     "large beside small": vector(lambda s, h: torch.cat([h + 1e5, h], 1)[:, :8] - 1e5),
