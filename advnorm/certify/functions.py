@@ -94,6 +94,32 @@ def is_size(node: FxNode) -> bool:
     return node.target is getattr and node.args[1] in ("shape", "ndim")
 
 
+def is_rank(node: FxNode) -> bool:
+    """Tell whether a node reads the number of dimensions alone."""
+    return node.target == "dim" or (node.target is getattr and node.args[1] == "ndim")
+
+
+def is_whole_size(node: FxNode) -> bool:
+    """Tell whether a node reads all sizes of a tensor."""
+    if node.op == "call_method":
+        return node.target == "size" and len(node.args) + len(node.kwargs) == 1
+    return node.target is getattr and node.args[1] == "shape"
+
+
+def read_part(node: FxNode) -> Any:
+    """Return which part of a shape a node reads: ``size(1)``, or ``[1]`` of a shape."""
+    if node.target == "size":
+        return next(iter([*node.args[1:], *node.kwargs.values()]), None)
+    return node.args[1] if node.target is operator.getitem else None
+
+
+def is_behind_first(part: Any) -> bool:
+    """Tell whether a part of a shape surely leaves out the number of samples."""
+    if isinstance(part, slice):
+        return is_behind_first(part.start) and (part.step is None or part.step > 0)
+    return isinstance(part, int) and part > 0
+
+
 def rule_of(node: FxNode, name: str) -> str:
     """Return the name of a function's rule; one without is refused."""
     word = spelling(node)

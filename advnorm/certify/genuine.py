@@ -68,7 +68,8 @@ def _refuse_replaced(what: str, layer: nn.Module) -> None:
 def _refuse_classes(what: str, layer: nn.Module) -> None:
     own = {**layer._parameters, **layer._buffers}
     for name, value in own.items():
-        if value is not None and not _is_plain(value):
+        lazy = isinstance(value, _LAZY)
+        if value is not None and not lazy and not is_plain(value):
             raise NotImplementedError(
                 f"{what} has {name!r} of the class {type(value).__name__}, whose products "
                 "may be rounded or not be those of numbers: certificates are of plain "
@@ -76,6 +77,7 @@ def _refuse_classes(what: str, layer: nn.Module) -> None:
             )
 
 
-def _is_plain(value: Tensor) -> bool:
+def is_plain(value: Tensor) -> bool:
+    """Tell whether a tensor is of torch's own class, dense and not quantized."""
     dense = value.layout == torch.strided and not value.is_quantized
-    return isinstance(value, _LAZY) or (type(value) in _PLAIN and dense)
+    return type(value) in _PLAIN and dense

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from advnorm.certify.box import Box
 from advnorm.certify.functions import POSITIVE
+from advnorm.certify.genuine import is_plain
 from advnorm.certify.graph import Node
 from advnorm.certify.interval import function_rule
 from advnorm.certify.interval_linear import scaled
@@ -51,7 +52,7 @@ def mul(one: Any, other: Any) -> Box:
 
 
 @function_rule("div")
-def div(box: Any, divisor: Any) -> Box:
+def div(box: Any, divisor: Any, *, rounding_mode: None = None) -> Box:
     """Divide by a constant."""
     if isinstance(divisor, Box):
         raise NotImplementedError(
@@ -105,6 +106,10 @@ def _known(value: Any, box: Box) -> Any:
     """Return a constant that broadcasts against the rows of a box, clean ones too."""
     if not isinstance(value, Tensor):
         return value
+    if not is_plain(value):
+        raise NotImplementedError(
+            f"a constant is a {type(value).__name__}: certificates are of plain tensors"
+        )
     if value.ndim > len(box.shape):
         raise NotImplementedError("a constant has more dimensions than what it is added to")
     if value.ndim == len(box.shape) and len(value) != 1:

@@ -165,7 +165,7 @@ def _mul(one: Any, other: Any) -> Any:
     return _size(one) * _size(other)
 
 
-def _div(box: Any, divisor: Any) -> Any:
+def _div(box: Any, divisor: Any, *, rounding_mode: None = None) -> Any:
     return _size(box) / _size(divisor)
 
 
