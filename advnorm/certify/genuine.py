@@ -35,13 +35,14 @@ def refuse_altered(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> N
         )
     for path, layer in model.named_modules():
         what = f"layer {path or type(layer).__name__!r}"
-        own = _has_own_method(layer) if is_layer(layer) else "forward" in vars(layer)
+        leaf = is_layer(layer)
+        own = _has_own_method(layer) if leaf else "forward" in vars(layer)
         if own or any(getattr(layer, hooks) for hooks in _HOOKS):
             raise NotImplementedError(
                 f"{what} has forward hooks or a forward of its own, which a certificate "
                 "would not see: remove them"
             )
-        if is_layer(layer):
+        if leaf:
             _refuse_replaced(what, layer)
         _refuse_classes(what, layer)
 

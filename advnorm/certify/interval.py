@@ -18,7 +18,7 @@ from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
-from advnorm.certify.rounding import error, is_counted, of_images, widened
+from advnorm.certify.rounding import error, is_counted, is_fresh, of_images, widened
 from advnorm.certify.settings import refuse_settings
 from advnorm.certify.terms import rounding, tail, with_terms
 
@@ -95,7 +95,7 @@ def enclosed(
         return Enclosed(box, None)
     with named(node):
         off = error(node, args, kwargs, box)
-        return Enclosed(widened(box, off), off)
+        return Enclosed(widened(box, off, fresh=is_fresh(node)), off)
 
 
 def leaves(value: Any) -> list[Any]:

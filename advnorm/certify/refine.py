@@ -193,7 +193,7 @@ def _error(
         error = error.expand(backward.boxes[index].shape)
         return rows.abs() * error[tuple(outputs)]
     if error.shape[2:].numel() == 1:
-        size = torch.linalg.vector_norm(rows.coefficients, 1, dim=(3, 4))
+        size = rows.coefficients.abs().sum((3, 4))
         found: Tensor = (size * error.flatten(1)[outputs.sample]).sum(2)
         return found
     error = error.expand(backward.boxes[index].shape)

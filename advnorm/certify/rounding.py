@@ -68,12 +68,21 @@ def is_counted(images: Box) -> bool:
     return images.copies == 1 and not torch.is_grad_enabled()
 
 
-def widened(box: Box, error: Tensor | None) -> Box:
-    """Return a box that holds the values with their error."""
+def widened(box: Box, error: Tensor | None, *, fresh: bool = False) -> Box:
+    """Return a box that holds the values with their error.
+
+    A ``fresh`` radius belongs to this box alone, and is written to.
+    """
     if error is None:
         return box
     ball = box.ball and box.ball.loosened(error)
-    return replace(box, radius=box.radius + error, ball=ball)
+    radius = box.radius.add_(error) if fresh else box.radius + error
+    return replace(box, radius=radius, ball=ball)
+
+
+def is_fresh(node: Node) -> bool:
+    """Tell whether a node's radius is a tensor of its own: a product makes a new one."""
+    return node.kind == "layer" and type(node.layer) in PRODUCTS
 
 
 def of_images(images: Box) -> Tensor:
@@ -119,18 +128,21 @@ def _of_layer(node: Node, given: Box, box: Box) -> Tensor:
 
 def _of_product(layer: Any, given: Box) -> Tensor:
     """Bound ``|W| |h| + |b|``; one number a sample and feature."""
-    reach, weight = _reach(given), layer.weight.flatten(1)
+    centre, radius, weight = given.centre, given.radius, layer.weight.flatten(1)
     bias = getattr(layer, "bias_terms", None)  # of a norm that was folded into the layer
     if bias is None and layer.bias is not None:
         bias = layer.bias.abs()
     if isinstance(layer, nn.Linear):
+        reach = _reach(given)
         largest = reach.amax(-1, keepdim=True) * weight.abs().sum(1)
         length = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
         found = torch.minimum(largest, length * torch.linalg.vector_norm(weight, dim=1))
         return found if bias is None else found + bias
-    found = reach.flatten(1).amax(1, keepdim=True) * weight.abs().sum(1)
+    sides = tuple(range(1, centre.ndim))
+    largest = torch.maximum(centre.amax(sides), -centre.amin(sides)) + radius.amax(sides)
+    found = largest.unsqueeze(1) * weight.abs().sum(1)
     found = found if bias is None else found + bias
-    shaped: Tensor = found.view(*found.shape, *(1,) * (reach.ndim - 2))
+    shaped: Tensor = found.view(*found.shape, *(1,) * (centre.ndim - 2))
     return shaped
 
 

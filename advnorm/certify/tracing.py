@@ -27,12 +27,13 @@ def trace(model: nn.Module) -> Graph:
     Branches on values, and functions that have no rule, raise ``NotImplementedError`` with
     the layer's name. A ``training`` flag that ``forward`` looks at is that of the trace.
     """
-    refuse_altered(model, lambda layer: _Tracer().is_leaf_module(layer, ""))
-    if _Tracer().is_leaf_module(model, ""):  # one layer alone, which is not looked into
+    tracer = _Tracer()
+    refuse_altered(model, lambda layer: tracer.is_leaf_module(layer, ""))
+    if tracer.is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
     before = {module: contents(module) for module in model.modules()}
     try:
-        found = _Tracer().trace(model)
+        found = tracer.trace(model)
     except NotImplementedError:
         raise
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
