@@ -193,7 +193,7 @@ def tally(
             for name, operation in operations.items():
                 found = plant(operation, seed)
                 if found is not None:
-                    _ask(found, f"{name}, seed {seed}", counts[name], safe=seed % 4 == 0)
+                    _ask(found, f"{name}, seed {seed}", counts[name], safe=seed % 2 == 0)
     return counts
 
 
@@ -207,7 +207,7 @@ def _ask(found: Plant, name: str, counts: Counts, *, safe: bool) -> None:
         if verdict:
             counts.false.append(f"{name}, {method}, {found.threat}")
     if safe:
-        found.model.head.bias.data[found.target] -= 3 * found.drop
+        found.model.head.bias.data[found.target] -= 10 * found.drop
         verdict = _verdict(found, "crown")
         counts.safe += verdict is not None
         counts.safe_certified += verdict is True

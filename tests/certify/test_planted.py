@@ -21,24 +21,25 @@ from advnorm.certify import METHODS, arguments, certified, interval, settings
 from advnorm.certify.box import Box
 from advnorm.threat import Linf
 
-SEEDS = range(5)
+SEEDS = range(4)
 GROUPS = {
-    "layers": (LAYERS, 380),
-    "activations and norms": (ACTIVATIONS | NORMS, 480),
-    "functions": (FUNCTIONS, 650),
-    "rounding": (CANCELLING | REFUSED, 700),
+    "layers": (LAYERS, 350, 0.75),
+    "activations and norms": (ACTIVATIONS | NORMS, 400, 0.6),
+    "functions": (FUNCTIONS, 560, 0.75),
+    "rounding": (CANCELLING | REFUSED, 850, 0.2),
 }
-"""Operations, and the least number of questions: 2,210 together."""
+"""Operations, the least number of questions (2,160 together), and the least share of
+networks moved the other way that are certified."""
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_no_planted_network_is_certified(name):
-    operations, least = GROUPS[name]
+    operations, least, share = GROUPS[name]
     counts = tally(SEEDS, operations)
     total = sum(counts.values(), Counts())
     assert total.certified == 0, total.false
     assert total.planted >= least
-    assert total.safe_certified >= 0.75 * total.safe > 0
+    assert total.safe_certified >= share * total.safe > 0
     for operation, count in counts.items():
         assert count.planted, operation
         if operation in REFUSED:
