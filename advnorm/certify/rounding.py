@@ -102,10 +102,10 @@ def error(
     args = tuple(replace(a, terms=None) if isinstance(a, Box) else a for a in args)
     coarsest = max(_unit(a.radius) for a in (box, *args) if isinstance(a, Box))
     if node.kind == "function":
-        found = terms(node, args, kwargs)
+        sizes = terms(node, args, kwargs)
     else:
-        found = _of_layer(node, args[0], box)
-    return (coarsest * found).to(box.radius.dtype)
+        sizes = _of_layer(node, args[0], box)
+    return (coarsest * sizes).to(box.radius.dtype)
 
 
 def _is_exact(node: Node) -> bool:
@@ -114,35 +114,35 @@ def _is_exact(node: Node) -> bool:
     return type(node.layer) in _EXACT_LAYERS
 
 
-def _of_layer(node: Node, given: Box, box: Box) -> Tensor:
+def _of_layer(node: Node, before: Box, box: Box) -> Tensor:
     """Return the size of the terms of a layer's output."""
     layer: Any = node.layer
     if type(layer) in PRODUCTS:
-        return _of_product(layer, given)
+        return _of_product(layer, before)
     if type(layer) in LAYERS:
-        return LAYERS[type(layer)](layer, given)
+        return LAYERS[type(layer)](layer, before)
     if type(layer) in ACTIVATIONS:  # what they do with a large input is no sum of it
-        return _reach(box) + _reach(given).clamp(max=_BENT)
-    return terms(node, (given,), {})
+        return _reach(box) + _reach(before).clamp(max=_BENT)
+    return terms(node, (before,), {})
 
 
-def _of_product(layer: Any, given: Box) -> Tensor:
+def _of_product(layer: Any, before: Box) -> Tensor:
     """Bound ``|W| |h| + |b|``; one number a sample and feature."""
-    centre, radius, weight = given.centre, given.radius, layer.weight.flatten(1)
+    centre, radius, weight = before.centre, before.radius, layer.weight.flatten(1)
     bias = getattr(layer, "bias_terms", None)  # of a norm that was folded into the layer
     if bias is None and layer.bias is not None:
         bias = layer.bias.abs()
     if isinstance(layer, nn.Linear):
-        reach = _reach(given)
+        reach = _reach(before)
         largest = reach.amax(-1, keepdim=True) * weight.abs().sum(1)
         length = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
-        found = torch.minimum(largest, length * torch.linalg.vector_norm(weight, dim=1))
-        return found if bias is None else found + bias
+        sizes = torch.minimum(largest, length * torch.linalg.vector_norm(weight, dim=1))
+        return sizes if bias is None else sizes + bias
     sides = tuple(range(1, centre.ndim))
     largest = torch.maximum(centre.amax(sides), -centre.amin(sides)) + radius.amax(sides)
-    found = largest.unsqueeze(1) * weight.abs().sum(1)
-    found = found if bias is None else found + bias
-    shaped: Tensor = found.view(*found.shape, *(1,) * (centre.ndim - 2))
+    sizes = largest.unsqueeze(1) * weight.abs().sum(1)
+    sizes = sizes if bias is None else sizes + bias
+    shaped: Tensor = sizes.view(*sizes.shape, *(1,) * (centre.ndim - 2))
     return shaped
 
 

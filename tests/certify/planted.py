@@ -87,9 +87,9 @@ def plant(operation: Operation, seed: int) -> Plant | None:
     if torch.rand(()) < 0.2:  # not the worst one
         point = images[:1] + torch.rand(()).to(dtype) * (point - images[:1])
     drop = float(_margin(model, images[:1], label) - _margin(model, point, label))
-    found = Plant(model, images, labels, threat, point, drop)
+    sample = Plant(model, images, labels, threat, point, drop)
     share = (0.0, 0.0, 0.02, 0.3)[seed // 6 % 4]
-    return found if _flipped(found, share) else None
+    return sample if _flipped(sample, share) else None
 
 
 def _built(
@@ -148,18 +148,18 @@ def _stepped(
     return threat.project(x - step, clean.expand_as(x))
 
 
-def _flipped(found: Plant, share: float) -> bool:
+def _flipped(sample: Plant, share: float) -> bool:
     """Move the other class's bias until the point has it; tell whether the clean has not."""
-    model, label = found.model, int(found.labels[0])
+    model, label = sample.model, int(sample.labels[0])
     bias = model.head.bias.data
     step = torch.finfo(bias.dtype).eps * max(1.0, float(bias.abs().max()))
     with torch.no_grad():
-        bias[found.target] += _margin(model, found.point, label)[0] + share * found.drop
-        while not float(_margin(model, found.point, label)) < 0:
-            bias[found.target] += step
+        bias[sample.target] += _margin(model, sample.point, label)[0] + share * sample.drop
+        while not float(_margin(model, sample.point, label)) < 0:
+            bias[sample.target] += step
             step *= 2
-        inside = bool(found.threat.contains(found.point, found.images[:1]))
-        return inside and float(_margin(model, found.images[:1], label)) > 0
+        inside = bool(sample.threat.contains(sample.point, sample.images[:1]))
+        return inside and float(_margin(model, sample.images[:1], label)) > 0
 
 
 @dataclass
@@ -191,32 +191,32 @@ def tally(
         warnings.filterwarnings("ignore", "An output with one or more elements was resized")
         for seed in seeds:
             for name, operation in operations.items():
-                found = plant(operation, seed)
-                if found is not None:
-                    _ask(found, f"{name}, seed {seed}", counts[name], safe=seed % 2 == 0)
+                sample = plant(operation, seed)
+                if sample is not None:
+                    _ask(sample, f"{name}, seed {seed}", counts[name], safe=seed % 2 == 0)
     return counts
 
 
-def _ask(found: Plant, name: str, counts: Counts, *, safe: bool) -> None:
+def _ask(sample: Plant, name: str, counts: Counts, *, safe: bool) -> None:
     for method in METHODS:
         counts.planted += 1
-        verdict = _verdict(found, method)
+        verdict = _verdict(sample, method)
         counts.refused += verdict is None
         counts.bounded += verdict is False
         counts.certified += verdict is True
         if verdict:
-            counts.false.append(f"{name}, {method}, {found.threat}")
+            counts.false.append(f"{name}, {method}, {sample.threat}")
     if safe:
-        found.model.head.bias.data[found.target] -= 10 * found.drop
-        verdict = _verdict(found, "crown")
+        sample.model.head.bias.data[sample.target] -= 10 * sample.drop
+        verdict = _verdict(sample, "crown")
         counts.safe += verdict is not None
         counts.safe_certified += verdict is True
 
 
-def _verdict(found: Plant, method: str) -> bool | None:
+def _verdict(sample: Plant, method: str) -> bool | None:
     """Tell whether the planted image is certified; ``None`` where the model is refused."""
     try:
-        given = found.model, found.images, found.threat, found.labels
-        return bool(verify(*given, method=method).certified[0])
+        question = sample.model, sample.images, sample.threat, sample.labels
+        return bool(verify(*question, method=method).certified[0])
     except NotImplementedError:
         return None
