@@ -9,9 +9,10 @@ from advnorm.certify import (
 from advnorm.certify.bounds import METHODS, bounds
 from advnorm.certify.box import Box, around
 from advnorm.certify.crown import crown, crown_ibp, crown_ibp_and_ibp
-from advnorm.certify.graph import Graph, Node, Ref, trace, walk
+from advnorm.certify.graph import Graph, Node, Ref, walk
 from advnorm.certify.interval import Bounded, bounded, boxes
 from advnorm.certify.memory import remembered
+from advnorm.certify.tracing import trace
 from advnorm.certify.verdicts import Certificates, certified, verify
 
 __all__ = [

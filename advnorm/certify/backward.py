@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from advnorm.certify import rules
+from advnorm.certify import linear, rules
 from advnorm.certify.box import Box
 from advnorm.certify.graph import Graph, Node, walk
-from advnorm.certify.interval import named, propagate
+from advnorm.certify.interval import enclosed, named
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
+from advnorm.certify.rounding import is_counted, of_images, widened
 from advnorm.certify.shallow import shallow
 
 
@@ -51,7 +52,10 @@ class Backward:
         self.graph = graph
         self.shallow = shallow(graph)
         self.calls: dict[int, Call] = {}
+        self._counted = is_counted(images)
+        images = widened(images, of_images(images)) if self._counted else images
         self.boxes: dict[int, Box] = {0: images}
+        self.errors: dict[int, Tensor] = {}
         self._prepared: dict[int, Any] = {}
         self._tighten = tighten
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
@@ -70,10 +74,19 @@ class Backward:
                 if self._is_images(index) and not waiting:
                     return least(self.boxes[index], Rows(a, bias))
                 found, more = self._step(index, a)
-                bias = bias + more
+                bias = bias + more - self.error(index, a)
                 for source, a in found:
                     waiting[source] = waiting[source] + a if source in waiting else a
         return least(self.boxes[0], Rows(waiting[0], bias)) if waiting else bias
+
+    def error(self, index: int, a: Tensor) -> Tensor | float:
+        """Return how far rounding of a node's value takes rows of it off."""
+        if index not in self.errors:
+            return 0.0
+        error = self.errors[index]
+        spread = range(3, a.ndim) if error.shape[2:].numel() == 1 else ()
+        size = a.abs().sum(tuple(spread)) if spread else a.abs()
+        return linear.inner(size, error.flatten(1) if spread else error)
 
     def _is_images(self, index: int) -> bool:
         """Tell whether a node's set is that of the images, only scaled and moved."""
@@ -93,7 +106,9 @@ class Backward:
         if self._tighten and node.kind == "layer" and rules.is_relaxed(node.layer):
             args = (self._tighten(self, node, args[0]), *args[1:])
         self.calls[index] = Call(node, args, kwargs)
-        self.boxes[index] = propagate(node, args, kwargs)
+        self.boxes[index], error = enclosed(node, args, kwargs, counted=self._counted)
+        if error is not None:
+            self.errors[index] = error
         return self.boxes[index]
 
     def _step(self, index: int, a: Tensor) -> tuple[list[tuple[int, Tensor]], Tensor]:

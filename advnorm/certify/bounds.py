@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from advnorm.certify.box import Box, InputSet, around
 from advnorm.certify.company import refuse_others
 from advnorm.certify.crown import crown, crown_ibp
-from advnorm.certify.graph import Graph, trace
+from advnorm.certify.genuine import is_plain
+from advnorm.certify.graph import Graph
 from advnorm.certify.interval import Bounded, bounded
 from advnorm.certify.precision import exact_products
 from advnorm.certify.thin import Thin, hull, thin
+from advnorm.certify.tracing import trace
 from advnorm.freed import keep_freed_memory
 from advnorm.registry import Registry
 
@@ -90,6 +92,11 @@ def plan(model: nn.Module, clean: Tensor, threat: InputSet, labels: Tensor) -> T
 
 def _check(clean: Tensor, threat: InputSet, labels: Tensor) -> None:
     """Refuse images outside of the set that they are the middle of, and other labels."""
+    if not is_plain(clean) or clean.is_complex():
+        raise ValueError(
+            f"images are a plain tensor of real numbers, not {type(clean).__name__} of "
+            f"type {clean.dtype}: images.as_subclass(torch.Tensor) makes one"
+        )
     numbers = not labels.is_floating_point() and labels.dtype != torch.bool
     if labels.shape != clean.shape[:1] or not numbers:
         raise ValueError(

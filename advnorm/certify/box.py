@@ -46,15 +46,24 @@ class Ball:
     centre: Tensor
     scale: Tensor
     eps: float
+    error: Tensor | None = None
+    """How far rounding may take a value out of it."""
+
+    def loosened(self, error: Tensor) -> "Ball":
+        """Return the ball with one more error of its values."""
+        error = error.expand_as(self.centre)
+        return replace(self, error=error if self.error is None else self.error + error)
 
     def moved(self, function: Map) -> "Ball":
         """Return the ball whose values are moved by ``function``, no two onto one."""
-        return replace(self, centre=function(self.centre), scale=function(self.scale))
+        error = None if self.error is None else function(self.error)
+        return Ball(function(self.centre), function(self.scale), self.eps, error)
 
     def stretched(self, factor: Tensor | float, shift: Tensor | float) -> "Ball":
         """Return the ball times ``factor`` plus ``shift``, value by value."""
         centre = self.centre * factor + shift
-        return replace(self, centre=centre, scale=self.scale * factor)
+        error = None if self.error is None else (self.error * factor).abs()
+        return Ball(centre, self.scale * factor, self.eps, error)
 
     def room(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return how large :math:`|\delta|` may be in a box, on the way down and up."""

@@ -31,8 +31,14 @@ def refuse_others(
     noise = low + (high - low) * torch.rand(first.shape, generator=draws, device="cpu")
     asked = torch.cat([first + _NOISE * (noise.to(first) - first), noise.to(first)])
     dark, light = (torch.full_like(first, value) for value in (low, high))
+    before = _state(model)
     with_dark = model(torch.cat([asked, dark]))[:2]
     with_light = model(torch.cat([asked[:1], light, light, asked[1:]]))[::3]
+    if _state(model) != before:
+        raise NotImplementedError(
+            "the model's forward changes its own parameters or buffers, so that its answer "
+            "may depend on what it was asked before: call model.eval(), or leave that out"
+        )
     traced, near = answered(graph, asked)
     _refuse_labels(labels, traced.shape[1])
     if with_dark.shape != traced.shape or with_dark.dtype != traced.dtype:
@@ -44,6 +50,12 @@ def refuse_others(
         )
     if not bool(((with_dark - traced).abs() <= near).all()):
         raise _not_traced()
+
+
+def _state(model: nn.Module) -> list[tuple[int, int]]:
+    """Return which tensors a model has, and how often each was written to."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return [(id(t), 0 if t.is_inference() else t._version) for t in tensors]
 
 
 def _not_traced() -> NotImplementedError:

@@ -6,13 +6,14 @@ refused by name.
 """
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch import nn
 from torch.fx import Node as FxNode
-from torch.fx.node import map_arg
+
+from advnorm.certify.arguments import Value, bind
 
 _MOVES = {"contiguous", "flatten", "getitem", "movedim", "permute", "reshape", "squeeze"}
 _VIEWS = _MOVES | {"transpose", "unsqueeze"}
@@ -71,7 +72,6 @@ _LAYERS: dict[str, type[nn.Module]] = {
 }
 """Functions that are a layer in another spelling; their settings are the layer's."""
 
-_POOLING = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
 _FROM_TORCH = (None, "torch", "torch.nn.functional", "_operator", "torch._C._nn")
 
 
@@ -94,6 +94,32 @@ def is_size(node: FxNode) -> bool:
     return node.target is getattr and node.args[1] in ("shape", "ndim")
 
 
+def is_rank(node: FxNode) -> bool:
+    """Tell whether a node reads the number of dimensions alone."""
+    return node.target == "dim" or (node.target is getattr and node.args[1] == "ndim")
+
+
+def is_whole_size(node: FxNode) -> bool:
+    """Tell whether a node reads all sizes of a tensor."""
+    if node.op == "call_method":
+        return node.target == "size" and len(node.args) + len(node.kwargs) == 1
+    return node.target is getattr and node.args[1] == "shape"
+
+
+def read_part(node: FxNode) -> Any:
+    """Return which part of a shape a node reads: ``size(1)``, or ``[1]`` of a shape."""
+    if node.target == "size":
+        return next(iter([*node.args[1:], *node.kwargs.values()]), None)
+    return node.args[1] if node.target is operator.getitem else None
+
+
+def is_behind_first(part: Any) -> bool:
+    """Tell whether a part of a shape surely leaves out the number of samples."""
+    if isinstance(part, slice):
+        return is_behind_first(part.start) and (part.step is None or part.step > 0)
+    return isinstance(part, int) and part > 0
+
+
 def rule_of(node: FxNode, name: str) -> str:
     """Return the name of a function's rule; one without is refused."""
     word = spelling(node)
@@ -107,24 +133,31 @@ def rule_of(node: FxNode, name: str) -> str:
     return word
 
 
-def as_layer(node: FxNode, name: str) -> nn.Module | None:
-    """Return the layer that a function is another spelling of, if it is."""
-    kind = _LAYERS.get(spelling(node))
+def as_layer(node: FxNode, name: str, args: Any, kwargs: Any) -> nn.Module | None:
+    """Return the layer that a function is another spelling of, if it is.
+
+    ``args`` and ``kwargs`` are those behind the tensor, as
+    :func:`advnorm.certify.arguments.bind` takes them.
+    """
+    word = spelling(node)
+    kind = _LAYERS.get(word)
     if kind is None:
         return None
-    args, kwargs = node.args[1:], dict(node.kwargs)
-    if not node.args:
-        del kwargs["input"]
-    found: list[FxNode] = []
-    map_arg((args, kwargs), found.append)
-    if found:
+    if _has_values((args, kwargs)):
         raise NotImplementedError(f"the settings of {name!r} depend on the input")
-    if kind is nn.Dropout:
-        return _dropout(args, kwargs)
-    kwargs.pop("inplace", None)
-    if kind in (nn.MaxPool1d, nn.MaxPool2d):  # the layers take them in another order
-        args, kwargs = (), dict(zip(_POOLING, args, strict=False)) | kwargs
-    return kind(*args, **kwargs)
+    settings = bind(word, name, args, kwargs)
+    if settings.pop("inplace", False) and not overwrites(node):
+        raise NotImplementedError(f"{name!r}: say inplace=True by name")
+    training = settings.pop("training", True)
+    return kind(**settings).train(training)
+
+
+def _has_values(value: Any) -> bool:
+    if isinstance(value, Value):
+        return True
+    items = value.values() if isinstance(value, dict) else value
+    nested = isinstance(value, tuple | list | dict)
+    return nested and any(map(_has_values, items))
 
 
 def spelling(node: FxNode) -> str:
@@ -145,7 +178,8 @@ def overwrites(node: FxNode) -> bool:
     word = str(getattr(node.target, "__name__", node.target))
     inplace = operator.iadd, operator.isub, operator.imul, operator.itruediv
     named = word.endswith("_") and not word.endswith("__")
-    return named or node.target in inplace or bool(node.kwargs.get("inplace", False))
+    by_keyword = node.kwargs.get("inplace") or node.kwargs.get("out") is not None
+    return named or node.target in inplace or bool(by_keyword)
 
 
 def not_in_place(node: FxNode, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -164,9 +198,3 @@ def is_view(node: FxNode, model: nn.Module) -> bool:
 
 def _call_method(name: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:
     return getattr(tensor, name)(*args, **kwargs)
-
-
-def _dropout(args: Sequence[Any], kwargs: Mapping[str, Any]) -> nn.Module:
-    given = dict(zip(("p", "training"), args, strict=False)) | dict(kwargs)
-    training = bool(given.get("training", True))
-    return nn.Dropout(given.get("p", 0.5)).train(training)

@@ -18,6 +18,8 @@ from advnorm.certify.functions import POSITIVE
 from advnorm.certify.graph import Graph, Node, answer, walk
 from advnorm.certify.least import least
 from advnorm.certify.linear import Rows
+from advnorm.certify.rounding import error, is_counted, is_fresh, of_images, widened
+from advnorm.certify.settings import refuse_settings
 from advnorm.certify.terms import rounding, tail, with_terms
 
 FEW = 16
@@ -65,18 +67,60 @@ def propagate(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> B
         raise unsupported(node, list(LAYERS))
     with named(node):
         if node.kind == "layer":
+            refuse_settings(node.layer)
             found = LAYERS[type(node.layer)](node.layer, args[0])
         elif node.function in POSITIVE:
             found = FUNCTIONS["positive"](node, *args, **kwargs)
         else:
             found = FUNCTIONS[node.function](*args, **kwargs)
-        _refuse_mixing(found, (*args, *kwargs.values()))
+        given = [box for box in leaves((args, kwargs)) if isinstance(box, Box)]
+        _refuse_mixing(found, given)
+        _refuse_casts(found, given)
     return found
 
 
-def _refuse_mixing(found: Box, given: Iterable[Any]) -> None:
+class Enclosed(NamedTuple):
+    """The box of a node's value, and how far rounding takes that value off."""
+
+    box: Box
+    error: Tensor | None
+
+
+def enclosed(
+    node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, counted: bool
+) -> Enclosed:
+    """Return the box of what a node computes, rounding included where it counts."""
+    box = propagate(node, args, kwargs)
+    if not counted:
+        return Enclosed(box, None)
+    with named(node):
+        off = error(node, args, kwargs, box)
+        return Enclosed(widened(box, off, fresh=is_fresh(node)), off)
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return the values in nested arguments, in order."""
+    if isinstance(value, Box) or not isinstance(value, tuple | list | dict):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [leaf for item in items for leaf in leaves(item)]
+
+
+def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
+    """Refuse what rounds its input to another type: no rule knows of such steps."""
+    kind = found.lead.dtype
+    for box in given:
+        before = box.lead.dtype
+        if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
+            raise NotImplementedError(
+                f"it makes {kind} of {before}, and a certificate knows nothing of what "
+                "that rounds: keep the type of the images, or a wider one"
+            )
+
+
+def _refuse_mixing(found: Box, given: Iterable[Box]) -> None:
     """Refuse what has not one row a sample any more: it holds for no image alone."""
-    rows = next((len(value.radius) for value in given if isinstance(value, Box)), None)
+    rows = next((len(box.radius) for box in given), None)
     kept = found.shape[0] if len(found.shape) else 0
     if rows is not None and kept != rows:
         raise NotImplementedError(
@@ -115,7 +159,13 @@ def unsupported(node: Node, kinds: list[type[nn.Module]]) -> NotImplementedError
 
 def boxes(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
     """Return the box of every node (constants and sizes are themselves)."""
-    return walk(graph, images, propagate, keep=keep)
+    counted = is_counted(images)
+    images = widened(images, of_images(images)) if counted else images
+
+    def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+        return enclosed(node, args, kwargs, counted=counted).box
+
+    return walk(graph, images, rule, keep=keep)
 
 
 def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
@@ -126,19 +176,20 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
-    last = _last(graph, images)
+    last = _last(graph, images, counted=is_counted(images))
     return margins_of(last.node, last.given, last.output, labels)
 
 
 def bounded_rounded(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
     """Return :func:`bounded`, and what rounding may cost each logit."""
-    last = _last(graph, images, tail(graph))
+    last = _last(graph, images, tail(graph), counted=is_counted(images))
     return margins_of(last.node, last.given, last.output, labels), last.rounding
 
 
 def answered(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return what the graph answers for the images alone, and what rounding may cost."""
-    last = _last(graph, Box(images, torch.zeros_like(images)), tail(graph))
+    exact = Box(images, torch.zeros_like(images))
+    last = _last(graph, exact, tail(graph), counted=False)
     _refuse_maps(last.output)
     return last.output.centre, last.rounding
 
@@ -157,13 +208,16 @@ class _Last(NamedTuple):
         return rounding(self.output.size, self.eps)
 
 
-def _last(graph: Graph, images: Box, sized: Collection[int] = ()) -> _Last:
+def _last(
+    graph: Graph, images: Box, sized: Collection[int] = (), *, counted: bool
+) -> _Last:
     """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
     end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
     found: list[tuple[Node, Box, Box]] = []
+    images = widened(images, of_images(images)) if counted else images
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
-        box = propagate(node, args, kwargs)
+        box = enclosed(node, args, kwargs, counted=counted).box
         if id(node) in are_sized:
             with named(node):
                 box = with_terms(node, args, kwargs, box)

@@ -39,8 +39,6 @@ def relu(layer: nn.ReLU, box: Box) -> Box:
 @layer_rule(*_INCREASING)
 def increasing(layer: nn.Module, box: Box) -> Box:
     """Map both ends."""
-    if getattr(layer, "return_indices", False):
-        raise NotImplementedError("it returns indices too: set return_indices=False")
     apply = _pure(layer)
     clean = None if box.clean is None else apply(box.clean)
     return between(clean, apply(box.lower), apply(box.upper))
@@ -49,15 +47,14 @@ def increasing(layer: nn.Module, box: Box) -> Box:
 @layer_rule(nn.Softplus)
 def softplus(layer: nn.Softplus, box: Box) -> Box:
     """Map both ends; above its threshold PyTorch's falls back onto x, by a hair."""
-    if layer.beta <= 0:
-        raise NotImplementedError(f"it has a rule for beta > 0, not {layer.beta:g}")
     at = layer.threshold / layer.beta
     lower, upper = box.lower, box.upper
     low, high = layer(lower), layer(upper)
     fallen = torch.minimum(low, lower.clamp(min=at))
     low = torch.where(upper > at, fallen, low)
     clean = None if box.clean is None else layer(box.clean)
-    return between(clean, low, torch.maximum(high, layer(upper.clamp(max=at))))
+    risen = torch.maximum(high, layer(upper.clamp(max=at)))
+    return between(clean, low, torch.where(lower <= at, risen, high))
 
 
 @layer_rule(nn.ELU, nn.CELU)

@@ -1,6 +1,7 @@
 """Interval rules of functions: sums, multiples, and those that move values."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from advnorm.certify.box import Box
 from advnorm.certify.functions import POSITIVE
+from advnorm.certify.genuine import is_plain
 from advnorm.certify.graph import Node
 from advnorm.certify.interval import function_rule
 from advnorm.certify.interval_linear import scaled
@@ -50,7 +52,7 @@ def mul(one: Any, other: Any) -> Box:
 
 
 @function_rule("div")
-def div(box: Any, divisor: Any) -> Box:
+def div(box: Any, divisor: Any, *, rounding_mode: None = None) -> Box:
     """Divide by a constant."""
     if isinstance(divisor, Box):
         raise NotImplementedError(
@@ -96,14 +98,18 @@ def positive(node: Node, box: Box, *args: Any, **kwargs: Any) -> Box:
     if box.ball is None or node.function not in _KEEPS_BALL:
         return Box(lead, radius)
     full = box.ball.stretched(1, torch.zeros_like(box.radius))
-    scale = full.scale.expand_as(full.centre)
-    return Box(lead, radius, type(full)(apply(full.centre), apply(scale), full.eps))
+    full = replace(full, scale=full.scale.expand_as(full.centre))
+    return Box(lead, radius, full.moved(apply))
 
 
 def _known(value: Any, box: Box) -> Any:
     """Return a constant that broadcasts against the rows of a box, clean ones too."""
     if not isinstance(value, Tensor):
         return value
+    if not is_plain(value):
+        raise NotImplementedError(
+            f"a constant is a {type(value).__name__}: certificates are of plain tensors"
+        )
     if value.ndim > len(box.shape):
         raise NotImplementedError("a constant has more dimensions than what it is added to")
     if value.ndim == len(box.shape) and len(value) != 1:

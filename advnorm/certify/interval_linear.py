@@ -40,8 +40,6 @@ def convolution(layer: nn.Conv2d, box: Box) -> Box:
 @layer_rule(nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 def average(layer: nn.Module, box: Box) -> Box:
     """Average centre and radius alike."""
-    if (getattr(layer, "divisor_override", None) or 1) < 0:
-        raise NotImplementedError("it has a rule for a positive divisor_override")
     return Box(layer(box.lead), layer(box.radius))
 
 
@@ -97,6 +95,9 @@ def _weighted(apply: Linear, weight: Tensor, bias: Tensor | None, box: Box) -> B
     rooms = box.ball.room(box.lower, box.upper)
     fall = _fall(apply, weight, box.ball, *rooms)
     rise = _fall(apply, weight, box.ball, *reversed(rooms))
+    if box.ball.error is not None:
+        error = apply(box.ball.error, _size(weight), None)
+        fall, rise = fall + error, rise + error
     lower = torch.maximum(found.lower, centre - fall)
     upper = torch.minimum(found.upper, centre + rise)
     upper = torch.maximum(lower, upper)  # rounding must not turn them round

@@ -19,6 +19,7 @@ from advnorm.certify import fused
 from advnorm.certify.box import Box, between
 from advnorm.certify.interval import layer_rule
 from advnorm.certify.interval_linear import scaled
+from advnorm.certify.rounding import terms_rule
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 from advnorm.norms.mode import moves, uses_batch
 from advnorm.norms.moments import Moments, measure, move, ranks, single
@@ -87,7 +88,7 @@ def group(layer: nn.GroupNorm, box: Box) -> Box:
     is exact, :math:`\sigma^2 = \operatorname{mean} d^2` lies between the means of the least
     and the largest squares, and :math:`|d_j| / \sigma \le \sqrt{n - 1}` always.
     """
-    return _affine(layer, _normalized(box, layer.num_groups, layer.eps))
+    return _affine(layer, _normalized(box, _groups(layer, box), layer.eps))
 
 
 @layer_rule(nn.InstanceNorm1d, nn.InstanceNorm2d)
@@ -101,7 +102,7 @@ def instance(layer: nn.InstanceNorm2d, box: Box) -> Box:
             f"it takes values of {dimensions} dimensions, samples and maps first, not of "
             f"{len(box.shape)}"
         )
-    return _affine(layer, _normalized(box, box.shape[1], layer.eps))
+    return _affine(layer, _normalized(box, _groups(layer, box), layer.eps))
 
 
 @layer_rule(nn.LayerNorm)
@@ -110,7 +111,7 @@ def layer(layer: nn.LayerNorm, box: Box) -> Box:
     last = len(box.shape) - len(layer.normalized_shape)
     if last < 1:
         raise NotImplementedError("it mixes the samples of a batch")
-    found = _normalized(box, prod(box.shape[1:last]), layer.eps)
+    found = _normalized(box, _groups(layer, box), layer.eps)
     if layer.weight is None:
         return found
     return scaled(found, layer.weight, 0 if layer.bias is None else layer.bias)
@@ -205,14 +206,71 @@ def _odds(
     return ends.amin(0).sum(1), ends.amax(0).sum(1)
 
 
-def _normalized(box: Box, groups: int, eps: float) -> Box:
-    """Return bounds on the values of each group, centred and divided by the deviation."""
+def _centred(box: Box, groups: int) -> tuple[Tensor, Tensor]:
+    """Return bounds on the values less the mean of their group, a row a group."""
     rows, n = box.shape[0], box.shape[1:].numel() // groups
     centre, radius = (x.reshape(rows, groups, n) for x in (box.centre, box.radius))
     middle = centre - centre.mean(2, keepdim=True)
     # x_j - mean: its own radius counts (1 - 1/n) times, the others' 1/n
     reach = radius * (1 - 2 / n) + radius.mean(2, keepdim=True)
-    low, high = middle - reach, middle + reach
+    return middle - reach, middle + reach
+
+
+def _groups(layer: nn.Module, box: Box) -> int:
+    if isinstance(layer, nn.GroupNorm):
+        return layer.num_groups
+    if isinstance(layer, nn.LayerNorm):
+        return prod(box.shape[1 : len(box.shape) - len(layer.normalized_shape)])
+    return box.shape[1]
+
+
+@terms_rule(nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.LayerNorm)
+def deviation_terms(layer: nn.Module, box: Box) -> Tensor:
+    r"""Return the terms of a norm that measures: :math:`t (1 + |y|)`.
+
+    Of :math:`y = (x - \bar x) / \sigma` the terms are :math:`t = \max |x| / \sigma`, and
+    of :math:`\sigma` itself, which a unit of roundoff of x takes off by t units, as many.
+    """
+    groups = _groups(layer, box)
+    rows, n = box.shape[0], box.shape[1:].numel() // groups
+    low, high = _centred(box, groups)
+    least = torch.maximum(low, -high).clamp(min=0).square().mean(2, keepdim=True)
+    size = (box.centre.abs() + box.radius).reshape(rows, groups, n).amax(2, keepdim=True)
+    assert isinstance(layer.eps, float)
+    size = size * torch.rsqrt(least + layer.eps)
+    value = (2 * size).clamp(max=max(n - 1, 0) ** 0.5)
+    found = (size * (1 + value)).expand(-1, -1, n).reshape(box.shape)
+    if layer.weight is None:
+        return found
+    assert isinstance(layer.weight, Tensor)
+    last = isinstance(layer, nn.LayerNorm)
+    shape = layer.weight.shape if last else (1, -1, *(1,) * (len(box.shape) - 2))
+    shift = 0 if layer.bias is None else layer.bias.abs().view(shape)  # type: ignore[operator]
+    return found * layer.weight.abs().view(shape) + shift
+
+
+@terms_rule(DualNorm)
+def dual_terms(layer: DualNorm, box: Box) -> Tensor:
+    """Return the terms of both branches, and of the gate's odds at its steepest, 1/4."""
+    size = box.centre.abs() + box.radius
+    found, odds = torch.zeros_like(size), torch.zeros_like(size)
+    for branch in (layer.clean, layer.adversarial):
+        factor, shift = _standard(branch, box)
+        value = factor.abs() * size + shift.abs()
+        odds = odds + (value.square() / 2 + factor.abs().log().abs()).sum(1, keepdim=True)
+        found = found + value
+    found = found * (1 + odds / 4)
+    if layer.weight is None:
+        return found
+    shape = (1, -1, *(1,) * (len(box.shape) - 2))
+    bias = 0 if layer.bias is None else layer.bias.abs().view(shape)
+    return found * layer.weight.abs().view(shape) + bias
+
+
+def _normalized(box: Box, groups: int, eps: float) -> Box:
+    """Return bounds on the values of each group, centred and divided by the deviation."""
+    rows, n = box.shape[0], box.shape[1:].numel() // groups
+    low, high = _centred(box, groups)
     most = torch.maximum(low.abs(), high.abs()).square().mean(2, keepdim=True)
     least = torch.maximum(low, -high).clamp(min=0).square().mean(2, keepdim=True)
     slow, fast = torch.rsqrt(most + eps), torch.rsqrt(least + eps)

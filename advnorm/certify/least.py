@@ -22,7 +22,10 @@ def least(box: Box, rows: Rows) -> Tensor:
     a = rows.coefficients
     found = inner(a, box.centre) - inner(a.abs(), box.radius)
     if box.ball is not None:
-        found = torch.maximum(found, inner(a, box.ball.centre) - _fall(a, box, box.ball))
+        ball = inner(a, box.ball.centre) - _fall(a, box, box.ball)
+        if box.ball.error is not None:
+            ball = ball - inner(a.abs(), box.ball.error)
+        found = torch.maximum(found, ball)
     return found + rows.bias
 
 

@@ -5,7 +5,8 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from advnorm.certify.graph import Graph, trace
+from advnorm.certify.graph import Graph
+from advnorm.certify.tracing import trace
 from advnorm.freed import keep_freed_memory
 
 

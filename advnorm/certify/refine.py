@@ -68,17 +68,20 @@ def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[Part]:
     some = max(1, BUDGET // (2 * len(flat) * backward.widest()))
     samples = torch.arange(len(flat), device=flat.device)
     for index in torch.split(chosen.T, some):
-        start, rows = _begin(backward, source, index, unsure.shape)
+        start, rows, off = _begin(backward, source, index, unsure.shape)
         both = Rows(*(torch.cat([part, -part]) for part in rows))
-        found = backward.least(start, both).chunk(2)
+        found = (part - off for part in backward.least(start, both).chunk(2))
         place = torch.unravel_index(index, unsure.shape[1:])
         yield Part((samples.expand_as(index), *place), *found)
 
 
 def _begin(
     backward: Backward, source: int, index: Tensor, shape: torch.Size
-) -> tuple[int, Rows]:
-    """Return rows that pick entries; those of a linear layer are its weights."""
+) -> tuple[int, Rows, Tensor]:
+    """Return rows that pick entries; those of a linear layer are its weights.
+
+    The last tensor is what rounding may cost entries that the rows no longer start at.
+    """
     zero = torch.zeros(
         index.shape, dtype=backward.boxes[0].radius.dtype, device=index.device
     )
@@ -86,10 +89,12 @@ def _begin(
     node = backward.graph.nodes[source]
     if node.kind == "layer" and type(node.layer) is nn.Linear and len(shape) == 2:
         bias = zero if node.layer.bias is None else node.layer.bias[index]
-        return node.inputs[0], Rows(node.layer.weight[index], bias)
+        off = backward.errors.get(source)
+        off = zero if off is None else off.gather(1, index.T).T
+        return node.inputs[0], Rows(node.layer.weight[index], bias), off
     picks = zero.new_zeros((*index.shape, shape[1:].numel()))
     picks.scatter_(2, index.unsqueeze(2), 1)
-    return source, Rows(picks.view(*index.shape, *shape[1:]), zero)
+    return source, Rows(picks.view(*index.shape, *shape[1:]), zero), zero
 
 
 def _chain(backward: Backward, source: int) -> list[int] | None:
@@ -156,8 +161,9 @@ def _least_in_windows(
     """Return the least values of outputs and of their negatives: ``(2, outputs)``."""
     field, rows = Field((shape[2], shape[3])), None
     scale = torch.ones_like(outputs.sample, dtype=backward.boxes[0].radius.dtype)
-    shift = torch.zeros_like(scale)
+    shift = off = torch.zeros_like(scale)
     for index in chain:
+        off = off + _error(backward, index, rows or scale, field, outputs)
         layer, given = backward.graph.nodes[index].layer, backward.prepared(index)
         if isinstance(layer, nn.Conv2d):
             field, source = field.before(layer), backward.graph.nodes[index].inputs[0]
@@ -173,7 +179,25 @@ def _least_in_windows(
             rows = _entrywise(layer, rows, given, field, outputs)
     assert rows is not None
     end = backward.boxes[backward.graph.nodes[chain[-1]].inputs[0]]
-    return least(windows.cut_box(end, field, outputs), rows)
+    return least(windows.cut_box(end, field, outputs), rows) - off
+
+
+def _error(
+    backward: Backward, index: int, rows: Rows | Tensor, field: Field, outputs: Outputs
+) -> Tensor | float:
+    """Return what rounding of a node's value may cost windows, or multiples of outputs."""
+    error = backward.errors.get(index)
+    if error is None:
+        return 0.0
+    if not isinstance(rows, Rows):
+        error = error.expand(backward.boxes[index].shape)
+        return rows.abs() * error[tuple(outputs)]
+    if error.shape[2:].numel() == 1:
+        size = rows.coefficients.abs().sum((3, 4))
+        found: Tensor = (size * error.flatten(1)[outputs.sample]).sum(2)
+        return found
+    error = error.expand(backward.boxes[index].shape)
+    return linear.inner(rows.coefficients.abs(), field.cut(error, outputs))
 
 
 def _entrywise(

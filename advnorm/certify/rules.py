@@ -11,6 +11,7 @@ from advnorm.certify import linear
 from advnorm.certify.box import Box
 from advnorm.certify.functions import AFFINE
 from advnorm.certify.graph import Node
+from advnorm.certify.interval import leaves
 from advnorm.certify.interval_norms import coefficients, moments
 from advnorm.certify.linear import Rows
 from advnorm.certify.relax import RELAXATIONS
@@ -109,9 +110,9 @@ def through_function(
 
     Its transpose is its derivative's, the constant :math:`a^\top f(0)`.
     """
-    given = [value for value in _leaves((args, kwargs)) if isinstance(value, Box)]
+    given = [value for value in leaves((args, kwargs)) if isinstance(value, Box)]
     if node.function == "add" and all(value.shape == a.shape[1:] for value in given):
-        plain = [value for value in _leaves((args, kwargs)) if isinstance(value, Tensor)]
+        plain = [value for value in leaves((args, kwargs)) if isinstance(value, Tensor)]
         if not plain and len(given) == len(args) == 2 and not kwargs:
             return (a, a), a.new_zeros(a.shape[:2])
     if node.function in ("mul", "div") and len(given) > 1:
@@ -129,14 +130,6 @@ def through_function(
     zeros = [torch.zeros(v.shape, dtype=a.dtype, device=a.device) for v in given]
     value, pull, *_ = torch.func.vjp(call, *zeros)
     return torch.func.vmap(pull)(a), linear.inner(a, value)
-
-
-def _leaves(value: Any) -> list[Any]:
-    """Return the values in nested arguments, in order."""
-    if isinstance(value, Box) or not isinstance(value, tuple | list | dict):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value
-    return [leaf for item in items for leaf in _leaves(item)]
 
 
 def _with_tensors(value: Any, inputs: Iterator[Tensor]) -> Any:

@@ -21,7 +21,7 @@ from advnorm.norms import BatchNorm, BorrowedNorm, MixtureNorm
 SLACK = 512
 """Units of roundoff that a verdict subtracts, times the size of the terms."""
 
-_PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _POSITIVE = (
     *HAND_ON,
     nn.Flatten,
@@ -66,6 +66,7 @@ _STEEPEST: dict[type[nn.Module], Callable[[Any], float]] = {
     nn.Hardswish: lambda layer: 1.5,
 }
 """Slopes that an activation nowhere exceeds."""
+ACTIVATIONS = frozenset(_STEEPEST)
 
 
 def rounding(terms: Tensor, eps: float) -> Tensor:
@@ -90,20 +91,24 @@ def with_terms(
     node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], box: Box
 ) -> Box:
     """Return a node's box with the sizes of its terms, those of its inputs being given."""
+    return replace(box, terms=terms(node, args, kwargs).expand(box.shape))
+
+
+def terms(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    """Return the sizes of a node's terms, in a shape that broadcasts to its value's."""
     if _is_product(node):
-        terms = _product(node.target, args[0])
-    elif node.kind == "layer":
-        terms = _layer(node.layer, args[0].size)
-    elif node.function in POSITIVE:
+        return _product(node.target, args[0])
+    if node.kind == "layer":
+        return _layer(node.layer, args[0].size)
+    if node.function in POSITIVE:
         given, *rest = args
-        terms = node.target(given.size, *rest, **kwargs).abs()
-    else:
-        terms = _SUMS[node.function](*args, **kwargs)
-    return replace(box, terms=terms.expand(box.shape))
+        found: Tensor = node.target(given.size, *rest, **kwargs)
+        return found.abs()
+    return torch.as_tensor(_SUMS[node.function](*args, **kwargs))
 
 
 def _is_product(node: Node) -> bool:
-    return node.kind == "layer" and type(node.layer) in _PRODUCTS
+    return node.kind == "layer" and type(node.layer) in PRODUCTS
 
 
 def _is_passed(node: Node) -> bool:
@@ -160,7 +165,7 @@ def _mul(one: Any, other: Any) -> Any:
     return _size(one) * _size(other)
 
 
-def _div(box: Any, divisor: Any) -> Any:
+def _div(box: Any, divisor: Any, *, rounding_mode: None = None) -> Any:
     return _size(box) / _size(divisor)
 
 

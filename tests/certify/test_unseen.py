@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.modules import module as every_module
 
 from advnorm.certify import bounds, certified, verify
-from advnorm.certify.graph import trace
 from advnorm.certify.interval import answered
+from advnorm.certify.tracing import trace
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.threat import L2, Linf
