@@ -23,6 +23,11 @@ def refuse_altered(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> N
 
     ``is_layer`` tells which modules are taken by their type alone.
     """
+    if not isinstance(model, nn.Module):
+        raise NotImplementedError(
+            f"certificates are of a torch.nn.Module, not of a {type(model).__name__}: give "
+            "the model itself"
+        )
     if any(getattr(every_module, f"_global{hooks}") for hooks in _HOOKS):
         raise NotImplementedError(
             "there are forward hooks on all modules, which a certificate would not see: "

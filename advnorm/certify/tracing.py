@@ -36,6 +36,12 @@ def trace(model: nn.Module) -> Graph:
         found = tracer.trace(model)
     except NotImplementedError:
         raise
+    except NameError as error:  # torch.fx knows no other word for it
+        raise NotImplementedError(
+            f"{type(model).__name__} calls a module that is no part of it, so that a "
+            "certificate would not see its weights: give the torch.nn.Module itself, with "
+            "all its parts"
+        ) from error
     except (torch.fx.proxy.TraceError, TypeError, IndexError, RuntimeError) as error:
         raise NotImplementedError(
             f"{type(model).__name__} cannot be traced: its forward branches on values or "

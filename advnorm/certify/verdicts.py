@@ -16,7 +16,7 @@ float64. It is measured, not proved: a worst-case bound grows with the product o
 weights' norms and is useless.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -47,9 +47,9 @@ def verify(
     method: str = "crown",
 ) -> Certificates:
     """Tell which images keep their label whatever the threat does, with all margins."""
+    clean, labels = _tensors(clean, labels)
     with torch.no_grad(), exact_products(clean.device):
         thinned = plan(model, clean, threat, labels)
-        labels = labels.long()
         found, slack = _intervals(thinned, clean, threat, labels)
         if method != "ibp":
             found = margins(thinned, clean, threat, labels, method)
@@ -70,11 +70,11 @@ def certified(
     :func:`verify`, and never certifies less.
     """
     dearer_ones = _after_ibp(method)
+    clean, labels = _tensors(clean, labels)
     if not len(clean):
         return labels.new_zeros(0, dtype=torch.bool)
     with torch.no_grad(), exact_products(clean.device):
         thinned = plan(model, clean, threat, labels)
-        labels = labels.long()
         found, slack = _intervals(thinned, clean, threat, labels)
         sure = _above(found, slack, labels)
         for dearer in dearer_ones:
@@ -84,6 +84,19 @@ def certified(
             found = margins(thinned, clean[left], threat, labels[left], dearer)
             sure[left] = _above(found, slack[left], labels[left])
         return sure
+
+
+def _tensors(clean: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    """Take arrays and lists for tensors, and any integers for class numbers."""
+    try:
+        clean, labels = (torch.as_tensor(values) for values in (clean, labels))
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            "images and labels are tensors, NumPy arrays or lists of numbers, not "
+            f"{type(clean).__name__} and {type(labels).__name__}"
+        ) from None
+    is_class = not labels.is_floating_point() and labels.dtype != torch.bool
+    return clean, labels.long() if is_class else labels
 
 
 def _after_ibp(method: str) -> tuple[str, ...]:

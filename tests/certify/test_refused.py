@@ -292,3 +292,30 @@ def test_a_value_that_is_rounded_to_another_type_is_refused():
         return zeros * torch.ones(1)
 
     refused(Between(function, 4, 8), "in place on a constant")
+
+
+def test_arrays_lists_and_any_integers_are_certified_as_tensors_are():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    images = torch.rand(6, 1, 4, 4)
+    labels = model(images).argmax(1)
+    wanted = certified(model, images, Linf(0.01), labels)
+    for given in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
+        assert torch.equal(certified(model, images.numpy(), Linf(0.01), given), wanted)
+        assert torch.equal(verify(model, images, Linf(0.01), given).certified, wanted)
+    with pytest.raises(ValueError, match="tensors, NumPy arrays or lists"):
+        certified(model, images, Linf(0.01), {"a": 1})
+
+
+def test_a_function_and_a_module_that_is_no_part_of_the_model_are_refused():
+    inner = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    images, labels = torch.rand(2, 1, 4, 4), torch.zeros(2, dtype=torch.long)
+
+    class Outer(nn.Module):
+        def forward(self, x):
+            return inner(x)
+
+    with pytest.raises(NotImplementedError, match="not of a function: give the model"):
+        certified(lambda x: inner(x), images, Linf(0.1), labels)
+    with pytest.raises(NotImplementedError, match="calls a module that is no part of it"):
+        certified(Outer(), images, Linf(0.1), labels)
