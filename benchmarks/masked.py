@@ -104,7 +104,8 @@ def _evaluated(model, images, labels, attacks, eps) -> str:
 def _audited(model, images, labels, eps) -> str:
     found = audit(model, images, labels, eps=eps)
     strong = f"{found.strong.rate:.1%}" if found.strong else "-"
-    return f"{strong} {', '.join(found.flagged) or 'no flag'}"
+    more = f" and {len(found.flagged) - 3} more" if len(found.flagged) > 3 else ""
+    return f"{strong} {', '.join(found.flagged[:3]) or 'no flag'}{more}"
 
 
 def sound(families: list[str]) -> None:
