@@ -2,10 +2,8 @@
 
 import sys
 
-import typer
-
 from advnorm.cli import judging, making, showing
-from advnorm.cli.base import app
+from advnorm.cli.base import app, tell
 
 __all__ = ["app", "judging", "main", "making", "showing"]
 
@@ -29,7 +27,7 @@ def _fail(error: Exception) -> None:
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:
         text = f"{error.filename}: {text}"
-    typer.echo(f"advnorm: {text}", err=True)
+    tell(f"advnorm: {text}")
     sys.exit(2)
 
 
@@ -37,7 +35,7 @@ def _stopped(error: Exception) -> None:
     from advnorm.train import StoppedError
 
     assert isinstance(error, StoppedError)
-    typer.echo(f"advnorm: {error}; everything done so far is saved.", err=True)
+    tell(f"advnorm: {error}; everything done so far is saved.")
     if error.resume:
-        typer.echo(f"go on with: {error.resume}", err=True)
+        tell(f"go on with: {error.resume}")
     sys.exit(128 + error.signum)

@@ -1,6 +1,7 @@
 """What the commands share: the application, its usual options, and who speaks."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +37,14 @@ def say(text: str) -> None:
 def leads() -> bool:
     """Tell whether this is the process that speaks."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def tell(text: str) -> None:
+    """Print to standard error; where nobody reads it any more, do without."""
+    try:
+        typer.echo(text, err=True)
+    except OSError:  # the exit would try again, and end with another code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def end(problems: Sequence[str]) -> None:
