@@ -109,7 +109,7 @@ def possible(seeds: int) -> None:
         ranks.alone("reproduce has whole runs made side by side, with --on 4 or --on ray")
 
 
-def _turn(path: Path) -> AbstractContextManager[None]:
+def _turn(path: Path) -> AbstractContextManager[object]:
     """Wait until no other process writes a record."""
     turns = path.parent.parent / ".turns"
     turns.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,8 @@ def transferred(
         (matrix,) = transfer_runs(
             runs, judged, sources=1, root=root, device=device, progress=progress
         )
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, matrix.model_dump_json().encode())
+        with run.writing():
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, matrix.model_dump_json().encode())
     found = dict(zip(matrix.targets, matrix.accuracies[0], strict=True))
     return {f"transfer/{name}": found[one.path.name] for name, one in targets.items()}

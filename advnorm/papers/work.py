@@ -22,7 +22,14 @@ from advnorm.papers.prolong import prolong
 from advnorm.papers.transferred import transferred
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, override, to_yaml
-from advnorm.records import Diagnosis, Panel, Run, over_training, read_record
+from advnorm.records import (
+    Diagnosis,
+    Panel,
+    Run,
+    RunLostError,
+    over_training,
+    read_record,
+)
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
 
 _JUDGING = ("name", "evaluation", "perturbation")
@@ -143,7 +150,7 @@ def trained(
             )
 
 
-def _turn(path: Path) -> AbstractContextManager[None]:
+def _turn(path: Path) -> AbstractContextManager[object]:
     """Wait until no other process is at work on a run."""
     turns = path.parent.parent / ".turns"
     turns.mkdir(parents=True, exist_ok=True)
@@ -196,19 +203,23 @@ def _answer(
         device=device,
         progress=progress,
     )
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, answer.model_dump_json().encode())
+    with run.writing():
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, answer.model_dump_json().encode())
     return answer
 
 
 @contextmanager
 def timed(path: Path) -> Iterator[None]:
     """Add what a block takes to the time that a run has cost, also if it is stopped."""
-    start = perf_counter()
+    start, lost = perf_counter(), False
     try:
         yield
+    except RunLostError:
+        lost = True
+        raise
     finally:
-        if path.is_dir():
+        if not lost and (path / "recipe.yaml").is_file():
             spent = seconds_of(path) + perf_counter() - start
             write_atomically(path / "seconds.json", json.dumps(spent).encode())
 

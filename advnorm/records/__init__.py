@@ -31,7 +31,7 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
-from advnorm.records.run import Run, read_record
+from advnorm.records.run import Run, RunLostError, read_record
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "Reproductions",
     "Result",
     "Run",
+    "RunLostError",
     "Scale",
     "Series",
     "Setting",

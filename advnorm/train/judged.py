@@ -12,7 +12,6 @@ from safetensors.torch import save as dump_tensors
 from advnorm import ranks
 from advnorm.evaluate import Cell, judge
 from advnorm.evaluate.engine import Judgement
-from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
@@ -170,8 +169,7 @@ def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None) -> str:
 def _save(run: Run, key: str, found: Judgement, count: int) -> None:
     """Write the verdicts so far, and the first images where there are any to show."""
     if found.examples is not None and count:
-        path, shown = run.examples(key), found.examples._asdict()
-        path.parent.mkdir(exist_ok=True)
+        shown = found.examples._asdict()
         tensors = {name: value[:count].clone() for name, value in shown.items()}
-        write_atomically(path, dump_tensors(tensors))
+        run.write_examples(key, dump_tensors(tensors))
     run.write_verdicts(key, found.verdicts)
