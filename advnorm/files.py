@@ -63,6 +63,15 @@ def clear_leftovers(folder: Path, names: str = ".+") -> None:
                 _clear(path)
 
 
+def write_alone(path: Path, content: bytes) -> None:
+    """Write a file as :func:`write_atomically`, and clear what killed writers of it left.
+
+    For files outside of run folders, which are cleared as a whole.
+    """
+    clear_leftovers(path.parent, re.escape(path.name))
+    write_atomically(path, content)
+
+
 def _clear(path: Path) -> None:
     """Remove a temporary file unless it is locked."""
     fcntl = _fcntl()

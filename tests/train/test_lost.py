@@ -170,7 +170,9 @@ def run(tiny, tmp_path):
 
 
 def asked(run, recipe, progress):
-    return list(diagnose_run(run, recipe, questions(["dead", "hessian"]), progress=progress))
+    return list(
+        diagnose_run(run, recipe, questions(["dead", "hessian"]), progress=progress)
+    )
 
 
 class Strikes(Quiet):
