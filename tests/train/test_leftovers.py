@@ -109,8 +109,9 @@ def test_a_file_that_a_living_process_writes_is_left_alone(tmp_path):
     os.read(begun[0], 1)
     with run.lock():
         pass
-    assert left(run.path) == ["report"]
+    there = left(run.path)
     os.write(go_on[1], b"..")
+    assert there == ["report"]
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (run.path / "report.html").read_bytes() == b"whole" and not left(run.path)
 
