@@ -31,6 +31,8 @@ from advnorm.records import (
     read_record,
 )
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
+from advnorm.train.checkpoints import newest
+from advnorm.train.how_far import finished
 
 _JUDGING = ("name", "evaluation", "perturbation")
 
@@ -141,7 +143,7 @@ def trained(
             run = Run.open(path)
             own = _recipe_of(run)
             _refuse_changed(path, own, recipe)
-            if len(run.epochs()) >= own.epochs:
+            if len(run.epochs()) >= own.epochs and finished(run, own.epochs):
                 return run
             recipe = own  # begun under another name, or with other judging
         with timed(path):
@@ -193,7 +195,9 @@ def _answer(
     asked = json.dumps(what + ([REVISIONS[name]] if name in REVISIONS else []))
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
     if path.exists():
-        return read_record(path, Diagnosis)
+        answer = read_record(path, Diagnosis)
+        if newest(run.checkpoints, job.recipe.evaluation.weights) in ("", answer.weights):
+            return answer
     (answer,) = diagnose_run(
         run,
         job.recipe,

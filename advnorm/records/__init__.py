@@ -32,6 +32,7 @@ from advnorm.records.reproductions import (
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
 from advnorm.records.run import Run, RunLostError, read_record
+from advnorm.records.training import Training, mark_of
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
@@ -59,12 +60,14 @@ __all__ = [
     "Setting",
     "ThreatRecord",
     "Told",
+    "Training",
     "TransferMatrix",
     "Verdict",
     "Verdicts",
     "Watched",
     "counted",
     "holds_reproductions",
+    "mark_of",
     "over_training",
     "read_record",
     "read_reproduction",

@@ -17,6 +17,7 @@ from torch import Tensor
 from advnorm.files import sha256, write_atomically
 
 KEEP = 2
+_LONGEST_HEADER = 100_000_000
 
 
 class Checkpoint(NamedTuple):
@@ -91,6 +92,36 @@ def _facts(content: bytes) -> dict[str, Any]:
         json.loads(content[8 : 8 + length])["__metadata__"]["facts"]
     )
     return facts
+
+
+def facts_of(manifest: Path) -> dict[str, Any] | None:
+    """Return a checkpoint's facts without its tensors; ``None`` if they are damaged."""
+    try:
+        with manifest.with_suffix(".safetensors").open("rb") as file:
+            start = file.read(8)
+            length = min(int.from_bytes(start, "little"), _LONGEST_HEADER)
+            return _facts(start + file.read(length))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def name_of(checkpoint: Path, digest: str) -> str:
+    """Name weights: which checkpoint, and its digest."""
+    return f"{checkpoint.stem} sha256:{digest}"
+
+
+def kind_of(weights: str) -> str:
+    """Return which checkpoints hold the best or the last weights."""
+    return "best" if weights == "best" else "state"
+
+
+def newest(folder: Path, weights: str) -> str:
+    """Name the newest best or last weights by their manifest; nothing without one."""
+    try:
+        manifest = manifests(folder, kind_of(weights))[-1]
+        return name_of(manifest, json.loads(manifest.read_text())["sha256"])
+    except (IndexError, OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def manifests(folder: Path, kind: str) -> list[Path]:

@@ -15,7 +15,7 @@ from advnorm.evaluate.engine import Judgement
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
-from advnorm.records import Result, Run, Verdicts, result_key, with_flags
+from advnorm.records import Result, Run, Verdicts, mark_of, result_key, with_flags
 from advnorm.train.subject import Subject
 
 
@@ -44,7 +44,7 @@ def judged(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result
     )
     ranks.lead(partial(run.write_verdicts, result.key, verdicts))
     ranks.lead(partial(run.write_result, result))
-    progress.line(f"{result.key}: {result.accuracy}")
+    progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}")
     return result
 
 
@@ -88,7 +88,7 @@ def _branch(
     same = known is not None and known.fingerprint == fingerprint
     whole = done.fingerprint == fingerprint and len(done.samples) >= count
     if known and same and whole and known.accuracy.n == count:
-        return known
+        return kept(run, known, subject)
     if known and not same and known.accuracy.n > count:
         progress.line(f"{key}: replaces {known.accuracy}, of other settings or weights")
     if done.fingerprint != fingerprint:
@@ -106,6 +106,7 @@ def _branch(
         data=subject.data.name,
         other=other is not None,
         weights=subject.weights,
+        training=subject.training,
         branch=branch,
         seed=subject.recipe.seed,
         seconds=before + perf_counter() - start,
@@ -116,10 +117,22 @@ def _branch(
     result = with_flags(result, run.audits())
     ranks.lead(partial(run.write_result, result))
     of = len(done.samples)
-    kept = f"; verdicts on all {of} stay" if of > count else ""
-    progress.line(f"{result.key}: {result.accuracy}{kept}")
+    more = f"; verdicts on all {of} stay" if of > count else ""
+    progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
     for text in (*result.flags, *result.notes):
         progress.line(f"  ! {text}")
+    return result
+
+
+def kept(run: Run, known: Result, subject: Subject) -> Result:
+    """Return a result of the same weights and settings; the run may have gone on since.
+
+    The best weights of an unfinished run may turn out to be those of its end.
+    """
+    if known.training == subject.training:
+        return known
+    result = known.model_copy(update={"training": subject.training})
+    ranks.lead(partial(run.write_result, result))
     return result
 
 

@@ -16,6 +16,7 @@ from advnorm.records import Environment, Run, RunLostError
 from advnorm.train import checkpoints
 from advnorm.train.build import Job, build, choose_device
 from advnorm.train.guards import NotFiniteError
+from advnorm.train.how_far import how_far
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
 from advnorm.train.state import State, restore
@@ -56,6 +57,7 @@ def train(
             to_yaml(recipe) + job.data.digest(),
             "the ranks do not have the same recipe and data: give all of them the same",
         )
+        _name_start(recipe, progress, begun=begun)
         if not resume:
             ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
         run = Run.open(out)
@@ -63,6 +65,16 @@ def train(
         with _told_what_is_lost(run):
             _go_on(job, run, progress)
     return run
+
+
+def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
+    """Say if training starts from the weights of a run that is not finished."""
+    if recipe.start is None or begun:
+        return
+    start = Run.open(Path(recipe.start))
+    training = how_far(start, from_yaml(start.recipe_text()).epochs)
+    if training and not training.finished:
+        progress.line(f"start: {start.path} is unfinished: {training}")
 
 
 def _restarted(out: Path) -> bool:
