@@ -31,7 +31,8 @@ class Training(Record):
         return "" if self.finished else f" (unfinished: {self})"
 
     def __str__(self) -> str:
-        steps = f" and {self.steps} steps" if self.steps else ""
+        plural = "s" if self.steps > 1 else ""
+        steps = f" and {self.steps} step{plural}" if self.steps else ""
         return f"{self.epochs} of {self.planned} epochs{steps}"
 
 

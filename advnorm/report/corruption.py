@@ -85,8 +85,8 @@ def _summary(
     half = 1.959963984540054 * float(moved.std(ddof=1)) / sqrt(n) if n > 1 else float("nan")
     by = dict(zip(errors, map(float, ratio), strict=True))
     mark = _mark(run, kind, branch)
-    if baseline is not None and _mark(baseline, kind, branch):
-        mark += f" (baseline:{_mark(baseline, kind, branch)})"
+    if baseline is not None:
+        mark += _mark(baseline, kind, branch).replace("(", "(baseline ")
     return CorruptionError(
         kind, branch, float(ratio.mean()), half, n, by, reference is not None, mark
     )
