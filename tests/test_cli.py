@@ -334,7 +334,7 @@ class Pair(nn.Module):
         ("number", "number is no torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),
         ("narrow", "does not map samples of digits, of shape (1, 8, 8), to logits"),
-        ("Pair", "does not map samples of digits"),
+        ("Pair", "the model returns a tuple, not a tensor of logits"),
         ("plain", "no parameter"),
     ],
 )
