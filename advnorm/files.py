@@ -7,12 +7,14 @@ through a link that somebody left there.
 
 import errno
 import os
+import re
 import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO, Literal, cast
 
 TEXT = 1 << 20
@@ -99,16 +101,19 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write ``content`` so that ``path`` holds the old bytes or the new, never a part.
 
     Temporary file, fsync, rename, fsync of the folder. A full or read-only folder raises an
-    ``OSError`` that names the path; what was there before stays.
+    ``OSError`` that names the path; what was there before stays. The temporary file is
+    locked while it is written, so that :func:`clear_leftovers` can tell it from one that a
+    killed process has left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.unlink(missing_ok=True)  # of a process that had our number, or a link
-        with temporary.open("xb") as file:
+        with _new(temporary) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+            if not _fcntl():  # such a system renames no open file
+                file.close()
+            temporary.replace(path)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -119,13 +124,65 @@ def write_atomically(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
-def append(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Add to the end of a regular file, through to the disk; a link is refused."""
+def _new(temporary: Path) -> BinaryIO:
+    """Make and lock a temporary file; who clears leftovers may come in between."""
+    while True:
+        temporary.unlink(missing_ok=True)  # of a process that had our number, or a link
+        file = temporary.open("xb")
+        if fcntl := _fcntl():
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
+
+
+def clear_leftovers(folder: Path, names: str = ".+") -> None:
+    """Remove temporary files that killed writers of :func:`write_atomically` have left.
+
+    ``names`` is a regular expression of the files that were to be written. A file that a
+    living process writes is locked, and stays; so do links and whatever has another name.
+    """
+    pattern = re.compile(rf"\.({names})\.\d+\.tmp")
+    for path in folder.glob(".*.tmp") if folder.is_dir() else ():
+        if pattern.fullmatch(path.name):
+            with suppress(OSError):
+                _clear(path)
+
+
+def _clear(path: Path) -> None:
+    """Remove a temporary file unless it is locked, or no regular file."""
+    check_regular(path, os.lstat(path).st_mode)
+    fcntl = _fcntl()
+    if not fcntl:  # such a system removes no open file
+        path.unlink()
+        return
+    with _open(path, "rb", _NO_WAIT | _NO_LINK) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.lstat(path), os.fstat(file.fileno())):
+            path.unlink()
+
+
+def write_alone(path: Path, content: bytes) -> None:
+    """Write a file as :func:`write_atomically`, and clear what killed writers of it left.
+
+    For files outside of run folders, which are cleared as a whole.
+    """
+    clear_leftovers(path.parent, re.escape(path.name))
+    write_atomically(path, content)
+
+
+def append(path: Path, content: bytes, *, sync: bool = True) -> int:
+    """Add to the end of a regular file, through to the disk; return its size then.
+
+    A link is refused.
+    """
     with _open(path, "ab", _NO_WAIT | _NO_LINK) as file:
         file.write(content)
+        file.flush()
         if sync:
-            file.flush()
             os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_size
 
 
 def sync_folder(folder: Path) -> None:
@@ -138,29 +195,36 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
     """Hold a lock file for the time of a block; a second holder is refused, or waits.
 
     The lock belongs to the process and ends with it, however it ends. Systems without
-    ``fcntl`` have no such locks, and go without; who would have to wait is told so.
+    ``fcntl`` have no such locks, and go without; who would have to wait is told so. The
+    block is given the open file, whose inode no other file has while it is open.
     """
-    try:
-        import fcntl
-    except ImportError:
-        if wait:
-            warnings.warn(
-                f"this system has no file locks: let one process at a time work in "
-                f"{path.parent}",
-                stacklevel=3,
-            )
-        yield
-        return
+    fcntl = _fcntl()
+    if not fcntl and wait:
+        warnings.warn(
+            f"this system has no file locks: let one process at a time work in "
+            f"{path.parent}",
+            stacklevel=3,
+        )
     with _open(path, "ab", _NO_WAIT | _NO_LINK) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if fcntl:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise ValueError(
                 f"another process is at work in {path.parent}: wait until it has ended, or "
                 "choose another folder"
             ) from None
-        yield
+        yield file
+
+
+def _fcntl() -> ModuleType | None:
+    """Return the module of file locks, where the system has it."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    return fcntl

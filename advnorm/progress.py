@@ -1,7 +1,7 @@
 """How far a long job is: a bar on a terminal, plain lines elsewhere, nothing by default."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Protocol
 
@@ -47,11 +47,12 @@ class Plain:
             self.line(f"{done}/{total} {text} {left}")
 
     def line(self, text: str) -> None:
-        """Write a line now."""
+        """Write a line now; a job whose terminal is closed goes on to its safe point."""
         import sys
 
-        sys.stderr.write(printable(text) + "\n")
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.write(printable(text) + "\n")
+            sys.stderr.flush()
         self._last = monotonic()
 
 
@@ -83,11 +84,13 @@ class Bar:
 
     def line(self, text: str) -> None:
         """Write a line above the bar."""
-        self._bar.console.print(printable(text), highlight=False, markup=False)
+        with suppress(OSError):  # a terminal that is closed
+            self._bar.console.print(printable(text), highlight=False, markup=False)
 
     def close(self) -> None:
         """Remove the bar."""
-        self._bar.stop()
+        with suppress(OSError):
+            self._bar.stop()
 
 
 class Clock:

@@ -1,6 +1,8 @@
 """The command line as a newcomer meets it."""
 
+import json
 import os
+import pty
 import re
 import resource
 import signal
@@ -169,8 +171,8 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path):
     assert "epoch 2/2: loss" in done.stderr and "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_saves_and_says_how_to_resume(tmp_path, hangup, signum):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "advnorm", "train", "digits.pgd", "--out", str(out)]
     with subprocess.Popen(
@@ -187,6 +189,50 @@ def test_a_signal_saves_and_says_how_to_resume(tmp_path, signum):
     assert "everything done so far is saved" in rest and "Traceback" not in rest
     refused = run(*resume[1].split(), "--set=epochs=3")
     assert refused.returncode == 2 and "epochs: 500 -> 3" in refused.stderr
+
+
+def test_training_whose_terminal_is_closed_saves_and_ends(tmp_path, hangup):
+    """The kernel sends SIGHUP then, and whatever is still printed fails."""
+    out = tmp_path / "run"
+    arguments = ["train", "digits.pgd", "--out", str(out), *TINY, "--set=epochs=100000"]
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(sys.executable, [sys.executable, "-m", "advnorm", *arguments])
+    shown = b""
+    while b"epoch 2/" not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == 128 + signal.SIGHUP
+    steps = [json.loads(s)["step"] for s in (out / "metrics.jsonl").read_text().split()]
+    newest = max(int(p.stem.partition("-")[2]) for p in out.glob("checkpoints/state-*"))
+    assert newest >= steps[-1], "what was trained since the last checkpoint is lost"
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "advnorm", "report", "nowhere"]
+    try:
+        assert subprocess.run(command, stderr=writer).returncode == 2
+    finally:
+        os.close(writer)
+
+
+def test_training_under_nohup_goes_on(tmp_path):
+    out = tmp_path / "run"
+    command = ["nohup", sys.executable, "-m", "advnorm", "train", "digits.pgd"]
+    with subprocess.Popen(
+        [*command, "--out", str(out), *TINY, "--set=epochs=6"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        for line in process.stderr:
+            if line.startswith("epoch "):
+                process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 0
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 6
 
 
 @pytest.mark.parametrize(
@@ -288,7 +334,7 @@ class Pair(nn.Module):
         ("number", "number is no torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),
         ("narrow", "does not map samples of digits, of shape (1, 8, 8), to logits"),
-        ("Pair", "does not map samples of digits"),
+        ("Pair", "the model returns a tuple, not a tensor of logits"),
         ("plain", "no parameter"),
     ],
 )

@@ -76,6 +76,8 @@ def test_nothing_is_written_through_a_link(tmp_path):
         files.append(link, b"x")
     with pytest.raises(OSError, match="is a link"), files.locked(link):
         pass
+    with files.locked(tmp_path / "lock") as file:
+        assert os.path.samestat(os.fstat(file.fileno()), (tmp_path / "lock").stat())
     trap = tmp_path / f".new.{os.getpid()}.tmp"
     trap.symlink_to(precious)
     files.write_atomically(tmp_path / "new", b"content")
@@ -83,6 +85,14 @@ def test_nothing_is_written_through_a_link(tmp_path):
     assert precious.read_text() == "kept"
     assert link.read_text() == (tmp_path / "new").read_text() == "content"
     assert not link.is_symlink() and not trap.exists()
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "zero", "to pipe", "socket"])
+def test_what_is_no_regular_file_is_not_cleared(odd, name):
+    leftover = odd[name].with_name(".a.1.tmp")
+    odd[name].rename(leftover)
+    files.clear_leftovers(leftover.parent)
+    assert os.path.lexists(leftover)
 
 
 def test_a_lock_keeps_what_is_in_its_file(tmp_path):
@@ -94,7 +104,7 @@ def test_a_lock_keeps_what_is_in_its_file(tmp_path):
 
 
 def test_what_is_appended_comes_after_what_is_there(tmp_path):
-    for line in (b"a\n", b"b\n"):
-        files.append(tmp_path / "lines", line)
-        files.append(tmp_path / "lines", line, sync=False)
+    for count, line in enumerate((b"a\n", b"b\n")):
+        assert files.append(tmp_path / "lines", line) == 4 * count + 2
+        assert files.append(tmp_path / "lines", line, sync=False) == 4 * count + 4
     assert (tmp_path / "lines").read_bytes() == b"a\na\nb\nb\n"

@@ -35,3 +35,24 @@ def test_a_bar_takes_no_orders(monkeypatch):
 def test_plain_text_stays(capsys, text):
     Plain().line(text)
     assert capsys.readouterr().err == f"{text}\n"
+
+
+class Closed(io.StringIO):
+    """A terminal that is closed."""
+
+    def write(self, text):
+        raise OSError(5, "Input/output error")
+
+
+def test_a_closed_terminal_stops_no_job(monkeypatch):
+    monkeypatch.setattr("sys.stderr", Closed())
+    Plain().line("a")
+    monkeypatch.setattr(
+        "rich.console.Console",
+        lambda **options: Console(file=screen, force_terminal=True, width=200),
+    )
+    screen = io.StringIO()
+    bar = Bar()
+    bar._bar.console.file = Closed()
+    bar.line("a")
+    bar.close()

@@ -1,6 +1,7 @@
 """What the commands share: the application, its usual options, and who speaks."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -30,8 +31,18 @@ Root = Annotated[
 
 
 def echo(text: object, *, err: bool = False) -> None:
-    """Print a line: the only way out, so that no file or name can steer the terminal."""
-    typer.echo(printable(str(text)), err=err)
+    """Print a line: the only way out, so that no file or name can steer the terminal.
+
+    Where nobody reads standard error any more, do without it; a result that nobody gets
+    is an error.
+    """
+    try:
+        typer.echo(printable(str(text)), err=err)
+    except OSError:
+        if not err:
+            raise
+        # the exit would try again, and end with another code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def say(text: str) -> None:

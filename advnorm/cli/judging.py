@@ -71,7 +71,7 @@ def transfer(
     """Attack each run (pgd-40), and judge all of them on it; --set as in 'evaluate'."""
     import json
 
-    from advnorm.files import write_atomically
+    from advnorm.files import write_alone
     from advnorm.progress import shown
     from advnorm.records import Run
     from advnorm.train import transfer_runs
@@ -86,7 +86,7 @@ def transfer(
     say("\n\n".join(map(str, made)))
     if out is not None and leads():
         records = [matrix.model_dump(mode="json") for matrix in made]
-        write_atomically(out, json.dumps(records, indent=1).encode())
+        write_alone(out, json.dumps(records, indent=1).encode())
 
 
 @app.command()

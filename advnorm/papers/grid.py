@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from advnorm.train import StoppedError
-from advnorm.train.stop import SIGNALS, obey
+from advnorm.train.stop import handled, ignore_hangup, obey
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,12 +109,13 @@ def _terminable() -> Iterator[None]:
     """While entered, a signal is an exception, so that it leaves no process behind."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
+        ignore_hangup()
         raise StoppedError(signum)
 
     if current_thread() is not main_thread():
         yield
         return
-    before = {signum: signal.signal(signum, stop) for signum in SIGNALS}
+    before = {signum: signal.signal(signum, stop) for signum in handled()}
     try:
         yield
     finally:

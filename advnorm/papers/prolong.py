@@ -10,8 +10,9 @@ from pathlib import Path
 from shutil import copy2, copytree
 
 from advnorm.files import write_atomically
-from advnorm.recipe import Recipe, from_yaml, to_yaml
+from advnorm.recipe import Recipe, to_yaml
 from advnorm.records import Run
+from advnorm.train.how_far import finished
 
 _FILES = ("environment.json", "metrics.jsonl", "watch.jsonl")
 
@@ -29,13 +30,9 @@ def prolong(recipe: Recipe, path: Path, where: Callable[[Recipe], Path]) -> None
         if epochs % recipe.validation.every:
             continue
         shorter = where(recipe.model_copy(update={"epochs": epochs}))
-        if (shorter / "recipe.yaml").is_file() and _finished(Run.open(shorter)):
+        if (shorter / "recipe.yaml").is_file() and finished(Run.open(shorter), epochs):
             _copy(shorter, path, recipe)
             return
-
-
-def _finished(run: Run) -> bool:
-    return len(run.epochs()) >= from_yaml(run.recipe_text()).epochs
 
 
 def _copy(shorter: Path, path: Path, recipe: Recipe) -> None:

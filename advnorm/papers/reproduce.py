@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from advnorm import ranks
-from advnorm.files import locked, write_atomically
+from advnorm.files import locked, write_alone
 from advnorm.papers.artefact import ARTEFACTS, Artefact, Job, seeded
 from advnorm.papers.grid import Outcome, Workers, attempt, spread
 from advnorm.papers.numbers import Number, behind
@@ -85,7 +85,7 @@ def reproduce(
             record = gather(artefact, scale, made, done, named)
             kept = {"told": tuple(told), "defaults": ledger.assumed}
             record = record.model_copy(update=kept)
-            write_atomically(path, record.model_dump_json().encode())
+            write_alone(path, record.model_dump_json().encode())
         return record
 
     for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
@@ -109,7 +109,7 @@ def possible(seeds: int) -> None:
         ranks.alone("reproduce has whole runs made side by side, with --on 4 or --on ray")
 
 
-def _turn(path: Path) -> AbstractContextManager[None]:
+def _turn(path: Path) -> AbstractContextManager[object]:
     """Wait until no other process writes a record."""
     turns = path.parent.parent / ".turns"
     turns.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """What other runs make of a run's adversarial examples (galloway2019, Table 12)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from advnorm.progress import Progress
 from advnorm.recipe import Recipe, from_yaml
 from advnorm.records import Accuracy, Run, TransferMatrix, read_record
 from advnorm.train import transfer_runs
+from advnorm.train.checkpoints import newest
 
 
 def transferred(
@@ -36,13 +37,19 @@ def transferred(
         [recipe.evaluation.model_dump(mode="json"), [one.path.name for one in runs]]
     )
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        matrix = read_record(path, TransferMatrix)
-    else:
+    matrix = read_record(path, TransferMatrix) if path.exists() else None
+    if matrix is None or not _current(matrix, runs, recipe.evaluation.weights):
         (matrix,) = transfer_runs(
             runs, judged, sources=1, root=root, device=device, progress=progress
         )
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, matrix.model_dump_json().encode())
+        with run.writing():
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, matrix.model_dump_json().encode())
     found = dict(zip(matrix.targets, matrix.accuracies[0], strict=True))
     return {f"transfer/{name}": found[one.path.name] for name, one in targets.items()}
+
+
+def _current(matrix: TransferMatrix, runs: Sequence[Run], weights: str) -> bool:
+    """Tell whether a matrix is of the weights that the runs have now."""
+    names = {run.path.name: newest(run.checkpoints, weights) for run in runs}
+    return all(name in ("", matrix.weights.get(run)) for run, name in names.items())

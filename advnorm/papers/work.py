@@ -23,8 +23,17 @@ from advnorm.papers.prolong import prolong
 from advnorm.papers.transferred import transferred
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, override, to_yaml
-from advnorm.records import Diagnosis, Panel, Run, over_training, read_record
+from advnorm.records import (
+    Diagnosis,
+    Panel,
+    Run,
+    RunLostError,
+    over_training,
+    read_record,
+)
 from advnorm.train import assess, diagnose_run, load, perturb, questions, train
+from advnorm.train.checkpoints import newest
+from advnorm.train.how_far import finished
 
 _JUDGING = ("name", "evaluation", "perturbation")
 
@@ -135,7 +144,7 @@ def trained(
             run = Run.open(path)
             own = _recipe_of(run)
             _refuse_changed(path, own, recipe)
-            if len(run.epochs()) >= own.epochs:
+            if len(run.epochs()) >= own.epochs and finished(run, own.epochs):
                 return run
             recipe = own  # begun under another name, or with other judging
         with timed(path):
@@ -144,7 +153,7 @@ def trained(
             )
 
 
-def _turn(path: Path) -> AbstractContextManager[None]:
+def _turn(path: Path) -> AbstractContextManager[object]:
     """Wait until no other process is at work on a run."""
     turns = path.parent.parent / ".turns"
     turns.mkdir(parents=True, exist_ok=True)
@@ -187,7 +196,9 @@ def _answer(
     asked = json.dumps(what + ([REVISIONS[name]] if name in REVISIONS else []))
     path = run.path / "answers" / f"{sha256(asked.encode()).hexdigest()[:16]}.json"
     if path.exists():
-        return read_record(path, Diagnosis)
+        answer = read_record(path, Diagnosis)
+        if newest(run.checkpoints, job.recipe.evaluation.weights) in ("", answer.weights):
+            return answer
     (answer,) = diagnose_run(
         run,
         job.recipe,
@@ -197,19 +208,23 @@ def _answer(
         device=device,
         progress=progress,
     )
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, answer.model_dump_json().encode())
+    with run.writing():
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, answer.model_dump_json().encode())
     return answer
 
 
 @contextmanager
 def timed(path: Path) -> Iterator[None]:
     """Add what a block takes to the time that a run has cost, also if it is stopped."""
-    start = perf_counter()
+    start, lost = perf_counter(), False
     try:
         yield
+    except RunLostError:
+        lost = True
+        raise
     finally:
-        if path.is_dir():
+        if not lost and (path / "recipe.yaml").is_file():
             spent = seconds_of(path) + perf_counter() - start
             write_atomically(path / "seconds.json", json.dumps(spent).encode())
 

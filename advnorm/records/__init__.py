@@ -32,7 +32,8 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
-from advnorm.records.run import Run
+from advnorm.records.run import Run, RunLostError
+from advnorm.records.training import Training, mark_of
 from advnorm.records.watched import Watched, over_training
 
 __all__ = [
@@ -54,11 +55,13 @@ __all__ = [
     "Reproductions",
     "Result",
     "Run",
+    "RunLostError",
     "Scale",
     "Series",
     "Setting",
     "ThreatRecord",
     "Told",
+    "Training",
     "TransferMatrix",
     "Verdict",
     "Verdicts",
@@ -66,6 +69,7 @@ __all__ = [
     "counted",
     "first_mistake",
     "holds_reproductions",
+    "mark_of",
     "over_training",
     "read_record",
     "read_reproduction",

@@ -5,6 +5,7 @@ from typing import Literal
 
 from advnorm.records.base import Accuracy, Record, ThreatRecord
 from advnorm.records.results import Result, result_key
+from advnorm.records.training import Training, mark_of
 
 
 class Check(Record):
@@ -53,6 +54,8 @@ class Audit(Record):
     """The strong attacks."""
     checks: tuple[Check, ...]
     weights: str = "given"
+    training: Training | None = None
+    """Of a run: how far it was."""
     branch: Literal["adversarial", "clean"] | None = None
     seed: int = 0
     seconds: float = 0.0
@@ -90,9 +93,11 @@ class Audit(Record):
 
     def __str__(self) -> str:
         where = f"{self.threat.norm} {self.threat.eps:.4g}"
-        head = [f"audit at {where}: clean {self.clean}"]
+        mark = mark_of(self.training)
+        head = [f"audit at {where}: clean {self.clean}{mark}"]
         if self.weak and self.strong:
-            head.append(f"pgd-10 {self.weak}; {' + '.join(self.suite)} {self.strong}")
+            strong = f"{' + '.join(self.suite)} {self.strong}{mark}"
+            head.append(f"pgd-10 {self.weak}{mark}; {strong}")
         found = len(self.flagged)
         end = f"{found} of {len(self.checks)} checks flagged" if found else "no flag"
         return "\n".join([*head, *(str(check) for check in self.checks), end])

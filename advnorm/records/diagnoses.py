@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from advnorm.records.base import LARGE, Record, Setting
+from advnorm.records.training import Training, mark_of
 
 
 class Series(Record):
@@ -62,6 +63,8 @@ class Diagnosis(Record):
     settings: dict[str, Setting] = {}
     panels: tuple[Panel, ...] = ()
     weights: str = "given"
+    training: Training | None = None
+    """Of a run: how far it was."""
     branch: Literal["adversarial", "clean"] | None = None
     """Which branch of a mixture norm was looked at."""
     seconds: float = 0.0
@@ -70,6 +73,9 @@ class Diagnosis(Record):
         where = f", {self.branch} branch" if self.branch else ""
         asked = ", ".join(f"{key}={value}" for key, value in self.settings.items())
         width = max(map(len, self.numbers), default=0)
-        told = [f"  {name:<{width}}  {value:.5g}" for name, value in self.numbers.items()]
+        mark = mark_of(self.training)
+        told = [
+            f"  {name:<{width}}  {value:.5g}{mark}" for name, value in self.numbers.items()
+        ]
         head = f"{self.question} ({self.source}{where}; {asked})"
         return "\n".join([head, *told, f"  {self.reading}"])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
+from advnorm.records.training import Training, mark_of
 
 
 class Epoch(Record):
@@ -43,6 +44,8 @@ class Result(Record):
     split: str = "test"
     weights: str
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
+    training: Training | None = None
+    """How far the run was; ``None`` in records that are older than this field."""
     statistics: Literal["running", "batch"] = "running"
     branch: Literal["adversarial", "clean", "worst"] | None = None
     """Of a model with a mixture norm: the branch that answered and was attacked."""
@@ -136,17 +139,22 @@ class TransferMatrix(Record):
     """Of models with a mixture norm: the branch that was attacked, and that answers."""
     weights: dict[str, str] = {}
     """Of runs: which checkpoint, and its SHA-256."""
+    training: dict[str, Training] = {}
+    """Of runs: how far each was."""
     seconds: float
 
     def __str__(self) -> str:
         head = f"{self.attack}, {self.threat.norm}, eps {self.threat.eps:.4g}, {self.data}"
-        rows = [("source \\ target", *self.targets)]
+        rows = [("source \\ target", *map(self._named, self.targets))]
         rows.append(("clean", *(str(a) for a in self.clean)))
         for source, row in zip(self.sources, self.accuracies, strict=True):
-            rows.append((source, *(str(a) for a in row)))
+            rows.append((self._named(source), *(str(a) for a in row)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
             for row in rows
         ]
         return "\n".join([head, *(line.rstrip() for line in lines)])
+
+    def _named(self, name: str) -> str:
+        return f"{name}{mark_of(self.training.get(name))}"

@@ -1,15 +1,20 @@
 """The run folder: every write is atomic, every read names the file that is wrong."""
 
 import os
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from advnorm.files import append, locked, read_bytes, read_text, write_atomically
 from advnorm.records.audits import Audit, with_flags
 from advnorm.records.base import Record
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
+from advnorm.records.leftovers import clear
 from advnorm.records.reading import LINES, read_lines, read_record
 from advnorm.records.results import Epoch, Result, Verdicts
 from advnorm.records.watched import Watched
@@ -17,13 +22,32 @@ from advnorm.safe_yaml import load as load_yaml
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")
 _PARTS = (*_FOLDERS, "environment.json", ".lock")  # all that a beginning may leave behind
+_CUT_SHORT = re.compile(r"\.(recipe\.yaml|environment\.json)\.\d+\.tmp")  # and that
+
+
+class RunLostError(ValueError):
+    """A run folder, or what a run needs of it, was taken away from a process at work."""
+
+    def __init__(self, path: Path, what: str, remedy: str = "") -> None:
+        super().__init__(
+            f"{path} {what} while it was in use: stopped, and nothing more is written "
+            f"there; {remedy or 'put it back, or name the run where it is now'}"
+        )
+        self.path, self.what = path, what
 
 
 class Run:
-    """A run folder. Every write is atomic; every read names the file that is wrong."""
+    """A run folder. Every write is atomic; every read names the file that is wrong.
+
+    A folder that was removed, or replaced by another one, is not written to.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._locked: os.stat_result | None = None
+        """Of the lock file, while this process has it."""
+        self._sizes: dict[str, int] = {}
+        """Of the files that grow line by line, after the last line of this process."""
 
     @classmethod
     def create(cls, path: Path, recipe: str, environment: Environment) -> "Run":
@@ -35,9 +59,9 @@ class Run:
             )
         if path.is_file():
             raise FileExistsError(f"{path} is a file: choose another --out")
-        if path.is_dir() and {entry.name for entry in path.iterdir()} - set(_PARTS):
+        names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+        if not all(name in _PARTS or _CUT_SHORT.fullmatch(name) for name in names):
             raise FileExistsError(f"{path} exists and is not empty: choose another --out")
-        run = cls(path)
         _refuse_links(path)
         try:
             for folder in _FOLDERS:
@@ -47,9 +71,13 @@ class Run:
                 error.errno,
                 f"cannot write to {path}: {error.strerror}; choose another --out",
             ) from error
-        run.write_environment(environment)
-        write_atomically(path / "recipe.yaml", recipe.encode())
-        return run
+        with locked(path / ".lock"):
+            if (path / "recipe.yaml").exists():  # by another process, in between
+                raise FileExistsError(f"{path} already holds a run: choose another --out")
+            clear(path)
+            _write(path / "environment.json", environment)
+            write_atomically(path / "recipe.yaml", recipe.encode())
+        return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -75,9 +103,46 @@ class Run:
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not a text file: it is damaged") from None
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder for the time of a block."""
-        return locked(self.path / ".lock")
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out of the folder for the time of a block.
+
+        What killed processes have left there is cleared first.
+        """
+        with locked(self.path / ".lock") as file:
+            self._locked = os.fstat(file.fileno())
+            clear(self.path)
+            try:
+                yield
+            finally:
+                self._locked = None
+
+    def check(self) -> None:
+        """Raise :class:`RunLostError` unless the folder is there, and still the same.
+
+        While a lock file is open no other has its inode, so that it tells a folder from
+        another one that has come in its place.
+        """
+        if not self.path.is_dir():
+            raise RunLostError(self.path, "was removed or moved")
+        try:
+            lock = (self.path / ".lock").lstat() if self._locked else None
+        except FileNotFoundError:
+            lock = None
+        if self._locked and not (lock and os.path.samestat(lock, self._locked)):
+            raise RunLostError(self.path, "was emptied, or replaced by another folder,")
+        if not (self.path / "recipe.yaml").is_file():
+            raise RunLostError(self.path / "recipe.yaml", "was removed")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Check the folder before a block that writes to it, and where that fails."""
+        self.check()
+        try:
+            yield
+        except OSError:
+            self.check()
+            raise
 
     def recipe(self) -> dict[str, Any]:
         """Return the recipe as plain values."""
@@ -85,10 +150,6 @@ class Run:
         if not isinstance(values, dict):
             raise ValueError("it is no mapping of keys to values")
         return values
-
-    def write_environment(self, environment: Environment) -> None:
-        """Write ``environment.json``."""
-        _write(self.path / "environment.json", environment)
 
     @property
     def described(self) -> bool:
@@ -101,12 +162,21 @@ class Run:
 
     def append_epoch(self, epoch: Epoch) -> None:
         """Add a line to ``metrics.jsonl``."""
-        append(self.path / "metrics.jsonl", f"{epoch.model_dump_json()}\n".encode())
+        self._append("metrics.jsonl", epoch)
 
     def append_watched(self, seen: Watched) -> None:
         """Add a line to ``watch.jsonl``."""
-        line = f"{seen.model_dump_json()}\n".encode()
-        append(self.path / "watch.jsonl", line, sync=False)
+        self._append("watch.jsonl", seen, sync=False)
+
+    def _append(self, name: str, record: Record, *, sync: bool = True) -> None:
+        """Add a line to a file, unless the lines before it are gone."""
+        path = self.path / name
+        line = f"{record.model_dump_json()}\n".encode()
+        with self.writing():
+            size = path.stat().st_size if path.exists() else 0
+            if size != self._sizes.get(name, size):
+                raise RunLostError(path, "was removed or changed")
+            self._sizes[name] = append(path, line, sync=sync)
 
     def truncate_watched(self, step: int) -> None:
         """Keep the lines up to ``step``: what came after the checkpoint is seen again."""
@@ -114,18 +184,21 @@ class Run:
         if path.exists():
             kept = [line for line in self.watched() if line.step <= step]
             text = "".join(line.model_dump_json() + "\n" for line in kept)
-            write_atomically(path, text.encode())
+            with self.writing():
+                write_atomically(path, text.encode())
 
     def watched(self) -> list[Watched]:
         """Read ``watch.jsonl``; a last line cut short by a kill is left out."""
         return read_lines(self.path / "watch.jsonl", Watched)
 
     def truncate_epochs(self, count: int) -> None:
-        """Keep the first ``count`` lines: what came after the checkpoint is done again."""
+        """Keep the first ``count`` epochs: what came after the checkpoint is done again."""
         path = self.path / "metrics.jsonl"
         if path.exists():
-            lines = read_bytes(path, LINES).splitlines(keepends=True)[:count]
-            write_atomically(path, b"".join(lines))
+            lines = read_bytes(path, LINES).splitlines(keepends=True)
+            kept = [line for line in lines if _epoch_of(line) <= count][:count]
+            with self.writing():
+                write_atomically(path, b"".join(kept))
 
     def epochs(self) -> list[Epoch]:
         """Read ``metrics.jsonl``; a last line cut short by a kill is left out."""
@@ -133,8 +206,12 @@ class Run:
 
     def write_result(self, result: Result) -> None:
         """Write ``results/<key>.json``."""
-        (self.path / "results").mkdir(exist_ok=True)
-        _write(self.path / "results" / f"{result.key}.json", result)
+        self._put("results", result.key, result)
+
+    def _put(self, folder: str, name: str, record: Record) -> None:
+        with self.writing():
+            (self.path / folder).mkdir(exist_ok=True)
+            _write(self.path / folder / f"{name}.json", record)
 
     def results(self) -> list[Result]:
         """Read all results, in the order of their names."""
@@ -148,8 +225,7 @@ class Run:
 
     def write_audit(self, audit: Audit) -> None:
         """Write ``audits/<key>.json``, and its flags beside the results it concerns."""
-        (self.path / "audits").mkdir(exist_ok=True)
-        _write(self.path / "audits" / f"{audit.key}.json", audit)
+        self._put("audits", audit.key, audit)
         audits = self.audits()
         for result in self.results():
             told = with_flags(result, audits)
@@ -165,8 +241,7 @@ class Run:
 
     def write_verdicts(self, key: str, verdicts: Verdicts) -> None:
         """Write ``verdicts/<key>.json``."""
-        (self.path / "verdicts").mkdir(exist_ok=True)
-        _write(self.path / "verdicts" / f"{key}.json", verdicts)
+        self._put("verdicts", key, verdicts)
 
     def verdicts(self, key: str) -> Verdicts:
         """Read the verdicts of one attack; none yet is an empty record."""
@@ -175,8 +250,7 @@ class Run:
 
     def write_diagnosis(self, diagnosis: Diagnosis) -> None:
         """Write ``diagnoses/<question>.json``."""
-        (self.path / "diagnoses").mkdir(exist_ok=True)
-        _write(self.path / "diagnoses" / f"{diagnosis.question}.json", diagnosis)
+        self._put("diagnoses", diagnosis.question, diagnosis)
 
     def diagnoses(self) -> list[Diagnosis]:
         """Read all diagnoses, in the order of their names."""
@@ -186,6 +260,20 @@ class Run:
     def examples(self, key: str) -> Path:
         """Where the example images of one attack are kept."""
         return self.path / "examples" / f"{key}.safetensors"
+
+    def write_examples(self, key: str, content: bytes) -> None:
+        """Write ``examples/<key>.safetensors``."""
+        with self.writing():
+            self.examples(key).parent.mkdir(exist_ok=True)
+            write_atomically(self.examples(key), content)
+
+
+def _epoch_of(line: bytes) -> int:
+    """Return the epoch that a line of ``metrics.jsonl`` is about; 0 for a damaged one."""
+    try:
+        return Epoch.model_validate_json(line).epoch
+    except ValidationError:
+        return 0
 
 
 def _refuse_links(path: Path) -> None:

@@ -30,12 +30,12 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     The same records give the same bytes. Returns ``out``.
     """
     # matplotlib and jinja2 are slow to import, and the terminal's table needs neither.
-    from advnorm.files import write_atomically
+    from advnorm.files import write_alone
     from advnorm.report.page import render
 
     content = render(runs)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, content.encode())
+    write_alone(out, content.encode())
     return out
 
 
@@ -53,7 +53,7 @@ def write_pages(folder: Path, out: Path | None = None) -> Pages:
     Pages go into ``out``, or beside the records. A damaged record is left out, and named on
     the page of its paper.
     """
-    from advnorm.files import write_atomically
+    from advnorm.files import write_alone
     from advnorm.records import reproductions
     from advnorm.report.paper import render
 
@@ -62,6 +62,6 @@ def write_pages(folder: Path, out: Path | None = None) -> Pages:
     for paper, records in found.papers.items():
         path = place / f"{paper}.html"
         content = render(paper, records, found.damaged.get(paper, ()))
-        write_atomically(path, content.encode())
+        write_alone(path, content.encode())
         written.append(path)
     return Pages(written, [one for each in found.damaged.values() for one in each])

@@ -15,6 +15,7 @@ from advnorm.report.rows import (
     threat_label,
     unlike,
 )
+from advnorm.report.unfinished import marked
 
 
 @dataclass
@@ -55,6 +56,8 @@ class Shown:
     best: bool = False
     part: str = ""
     """Which seeds have it, where not all do."""
+    unfinished: str = ""
+    """How far training was, where it was not finished."""
     marks: tuple[int, ...] = ()
 
 
@@ -83,7 +86,8 @@ def compare(
 ) -> Comparison:
     """Lay out the table.
 
-    The best of a column is its highest accuracy without a flag: a flagged one may be false.
+    The best of a column is its highest accuracy without a flag, of finished runs: a flagged
+    one may be false.
     """
     notes = Notes()
     results: dict[str, list[Result]] = {key: [] for row in rows for key in row.cells}
@@ -123,8 +127,13 @@ def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
 
 def _best(rows: Sequence[Row], key: str) -> float:
     cells = [row.cells[key] for row in rows]
-    rates = [cell.rate for cell in cells if cell and not cell.flags]
+    rates = [cell.rate for cell in cells if cell and _trusted(cell)]
     return max((rate for rate in rates if not isnan(rate)), default=float("nan"))
+
+
+def _trusted(cell: Cell) -> bool:
+    """Tell whether a cell may be the best of its column."""
+    return not cell.flags and not cell.unfinished
 
 
 def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line:
@@ -156,7 +165,8 @@ def _shown(
     return Shown(
         text=str(cell),
         rate=-1.0 if isnan(cell.rate) else cell.rate,
-        best=cell.rate == best and not cell.flags,
+        best=cell.rate == best and _trusted(cell),
         part=f"{known} of {seeds} seeds" if known < seeds else "",
+        unfinished=marked(cell.unfinished),
         marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),
     )

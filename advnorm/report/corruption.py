@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from advnorm.records import Result, Run
+from advnorm.records import Result, Run, mark_of
 
 _LEVELS = {"corruptions": 5, "cifar10-c": 5, "mnist-c": 1}
 _OURS = re.compile(r"corruption-(?P<name>[a-z_]+)-[1-5]")
@@ -32,6 +32,8 @@ class CorruptionError:
     by: dict[str, float]
     """Each corruption's error, or its ratio to the baseline's."""
     normalized: bool
+    unfinished: str = ""
+    """How far the run was, or its baseline, where training was not finished."""
 
     def __str__(self) -> str:
         what = "mCE against the baseline" if self.normalized else "mean corruption error"
@@ -39,6 +41,7 @@ class CorruptionError:
         return (
             f"{what} ({where}, {len(self.by)} corruptions): {self.mean:.1%} "
             f"[{self.mean - self.half:.1%}, {self.mean + self.half:.1%}] n={self.n}"
+            f"{self.unfinished}"
         )
 
 
@@ -81,9 +84,19 @@ def _summary(
     n = own.shape[1]
     half = 1.959963984540054 * float(moved.std(ddof=1)) / sqrt(n) if n > 1 else float("nan")
     by = dict(zip(errors, map(float, ratio), strict=True))
+    mark = _mark(run, kind, branch)
+    if baseline is not None:
+        mark += _mark(baseline, kind, branch).replace("(", "(baseline ")
     return CorruptionError(
-        kind, branch, float(ratio.mean()), half, n, by, reference is not None
+        kind, branch, float(ratio.mean()), half, n, by, reference is not None, mark
     )
+
+
+def _mark(run: Run, kind: str, branch: str | None) -> str:
+    """Say how far a run was when its results on corrupted data were measured."""
+    groups = _groups(run).get((kind, branch), {}).values()
+    marks = [mark_of(result.training) for group in groups for result in group]
+    return next(filter(None, marks), "")
 
 
 def _comparable(

@@ -7,7 +7,7 @@ from math import isfinite, nan
 from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
 
-from advnorm.records import Accuracy, Epoch
+from advnorm.records import Accuracy, Epoch, mark_of
 from advnorm.report.figures import (
     MOST_RUNS,
     STYLE,
@@ -35,7 +35,8 @@ def curves(groups: Sequence[Group], looks: Looks, prefix: str) -> list[Panel]:
                 epochs = [epoch.epoch for epoch in run.epochs]
                 best = [i for i, epoch in enumerate(run.epochs) if epoch.best][-1:]
                 alarms = [i for i, epoch in enumerate(run.epochs) if epoch.alarms]
-                line = Series(label, run.name, epochs, values, best, alarms)
+                mark = mark_of(run.training)
+                line = Series(label, run.name, epochs, values, best, alarms, mark)
                 series.setdefault(title, []).append(line)
     return [
         _curve(title, lines, looks, f"{prefix}{number}")
@@ -53,6 +54,8 @@ class Series:
     values: list[float]
     best: list[int]
     alarms: list[int]
+    mark: str
+    """How far training is, where it is not finished."""
 
 
 def _limited(groups: Sequence[Group], looks: Looks) -> list[tuple[str, Loaded]]:
@@ -97,7 +100,7 @@ def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Pa
                 )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         svg = svg_of(axes, prefix)
-    told = [f"{line.name} ends at {line.values[-1]:.3g}" for line in lines]
+    told = [f"{line.name} ends at {line.values[-1]:.3g}{line.mark}" for line in lines]
     return Panel(title, listed(told), svg)
 
 

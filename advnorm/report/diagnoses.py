@@ -14,6 +14,7 @@ from advnorm.report.drawings import Shown
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.images import png
 from advnorm.report.looks import OTHER, Look
+from advnorm.report.unfinished import of_answers
 
 MOST_NUMBERS = 40
 """Numbers of one question in the table; beyond these they are in the record alone."""
@@ -38,6 +39,16 @@ class Answers:
     def family(self) -> str:
         """What the group is beside its norm: runs of one family share axes."""
         return self.label.partition(" · ")[2]
+
+    @property
+    def unfinished(self) -> str:
+        """How far the runs were, where their training was not finished."""
+        return of_answers(self.diagnoses)
+
+    @property
+    def named(self) -> str:
+        """The group, with that."""
+        return f"{self.label} ({self.unfinished})" if self.unfinished else self.label
 
     def cells(self, names: Sequence[str]) -> list[str]:
         """Return each number, over seeds its mean ± standard error."""
@@ -157,13 +168,13 @@ def _drawn(title: str, answers: Sequence[Answers], prefix: str) -> Iterator[figu
         return
     if not drawings.together(every):
         for number, (answer, panels) in enumerate(found):
-            named = f"{title}: {answer.label}" if len(answers) > 1 else title
-            one = Shown(answer.label, answer.look, panels[0])
+            named = f"{title}: {answer.named}" if len(answers) > 1 else title
+            one = Shown(answer.named, answer.look, panels[0])
             yield drawings.alone(named, one, f"{prefix}-{number}")
         return
     families: dict[str, list[Shown]] = {}
     for answer, panels in found:
-        several = [Shown(answer.label, answer.look, panel) for panel in panels]
+        several = [Shown(answer.named, answer.look, panel) for panel in panels]
         families.setdefault(answer.family, []).extend(several[: figures.MOST_RUNS])
     for number, (family, shown) in enumerate(families.items()):
         named = f"{title}: {family}" if len(families) > 1 else title
@@ -178,7 +189,7 @@ def _panels(title: str, answer: Answers) -> Iterator[Panel]:
 def _gallery(title: str, answers: Sequence[Answers]) -> Gallery:
     found = [(answer, next(_panels(title, answer), None)) for answer in answers]
     shown = [
-        (answer.label, answer.look, panel) for answer, panel in found if panel is not None
+        (answer.named, answer.look, panel) for answer, panel in found if panel is not None
     ]
     if len(shown) > 1 and _same([panel for *_, panel in shown]):
         shown = [(EVERY, OTHER, shown[0][2])]

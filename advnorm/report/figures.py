@@ -5,7 +5,7 @@ the page's colours, so that one figure serves a light and a dark page.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import nan
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from advnorm.report.looks import Look
 from advnorm.report.rows import Cell, branch_label
+from advnorm.report.unfinished import marked
 from advnorm.text import cut, printable
 
 Looks = Mapping[str, Look]
@@ -101,9 +102,13 @@ def draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> Non
     eps = list(known)
     axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
     axes.plot(eps, rates, color=look.colour, marker=look.marker, linestyle=style)
+    before: tuple[str, ...] = ()
     for place, cell in known.items():
         if cell.flags:
             doubt(axes, place, 100 * cell.rate)
+        if cell.unfinished != before:  # once a line, and where it changes
+            progress(axes, place, 100 * cell.rate, cell.unfinished)
+        before = cell.unfinished
 
 
 def doubt(axes: Axes, x: float, y: float) -> None:
@@ -111,9 +116,16 @@ def doubt(axes: Axes, x: float, y: float) -> None:
     axes.annotate("!", (x, y), (5, 3), textcoords="offset points", weight="bold", size=12)
 
 
+def progress(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
+    """Write how far training was beside a point of a run that was not finished."""
+    text = "; ".join(unfinished)
+    axes.annotate(text, (x, y), (5, -9), textcoords="offset points", size=7)
+
+
 def told_of(cell: Cell) -> str:
     """Write an accuracy for a description, with its doubt."""
-    return f"{cell.rate:.1%}{FLAGGED if cell.flags else ''}"
+    mark = f" ({marked(cell.unfinished)})" if cell.unfinished else ""
+    return f"{cell.rate:.1%}{FLAGGED if cell.flags else ''}{mark}"
 
 
 def branched(name: str, branch: str | None) -> str:

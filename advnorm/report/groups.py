@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advnorm.records import Diagnosis, Environment, Epoch, Result, Run, over_training
+from advnorm.records import (
+    Diagnosis,
+    Environment,
+    Epoch,
+    Result,
+    Run,
+    Training,
+    over_training,
+)
+from advnorm.report.unfinished import UNRECORDED, recovered
 from advnorm.text import cut
 
 OF_ONE_RUN = ("name", "seed", "out")
@@ -28,6 +37,8 @@ class Loaded:
     environment: Environment | None
     diagnoses: dict[str, Diagnosis]
     """By question, with those that were watched in training."""
+    training: Training | None
+    """How far the run is now."""
 
     @property
     def seed(self) -> str:
@@ -61,6 +72,19 @@ class Group:
         return tuple({member.seed: member for member in reversed(self.members)}.values())[
             ::-1
         ]
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """How far its unfinished runs are, or were when a number of them was measured."""
+        told: dict[str, None] = {}
+        for member in self.members:
+            results = (result.training for result in member.results.values())
+            answers = (answer.training for answer in member.diagnoses.values())
+            for training in (member.training, *results, *answers):
+                if training and not training.finished:
+                    seed = f"seed {member.seed}: " if len(self.members) > 1 else ""
+                    told[f"{seed}{training}"] = None
+        return tuple(told)
 
 
 def gather(runs: Sequence[Run]) -> list[Group]:
@@ -128,19 +152,34 @@ def _load(run: Run, name: str) -> Loaded:
         raise ValueError(
             f"{path} is damaged ({what}): put the recipe back or leave this run out"
         ) from error
+    epochs = tuple(run.epochs())
+    training = Training.read(recipe.get("epochs"), epochs[-1].epoch if epochs else 0)
+    planned = training.planned if training else None
+    watched = [
+        answer.model_copy(update={"training": training})
+        for answer in over_training(run.watched())
+    ]
     return Loaded(
         run=run,
         name=name,
         recipe=dict(flatten(recipe)),
         text=run.recipe_text(),
-        epochs=tuple(run.epochs()),
-        results={result.key: result for result in run.results()},
+        epochs=epochs,
+        results={r.key: _dated(r, epochs, planned) for r in run.results()},
         environment=run.environment() if run.described else None,
-        diagnoses={
-            found.question: found
-            for found in (*over_training(run.watched()), *run.diagnoses())
-        },
+        diagnoses={answer.question: answer for answer in (*watched, *run.diagnoses())},
+        training=training,
     )
+
+
+def _dated(result: Result, epochs: Sequence[Epoch], planned: int | None) -> Result:
+    """Return a result that says how far training was, or that it is not known."""
+    if result.training or planned is None:
+        return result
+    training = recovered(result.weights, epochs, planned)
+    if training is None:
+        return result.model_copy(update={"notes": (*result.notes, UNRECORDED)})
+    return result.model_copy(update={"training": training})
 
 
 def _names(paths: Sequence[Path]) -> dict[Path, str]:

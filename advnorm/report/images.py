@@ -17,6 +17,7 @@ from advnorm.files import read_bytes
 from advnorm.records import Result
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.rows import branch_label, threat_label, without_branch
+from advnorm.report.unfinished import marked, unfinished
 from advnorm.text import cut
 
 MOST_RUNS = 8
@@ -138,7 +139,12 @@ def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]
         for i in range(len(clean))
     )
     threat = f" {threat_label(result.threat)}" if result.threat else ""
-    named = filter(None, (f"{result.attack}{threat}", branch_label(result.branch)))
+    parts = (
+        f"{result.attack}{threat}",
+        branch_label(result.branch),
+        marked(unfinished([result])),
+    )
+    named = filter(None, parts)
     return Strip(label, run, ", ".join(named), factor, thinned, examples)
 
 

@@ -14,6 +14,7 @@ from advnorm.report.radii import families, radii
 from advnorm.report.rows import rows, threat_label, without_branch
 from advnorm.report.scatter import scatter
 from advnorm.report.template import environment
+from advnorm.report.unfinished import marked
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""
@@ -40,6 +41,7 @@ def render(runs: Sequence[Run]) -> str:
             ),
             flagged=any(result.flags for run in loaded for result in run.results.values()),
             comparison=compare(groups, lines, looks),
+            unfinished={group.label: marked(group.unfinished) for group in groups},
             looks=looks,
             legend={label: look for label, look in looks.items() if look is not OTHER},
             most_groups=len(LOOKS),

@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
 from advnorm.report.groups import Group, Loaded, gather
+from advnorm.report.unfinished import unfinished
 
 _BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 
@@ -27,6 +28,8 @@ class Cell:
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """Shown beside it as flags are, but no reason for doubt."""
+    unfinished: tuple[str, ...] = ()
+    """How far the runs were whose training was not finished: ``13 of 400 epochs``."""
 
     @property
     def rate(self) -> float:
@@ -266,4 +269,5 @@ def _cell(key: str, runs: Sequence[Loaded]) -> Cell | None:
         n=min(result.accuracy.n for result in results),
         flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
+        unfinished=unfinished(results),
     )

@@ -15,11 +15,13 @@ from advnorm.report.figures import (
     doubt,
     listed,
     plot,
+    progress,
     svg_of,
 )
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.looks import OTHER
 from advnorm.report.rows import without_branch
+from advnorm.report.unfinished import marked, unfinished
 
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 
@@ -46,12 +48,16 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
                 elinewidth=0.8,
                 zorder=1 if look is OTHER else 2,
             )
+            place = 100 * point.clean.rate, 100 * point.robust.rate
             if point.flagged:
-                doubt(axes, 100 * point.clean.rate, 100 * point.robust.rate)
+                doubt(axes, *place)
+            if point.unfinished:
+                progress(axes, *place, point.unfinished)
         svg = svg_of(axes, prefix)
     told = [
         f"{branched(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
         f"{FLAGGED if p.flagged else ''}"
+        f"{f' ({marked(p.unfinished)})' if p.unfinished else ''}"
         for p in points
     ]
     return Panel("Clean against robust accuracy", listed(told), svg)
@@ -65,6 +71,8 @@ class Point(NamedTuple):
     clean: Accuracy
     robust: Accuracy
     flagged: bool = False
+    unfinished: tuple[str, ...] = ()
+    """How far training was, where it was not finished."""
 
 
 def _points(run: Loaded, key: str) -> list[Point]:
@@ -80,6 +88,7 @@ def _points(run: Loaded, key: str) -> list[Point]:
                 clean.accuracy,
                 result.accuracy,
                 bool(result.flags),
+                unfinished([result]) or unfinished([clean]),
             )
             found += [point] if point.clean.n and point.robust.n else []
     return found

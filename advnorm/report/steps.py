@@ -11,6 +11,7 @@ from advnorm.report import figures
 from advnorm.report.groups import Group
 from advnorm.report.looks import OTHER
 from advnorm.report.rows import Cell, threat_label, without_branch
+from advnorm.report.unfinished import unfinished
 
 _LETTER = 0.026  # width of a digit, as a share of the axis
 
@@ -106,8 +107,11 @@ def _known(results: Sequence[Result]) -> dict[float, Cell]:
     counts = [n for n in sorted(results[0].curve) if all(n in r.curve for r in results)]
     found = {n: [result.curve[n] for result in results] for n in counts}
     flags = tuple(dict.fromkeys(flag for result in results for flag in result.flags))
+    far = unfinished(results)
     return {
-        float(n): Cell(tuple(a.rate for a in each), min(a.n for a in each), flags)
+        float(n): Cell(
+            tuple(a.rate for a in each), min(a.n for a in each), flags, unfinished=far
+        )
         for n, each in found.items()
         if all(a.n for a in each)
     }

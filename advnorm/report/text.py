@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from advnorm.records import Run
 from advnorm.report.groups import Loaded, gather
 from advnorm.report.rows import Row, key_label, rows, unlike
+from advnorm.report.unfinished import marked
 
 WIDTH = 100
 """Groups that do not fit go into a further block below."""
@@ -51,7 +52,9 @@ def _column(row: Row, keys: Sequence[str], notes: list[str]) -> list[str]:
     norm, objective, *rest = row.label.split(" · ")
     cells = [row.cells[key] for key in keys]
     shown = [
-        f"{cell}{_marks((*cell.flags, *cell.notes), notes)}" if cell else "-"
+        f"{cell}{_marks((*cell.flags, *cell.notes, marked(cell.unfinished)), notes)}"
+        if cell
+        else "-"
         for cell in cells
     ]
     alarms = _marks(row.alarms, notes).strip() or "-"

@@ -50,7 +50,11 @@ def audit_run(
         for threat, domain in product(radii, _branches(recipe, subject.model)):
             with route(subject.model, domain=domain) if domain else nullcontext():
                 audit = examiner.audit(subject.model, batch, threat, progress).model_copy(
-                    update={"weights": subject.weights, "branch": domain}
+                    update={
+                        "weights": subject.weights,
+                        "training": subject.training,
+                        "branch": domain,
+                    }
                 )
             run.write_audit(audit)
             found.append(audit)

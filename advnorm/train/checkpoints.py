@@ -17,11 +17,12 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
-from advnorm.files import read_bytes, write_atomically
+from advnorm.files import open_regular, read_bytes, write_atomically
 from advnorm.records import Record, first_mistake
 from advnorm.text import cut
 
 KEEP = 2
+_LONGEST_HEADER = 100_000_000
 
 
 class Checkpoint(NamedTuple):
@@ -82,7 +83,7 @@ def read(manifest: Path) -> Checkpoint:
     """Read one checkpoint, and refuse bytes that are not those that were written."""
     path = manifest.with_suffix(".safetensors")
     try:
-        expected = Manifest.model_validate_json(read_bytes(manifest, Manifest.LIMIT))
+        expected = _manifest(manifest)
     except ValidationError as error:
         raise DamagedError(f"{manifest} is damaged ({first_mistake(error)})") from None
     except OSError as error:
@@ -104,11 +105,45 @@ def read(manifest: Path) -> Checkpoint:
         raise DamagedError(f"{path} is no checkpoint ({kind}: {cut(str(error))})") from None
 
 
+def _manifest(path: Path) -> Manifest:
+    return Manifest.model_validate_json(read_bytes(path, Manifest.LIMIT))
+
+
 def _facts(content: bytes) -> dict[str, Any]:
     """Read the header: its length in eight bytes, then JSON, which holds the facts' own."""
     length = int.from_bytes(content[:8], "little")
     header = from_json(content[8 : 8 + length])
     return dict(from_json(header["__metadata__"]["facts"]))
+
+
+def facts_of(manifest: Path) -> dict[str, Any] | None:
+    """Return a checkpoint's facts without its tensors; ``None`` if they are damaged."""
+    try:
+        with open_regular(manifest.with_suffix(".safetensors")) as file:
+            start = file.read(8)
+            length = min(int.from_bytes(start, "little"), _LONGEST_HEADER)
+            return _facts(start + file.read(length))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def name_of(checkpoint: Path, digest: str) -> str:
+    """Name weights: which checkpoint, and its digest."""
+    return f"{checkpoint.stem} sha256:{digest}"
+
+
+def kind_of(weights: str) -> str:
+    """Return which checkpoints hold the best or the last weights."""
+    return "best" if weights == "best" else "state"
+
+
+def newest(folder: Path, weights: str) -> str:
+    """Name the newest best or last weights by their manifest; nothing without one."""
+    try:
+        manifest = manifests(folder, kind_of(weights))[-1]
+        return name_of(manifest, _manifest(manifest).sha256)
+    except (IndexError, OSError, ValidationError):
+        return ""
 
 
 def manifests(folder: Path, kind: str) -> list[Path]:

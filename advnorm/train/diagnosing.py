@@ -19,7 +19,7 @@ from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
 from advnorm.train.build import choose_device
 from advnorm.train.parts import load
-from advnorm.train.subject import Subject, examined, first, subject_of
+from advnorm.train.subject import Loaded, Subject, examined, first, subject_of
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""
@@ -71,7 +71,7 @@ def diagnose_model(
     """
     progress, where, data = progress or Quiet(), _alone(device), load(recipe, root=root)
     try:
-        subject = examined(recipe, data, model, recipe.name, where)
+        subject = examined(recipe, data, Loaded(model, recipe.name, None), where)
     except (RuntimeError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"{recipe.name} does not map samples of {data.name}, of shape {data.shape}, to "
@@ -132,7 +132,11 @@ def _answer(
         found = question(
             model, images, labels, threat=recipe.threat.build(), progress=progress
         )
-        told = {"weights": subject.weights, "branch": branch(model)}
+        told = {
+            "weights": subject.weights,
+            "training": subject.training,
+            "branch": branch(model),
+        }
     return found.model_copy(update={**told, "seconds": perf_counter() - start})
 
 

@@ -12,11 +12,10 @@ from safetensors.torch import save as dump_tensors
 from advnorm import ranks
 from advnorm.evaluate import Cell, judge
 from advnorm.evaluate.engine import Judgement
-from advnorm.files import write_atomically
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
-from advnorm.records import Result, Run, Verdicts, result_key, with_flags
+from advnorm.records import Result, Run, Verdicts, mark_of, result_key, with_flags
 from advnorm.train.subject import Subject
 
 
@@ -45,7 +44,7 @@ def judged(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result
     )
     ranks.lead(partial(run.write_verdicts, result.key, verdicts))
     ranks.lead(partial(run.write_result, result))
-    progress.line(f"{result.key}: {result.accuracy}")
+    progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}")
     return result
 
 
@@ -89,7 +88,7 @@ def _branch(
     same = known is not None and known.fingerprint == fingerprint
     whole = done.fingerprint == fingerprint and len(done.samples) >= count
     if known and same and whole and known.accuracy.n == count:
-        return known
+        return kept(run, known, subject)
     if known and not same and known.accuracy.n > count:
         progress.line(f"{key}: replaces {known.accuracy}, of other settings or weights")
     if done.fingerprint != fingerprint:
@@ -107,6 +106,7 @@ def _branch(
         data=subject.data.name,
         other=other is not None,
         weights=subject.weights,
+        training=subject.training,
         branch=branch,
         seed=subject.recipe.seed,
         seconds=before + perf_counter() - start,
@@ -117,10 +117,22 @@ def _branch(
     result = with_flags(result, run.audits())
     ranks.lead(partial(run.write_result, result))
     of = len(done.samples)
-    kept = f"; verdicts on all {of} stay" if of > count else ""
-    progress.line(f"{result.key}: {result.accuracy}{kept}")
+    more = f"; verdicts on all {of} stay" if of > count else ""
+    progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
     for text in (*result.flags, *result.notes):
         progress.line(f"  ! {text}")
+    return result
+
+
+def kept(run: Run, known: Result, subject: Subject) -> Result:
+    """Return a result of the same weights and settings; the run may have gone on since.
+
+    The best weights of an unfinished run may turn out to be those of its end.
+    """
+    if known.training == subject.training:
+        return known
+    result = known.model_copy(update={"training": subject.training})
+    ranks.lead(partial(run.write_result, result))
     return result
 
 
@@ -170,8 +182,7 @@ def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None) -> str:
 def _save(run: Run, key: str, found: Judgement, count: int) -> None:
     """Write the verdicts so far, and the first images where there are any to show."""
     if found.examples is not None and count:
-        path, shown = run.examples(key), found.examples._asdict()
-        path.parent.mkdir(exist_ok=True)
+        shown = found.examples._asdict()
         tensors = {name: value[:count].clone() for name, value in shown.items()}
-        write_atomically(path, dump_tensors(tensors))
+        run.write_examples(key, dump_tensors(tensors))
     run.write_verdicts(key, found.verdicts)

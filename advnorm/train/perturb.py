@@ -17,8 +17,9 @@ from advnorm.evaluate.statistics import Perturbation, directions, judge_perturbe
 from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
-from advnorm.records import Result, Run, ThreatRecord, Verdicts
+from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
 from advnorm.train.build import check, choose_device
+from advnorm.train.judged import kept
 from advnorm.train.subject import Subject, subject_of
 
 
@@ -75,7 +76,7 @@ def _curve(
             seen = f"{known.fingerprint if known else None} {result.fingerprint}"
             ranks.see_the_same(seen, run.path)
             if known and known.fingerprint == result.fingerprint:
-                yield known
+                yield kept(run, known, subject)
                 continue
             total, batches = _samples(subject)
             verdicts = judge_perturbed(subject.model, batches, what, shifts, total=total)
@@ -85,7 +86,7 @@ def _curve(
                 update={"accuracy": verdicts.accuracy(), "seconds": perf_counter() - start}
             )
             ranks.lead(partial(run.write_result, result))
-            progress.line(f"{result.key}: {result.accuracy}")
+            progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}")
             yield result
 
 
@@ -107,13 +108,14 @@ def _result(subject: Subject, what: Perturbation, radius: float) -> Result:
         seconds=0.0,
     )
     facts = [
-        result.model_dump(mode="json"),
+        result.model_dump(mode="json", exclude={"training"}),
         subject.data.digest(),
         _samples(subject)[0],
         subject.recipe.evaluation.batch_size if what.batch else None,
     ]
     digest = sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return result.model_copy(update={"fingerprint": digest})
+    told = {"fingerprint": digest, "training": subject.training}
+    return result.model_copy(update=told)
 
 
 def _samples(subject: Subject) -> tuple[int, Iterator[Batch]]:

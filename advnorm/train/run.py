@@ -12,10 +12,11 @@ from advnorm import ranks
 from advnorm.freed import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
-from advnorm.records import Environment, Run
+from advnorm.records import Environment, Run, RunLostError
 from advnorm.train import checkpoints
 from advnorm.train.build import Job, build, choose_device
 from advnorm.train.guards import NotFiniteError
+from advnorm.train.how_far import how_far
 from advnorm.train.loop import fit
 from advnorm.train.saver import Saver
 from advnorm.train.state import ResumePoint, State, restore
@@ -40,6 +41,7 @@ def train(
 
     Raises:
         StoppedError: After a signal; everything is saved.
+        RunLostError: If the folder, or what a run needs of it, was taken away meanwhile.
         NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
             checkpoint is on disk and named.
         PeerLostError: Another rank or its host is lost; the same is named.
@@ -57,12 +59,14 @@ def train(
             to_yaml(recipe) + job.data.digest(),
             "the ranks do not have the same recipe and data: give all of them the same",
         )
+        _name_start(recipe, progress, begun=begun)
         if not resume:
             ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
             ranks.share(out, "recipe.yaml")
         run = Run.open(out)
         ranks.lead(lambda: held.enter_context(run.lock()))
-        _go_on(job, run, progress)
+        with _told_what_is_lost(run):
+            _go_on(job, run, progress)
     return run
 
 
@@ -78,6 +82,16 @@ def _losses_named(out: Path) -> Iterator[None]:
             lost.args = (f"{lost}. The last good checkpoint is {path}",)
             lost.resume = how_to_resume(out)
         raise
+
+
+def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
+    """Say if training starts from the weights of a run that is not finished."""
+    if recipe.start is None or begun:
+        return
+    start = Run.open(Path(recipe.start))
+    training = how_far(start, from_yaml(start.recipe_text()).epochs)
+    if training and not training.finished:
+        progress.line(f"start: {start.path} is unfinished: {training}")
 
 
 def _restarted(out: Path) -> bool:
@@ -106,11 +120,14 @@ def _go_on(job: Job, run: Run, progress: Progress) -> None:
     with Stop() as stop, _reproducible(), kept:
         try:
             fit(job, run, state, saver, stop=stop, progress=progress)
+            ranks.lead(saver.check)
         except StoppedError as stopped:
             saver.save(state)
             stopped.resume = how_to_resume(run.path)
             raise
         except NotFiniteError as error:
+            if ranks.first():  # the others need not be here
+                saver.check()
             good = checkpoints.manifests(run.checkpoints, "state")[-1]
             raise NotFiniteError(
                 f"{error} in epoch {state.epoch + 1}, step {state.step + 1}: stopped "
@@ -118,6 +135,35 @@ def _go_on(job: Job, run: Run, progress: Progress) -> None:
                 f"{good.with_suffix('.safetensors')}; try a smaller optimizer.rate, or "
                 "precision=float32"
             ) from error
+
+
+@contextmanager
+def _told_what_is_lost(run: Run) -> Iterator[None]:
+    """Say what can still be done where a run folder is taken away from its training."""
+    try:
+        yield
+    except RunLostError as lost:
+        raise RunLostError(lost.path, lost.what, _remedy(run, lost.path)) from None
+
+
+def _remedy(run: Run, lost: Path) -> str:
+    """Say what is lost with a part of a run folder, and what can still be done."""
+    if lost == run.path:
+        return (
+            "its weights are lost, unless it was moved: then go on from its last "
+            "checkpoint with --resume, else train anew"
+        )
+    if not checkpoints.manifests(run.checkpoints, "state"):
+        return "its weights are lost: train anew in another folder"
+    if lost.name == "recipe.yaml":
+        return (
+            "its weights are of no use without it: put a copy back and go on with: "
+            f"{how_to_resume(run.path)}, or train anew in another folder"
+        )
+    return (
+        "what it held is lost, the last weights are not; go on with: "
+        f"{how_to_resume(run.path)}"
+    )
 
 
 def how_to_resume(out: Path) -> str:
@@ -140,8 +186,6 @@ def _same(recipe: Recipe, run: Run) -> None:
 def _begin(job: Job, run: Run, progress: Progress) -> State:
     """Return a fresh state, or the newest whole checkpoint's with everything put back."""
     warnings: list[str] = []
-    for leftover in run.checkpoints.glob(".*.tmp") if ranks.first() else ():
-        leftover.unlink()  # of a write that was cut short
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
@@ -164,9 +208,26 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
     restore(found.tensors, job.model, job.optimizer)
     ranks.lead(partial(run.truncate_epochs, point.epochs))
     state = point.state
+    _name_losses(run, state, progress)
     ranks.lead(partial(run.truncate_watched, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state
+
+
+def _name_losses(run: Run, state: State, progress: Progress) -> None:
+    """Say what was removed from a run that goes on, and have the best weights anew."""
+    known = len(run.epochs())
+    if known < state.epoch:
+        progress.line(
+            f"{run.path / 'metrics.jsonl'} has {known} of {state.epoch} epochs: the record "
+            "of the others is lost"
+        )
+    if state.best_score >= 0 and not checkpoints.manifests(run.checkpoints, "best"):
+        progress.line(
+            "the best weights are lost: the best of the epochs from here on are kept, and "
+            "the last with --set evaluation.weights=last"
+        )
+        state.best_score = -1.0
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, and say how to go on."""
+"""Ctrl-C, SIGTERM and SIGHUP: finish the step, save, and say how to go on."""
 
 import signal
 import threading
@@ -7,18 +7,41 @@ from typing import Any, Self
 
 from advnorm import ranks
 
-SIGNALS = [signal.SIGINT, signal.SIGTERM]
+HANGUP: int | None = getattr(signal, "SIGHUP", None)
+"""The signal of a terminal that is closed, where the system has it."""
+SIGNALS = [signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP])]
 """What stops this process. One that another process stops takes SIGTERM alone."""
 
 
 def obey() -> None:
     """Have another process say when to stop, by SIGTERM.
 
-    Ctrl-C reaches all processes of a terminal, and a second signal would act at once.
+    Ctrl-C and SIGHUP reach all processes of a terminal, and a second signal would act at
+    once.
     """
     SIGNALS[:] = [signal.SIGTERM]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_hangup()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def handled() -> list[int]:
+    """Return the signals to handle; ``nohup`` has SIGHUP ignored, and so it stays."""
+    return [
+        signum
+        for signum in SIGNALS
+        if signum != HANGUP or signal.getsignal(signum) is not signal.SIG_IGN
+    ]
+
+
+def ignore_hangup() -> None:
+    """Ignore SIGHUP from here on.
+
+    It seldom comes alone: a shell that ends and its terminal send one each, and a service
+    manager sends it right after SIGTERM. So it never counts as a second signal.
+    """
+    if HANGUP is not None:
+        signal.signal(HANGUP, signal.SIG_IGN)
 
 
 class StoppedError(Exception):
@@ -38,6 +61,8 @@ class StoppedError(Exception):
 class Stop:
     """While entered, a first signal is kept for the next safe point; a second acts at once.
 
+    A second one that is SIGHUP is ignored.
+
     >>> with Stop() as stop:
     ...     stop.check()
     """
@@ -48,7 +73,7 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for signum in SIGNALS:
+            for signum in handled():
                 self._before[signum] = signal.signal(signum, self._receive)
         return self
 
@@ -71,7 +96,11 @@ class Stop:
 
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self._signum = signum
+        hangup = {k: v for k, v in self._before.items() if k == HANGUP}
         self._give_back()
+        if hangup:  # given back with the block's end
+            ignore_hangup()
+        self._before = hangup
 
     def _give_back(self) -> None:
         for signum, handler in self._before.items():

@@ -15,10 +15,11 @@ from advnorm.models import untiled
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
-from advnorm.records import Run
+from advnorm.records import Run, Training
 from advnorm.threat import Threat
 from advnorm.train import checkpoints
 from advnorm.train.build import threats
+from advnorm.train.how_far import how_far, reached
 from advnorm.train.parts import load, network
 from advnorm.train.state import MismatchError, restore
 
@@ -30,17 +31,36 @@ class Subject(NamedTuple):
     data: DataSet
     model: nn.Module
     weights: str
+    training: Training | None
+    """Of a run: how far it is."""
     device: torch.device
     classes: int
     flags: tuple[str, ...]
     """Symptoms of false robustness that a few passes show."""
 
 
+class Loaded(NamedTuple):
+    """A run's network with its weights."""
+
+    model: nn.Module
+    weights: str
+    """Their name and digest."""
+    training: Training | None
+    """How far the run is."""
+
+
 def load_model(
     run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
 ) -> tuple[nn.Module, str]:
     """Return the run's network with its best or last weights, and their name and digest."""
-    kind = "best" if weights == "best" else "state"
+    return load_run(run, recipe, data, weights=weights, warnings=warnings)[:2]
+
+
+def load_run(
+    run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
+) -> Loaded:
+    """Return the run's network with its best or last weights, and how far training is."""
+    kind = checkpoints.kind_of(weights)
     found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
     if found is None:
         raise FileNotFoundError(
@@ -57,7 +77,9 @@ def load_model(
             f"trained with: {error}"
         ) from None
     check_statistics(model)
-    return untiled(model), f"{found.path.stem} sha256:{found.digest}"
+    last = kind == "state"
+    training = reached(found.facts, recipe.epochs) if last else how_far(run, recipe.epochs)
+    return Loaded(untiled(model), checkpoints.name_of(found.path, found.digest), training)
 
 
 def subject_of(
@@ -66,21 +88,24 @@ def subject_of(
     """Load the run's model and data, and try them out together."""
     data = load(recipe, root=root)
     warnings: list[str] = []
-    model, weights = load_model(
+    loaded = load_run(
         run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
     )
     for warning in warnings:
         progress.line(warning)
-    return examined(recipe, data, model, weights, device)
+    if loaded.training and not loaded.training.finished:
+        progress.line(f"{run.path} is unfinished: {loaded.training}")
+    return examined(recipe, data, loaded, device)
 
 
 def examined(
-    recipe: Recipe, data: DataSet, model: nn.Module, weights: str, device: torch.device
+    recipe: Recipe, data: DataSet, loaded: Loaded, device: torch.device
 ) -> Subject:
     """Try a model and data out together, on a few samples."""
+    model, weights, training = loaded
     classes = fits(recipe, model.to(device), data, device)
     flags = flags_of(probe(model, first(data, FEW, device), recipe.threat.build()))
-    return Subject(recipe, data, model, weights, device, classes, flags)
+    return Subject(recipe, data, model, weights, training, device, classes, flags)
 
 
 def first(data: DataSet, count: int, device: torch.device) -> Batch:

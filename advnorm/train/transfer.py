@@ -14,10 +14,10 @@ from advnorm.evaluate.matrix import Strike, judge_transfer
 from advnorm.norms import Domain, branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
-from advnorm.records import Run, TransferMatrix
+from advnorm.records import Run, Training, TransferMatrix
 from advnorm.train.build import check, choose_device
 from advnorm.train.parts import load
-from advnorm.train.subject import asked_threats, load_model
+from advnorm.train.subject import asked_threats, load_run
 
 
 def transfer_runs(
@@ -54,16 +54,18 @@ def _transferred(
     names = _names(runs)
     models: dict[str, nn.Module] = {}
     weights: dict[str, str] = {}
+    training: dict[str, Training] = {}
     shared: DataSet | None = None
     for name, run, recipe in zip(names, runs, recipes, strict=True):
         check(recipe)
         data = load(recipe, root=root)
         shared = _same(shared or data, data, names[0], name)
         told: list[str] = []
-        models[name], weights[name] = load_model(
+        models[name], weights[name], far = load_run(
             run, recipe, data, weights=recipe.evaluation.weights, warnings=told
         )
         models[name].to(where)
+        training |= {name: far} if far else {}
         for warning in told:
             progress.line(warning)
     assert shared is not None
@@ -72,13 +74,14 @@ def _transferred(
         "the ranks see different runs or data: give all of them the same",
     )
     attacked = {name: models[name] for name in names[:sources]}
-    return _matrices(attacked, models, weights, recipes[0], shared, where, progress)
+    found = _matrices(attacked, models, recipes[0], shared, where, progress)
+    of_runs = {"weights": weights, "training": training}
+    return [matrix.model_copy(update=of_runs) for matrix in found]
 
 
 def _matrices(
     attacked: Mapping[str, nn.Module],
     models: Mapping[str, nn.Module],
-    weights: dict[str, str],
     recipe: Recipe,
     data: DataSet,
     device: torch.device,
@@ -110,8 +113,7 @@ def _matrices(
                     progress=progress,
                 )
                 named = {key: value for key, value in branches.items() if value}
-                update = {"branches": named, "weights": weights}
-                found.append(matrix.model_copy(update=update))
+                found.append(matrix.model_copy(update={"branches": named}))
     return found
 
 

@@ -62,8 +62,8 @@ def test_a_stop_can_be_told_by_another_process():
 
 @pytest.mark.slow
 @pytest.mark.ci
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_ends_all_processes_and_begins_no_other_task(tmp_path, signum):
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_ends_all_processes_and_begins_no_other_task(tmp_path, hangup, signum):
     """Six tasks, two processes: those that wait in the pool's queue must not begin."""
 
     def interrupt():
@@ -102,6 +102,27 @@ def test_processes_end_when_the_one_that_waits_is_killed(tmp_path):
         time.sleep(0.05)
     assert not any(map(alive, workers))
     assert (tmp_path / "stopped").exists()  # at a safe point
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_terminal_that_is_closed_stops_all_processes_at_a_safe_point(tmp_path, hangup):
+    """SIGHUP reaches all of them; the one that waits says when the others stop."""
+    command = f"from grid_tasks import *; begin({str(tmp_path)!r})"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", command],
+        cwd=Path(__file__).parent,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    for _ in range(600):
+        if len(list(tmp_path.glob("*.pid"))) == 2:
+            break
+        time.sleep(0.05)
+    os.killpg(parent.pid, signal.SIGHUP)
+    assert parent.wait(60) == 1  # StoppedError, which nobody catches here
+    assert (tmp_path / "stopped").exists()
+    assert not any(alive(int(path.stem)) for path in tmp_path.glob("*.pid"))
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """One artefact from its jobs to its record: shared runs, no work twice, ratios, failures."""
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,8 +19,8 @@ from advnorm.papers.reproduce import _tasks, gather, judged
 from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
-from advnorm.records import Published, Reproduction, Run, Told
-from advnorm.train import transfer_runs
+from advnorm.records import Diagnosis, Published, Reproduction, Run, Told, read_record
+from advnorm.train import loop, transfer_runs
 
 TINY = override(
     Recipe(name="tiny"),
@@ -202,6 +204,52 @@ def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, monkeypatch, schedule
     assert [e.loss for e in whole] == [e.loss for e in half]
 
 
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path, longer):
+    """All of its epochs are on record then; nor does a longer run begin with it."""
+    recipe = override(TINY, ["evaluation.weights=last"])
+    pid = os.fork()
+    if not pid:
+        original = loop._sentence
+
+        def deadly(line, epochs):  # between the line of an epoch and its checkpoint
+            if line.epoch == epochs:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(line, epochs)
+
+        loop._sentence = deadly
+        try:
+            carry_out(Job("one", recipe, NUMBERS), tmp_path / "killed")
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    (path,) = (tmp_path / "killed").iterdir()
+    assert len(Run.open(path).epochs()) == TINY.epochs
+    job = Job("one", override(recipe, ["epochs=3"]) if longer else recipe, NUMBERS)
+    done = carry_out(job, tmp_path / "killed")
+    assert done.numbers == carry_out(job, tmp_path / "whole").numbers
+    (whole,) = (tmp_path / "whole").iterdir()
+    states = [
+        sorted(folder.glob("checkpoints/state-*.safetensors"))[-1].read_bytes()
+        for folder in (tmp_path / "killed" / done.run, whole)
+    ]
+    assert states[0] == states[1]
+
+
+def test_an_answer_about_other_weights_is_not_taken(tmp_path):
+    job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
+    path = tmp_path / carry_out(job, tmp_path).run
+    (answer,) = (path / "answers").iterdir()
+    kept = read_record(answer, Diagnosis)
+    planted = {"weights": "best-00000001 sha256:0", "numbers": {"dead units": -1.0}}
+    answer.write_text(kept.model_copy(update=planted).model_dump_json())
+    assert carry_out(job, tmp_path).numbers == {"dead": kept.numbers["dead units"]}
+    answer.write_text(
+        kept.model_copy(update={"numbers": {"dead units": -1.0}}).model_dump_json()
+    )
+    assert carry_out(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
+
+
 @pytest.mark.parametrize("change", ["norm.freeze_last=1", "validation.every=3"])
 def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
     short = override(TINY, [change])
@@ -369,6 +417,7 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-5", "1e999", "9" * 5000])
 def test_a_damaged_note_of_the_time_is_none(tmp_path, text):
+    (tmp_path / "recipe.yaml").touch()  # else it is no run, and nothing is written there
     (tmp_path / "seconds.json").write_text(text)
     assert works.seconds_of(tmp_path) == 0.0
     with works.timed(tmp_path):

@@ -1,5 +1,6 @@
 """Synthetic run folders, written through advnorm.records like real ones."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import yaml
 from safetensors.numpy import save_file
 
 from advnorm.records import Accuracy, Environment, Epoch, Result, Run, ThreatRecord
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what several tests share
 
 MACHINE = Environment(
     advnorm="0.1.0",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advnorm.records import Accuracy, Environment, Result, Run, Verdicts
+from advnorm.records import Accuracy, Environment, Result, Run, Training, Verdicts
 from advnorm.report import corruption_errors
 
 
@@ -115,3 +115,15 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path):
         corruption_errors(run, make(tmp_path / "c", FOG | SNOW, n=50))
     with pytest.raises(ValueError, match="makes no error on fog"):
         corruption_errors(run, make(tmp_path / "d", {key: 0 for key in FOG} | SNOW))
+
+
+def test_an_unfinished_run_has_its_mark(tmp_path):
+    run, early_training = make(tmp_path / "run", FOG), Training(epochs=13, planned=400)
+    (plain,) = corruption_errors(run)
+    for result in run.results():
+        run.write_result(result.model_copy(update={"training": early_training}))
+    (early,) = corruption_errors(run)
+    assert str(early) == f"{plain} (unfinished: 13 of 400 epochs)"
+    assert str(corruption_errors(run, run)[0]).endswith(
+        " (baseline unfinished: 13 of 400 epochs)"
+    )

@@ -11,6 +11,7 @@ import pytest
 from advnorm import cli
 from advnorm.records import Diagnosis, Panel, Run, Series
 from advnorm.report import terminal, write, write_pages
+from advnorm.report.unfinished import UNRECORDED
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
 KEY = "pgd-10_linf_0.03137"
@@ -154,6 +155,9 @@ def test_a_name_that_is_not_utf8_has_its_page(maker, tmp_path, monkeypatch, caps
         {"threat": {"norm": "linf", "eps": 0.1, "bounds": [0, "Infinity"]}},
         {"accuracy": {"correct": 1, "n": 10**300}},
         {"accuracy": {"correct": -1, "n": 3}},
+        {"training": {"epochs": -1, "planned": 3}},
+        {"training": {"epochs": 1, "steps": 10**16, "planned": 3}},
+        {"training": {"epochs": 1, "planned": 10**400}},
     ],
     ids=str,
 )
@@ -176,6 +180,19 @@ def test_numbers_that_cannot_be_are_refused(run, values):
 def test_extreme_numbers_of_training_leave_a_page(run, values, tmp_path):
     change_last_epoch(run, **values)
     assert "Training loss" in write([run], tmp_path / "r.html").read_text()
+
+
+def test_weights_of_no_checkpoint_leave_a_page(run, tmp_path):
+    (run.path / "recipe.yaml").write_text("epochs: 12\n")
+    change(run.path / RESULT, training=None, weights=f"best-{'9' * 5000}")
+    assert UNRECORDED in write([run], tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize("epochs", ["-1", "1" + "0" * 16, "[1, 2]", "many", ".nan"])
+def test_a_plan_of_no_number_of_epochs_leaves_a_page_without_marks(run, epochs, tmp_path):
+    (run.path / "recipe.yaml").write_text(f"epochs: {epochs}\n")
+    text = write([run], tmp_path / "r.html").read_text()
+    assert "pgd-10" in text and "unfinished: " not in text
 
 
 @pytest.mark.parametrize("epoch", [-1, 10**16, 10**400])

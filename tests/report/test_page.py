@@ -3,9 +3,9 @@
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import pytest
+from reading import drawings, page
 
 from advnorm.records import Accuracy, Run
 from advnorm.report import write
@@ -14,35 +14,6 @@ from advnorm.report.looks import headline
 from advnorm.report.steps import _walks, labels
 
 EPS = 8 / 255
-
-
-class Reader(HTMLParser):
-    """Collects tags with attributes, ids and text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.words = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join("".join(self.words).split())
-
-    def count(self, tag):
-        return sum(name == tag for name, _ in self.tags)
-
-    def ids(self):
-        return [attrs["id"] for _, attrs in self.tags if "id" in attrs]
-
-
-def page(runs, tmp_path):
-    return Reader(write(runs, tmp_path / "report.html").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -249,11 +220,6 @@ def test_the_report_needs_no_torch_no_display_and_no_pyplot(study, tmp_path):
     arguments = [str(study[0].path), str(tmp_path / "r.html")]
     subprocess.run([sys.executable, "-W", "error", "-c", code, *arguments], check=True)
     assert (tmp_path / "r.html").stat().st_size
-
-
-def drawings(read):
-    labels = [attrs["aria-label"] for _, attrs in read.tags if attrs.get("role") == "img"]
-    return {label.partition(". ")[0]: label.partition(". ")[2] for label in labels}
 
 
 def test_branches_of_a_mixture_norm_are_lines_points_and_headings_of_their_own(

@@ -11,6 +11,7 @@ import runpy
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 
 class KilledAt:
@@ -54,5 +55,8 @@ def live(moment: tuple[str, int], *arguments: str) -> int:
 if __name__ == "__main__":
     moments, undisturbed, killed, *options = sys.argv[1:]
     evaluate(undisturbed, *options)
-    ends = [live(moment, killed, *options) for moment in json.loads(moments)]
-    sys.stdout.write(f"\n{json.dumps(ends)}\n")
+    ends, cut_short = [], []
+    for moment in json.loads(moments):
+        ends.append(live(moment, killed, *options))
+        cut_short.append(len(list(Path(killed).glob("*/.*.tmp"))))
+    sys.stdout.write(f"\n{json.dumps([ends, cut_short])}\n")

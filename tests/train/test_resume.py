@@ -91,6 +91,34 @@ def test_a_job_in_the_background_of_a_script_can_be_interrupted_too():
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGTERM])
+def test_a_hangup_after_a_first_signal_is_ignored_until_all_is_saved(first):
+    """A shell and its terminal send one each; systemd sends it right after SIGTERM."""
+    acted = []
+    before = signal.signal(signal.SIGHUP, lambda *_: acted.append(1))
+    try:
+        own = signal.getsignal(signal.SIGHUP)
+        with Stop() as stop:
+            os.kill(os.getpid(), first)
+            os.kill(os.getpid(), signal.SIGHUP)
+            with pytest.raises(StoppedError, match=signal.Signals(first).name):
+                stop.check()
+        assert not acted and signal.getsignal(signal.SIGHUP) is own
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stop() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            stop.check()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_several_stops_and_dropout_and_mixup_and_augmentation(
     tiny, whole, fingerprint, tmp_path
 ):
