@@ -37,21 +37,24 @@ def kept(block: int) -> float:
     return (resident() - before) / block
 
 
-def test_a_large_block_is_taken_over_and_its_pages_too():
-    """In a process of its own: other tests leave holes in this one's memory that fit."""
-    command = "import test_freed as t; t.take_over()"
+@pytest.mark.parametrize("name", ["take_over", "give_back", "nest"])
+def test_in_a_new_process(name):
+    """Other tests leave holes in this one's memory, in which a block fits."""
+    command = f"import test_freed as t; t.{name}()"
     ended = subprocess.run([sys.executable, "-c", command], cwd=Path(__file__).parent)
     assert ended.returncode == 0
 
 
 def take_over():
+    """A large block is taken over, and its pages too."""
     assert new_pages() > 0.9
     with freed_memory_kept():
         new_pages()  # the first ones are laid out side by side
         assert new_pages() < 0.1
 
 
-def test_what_is_free_goes_back_at_the_end():
+def give_back():
+    """What is free goes back at the end."""
     before = resident()
     with freed_memory_kept():
         assert kept(12) > 0.9
@@ -65,7 +68,8 @@ def test_it_goes_back_after_an_error_too():
     assert kept(14) < 0.1
 
 
-def test_the_inner_of_two_ends_nothing():
+def nest():
+    """The inner of two ends nothing."""
     with freed_memory_kept():
         with freed_memory_kept():
             pass
