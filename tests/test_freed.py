@@ -46,7 +46,7 @@ def test_in_a_new_process(name):
 
 
 def take_over():
-    """A large block is taken over, and its pages too."""
+    """Take a large block over, and its pages too."""
     assert new_pages() > 0.9
     with freed_memory_kept():
         new_pages()  # the first ones are laid out side by side
@@ -54,7 +54,7 @@ def take_over():
 
 
 def give_back():
-    """What is free goes back at the end."""
+    """Give back what is free at the end."""
     before = resident()
     with freed_memory_kept():
         assert kept(12) > 0.9
@@ -69,7 +69,7 @@ def test_it_goes_back_after_an_error_too():
 
 
 def nest():
-    """The inner of two ends nothing."""
+    """Nest two: the inner one ends nothing."""
     with freed_memory_kept():
         with freed_memory_kept():
             pass
