@@ -8,7 +8,7 @@ from typing import Literal, SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from advnorm.evaluate.audit.outputs import FEW
+from advnorm.evaluate.audit.subject import FEW
 from advnorm.evaluate.cells import Cell, cells
 from advnorm.evaluate.certified import certified_first, refuse_meeting
 from advnorm.evaluate.checks import check_mode

@@ -11,8 +11,8 @@ from advnorm.evaluate.audit.checklist import larger_radius_weaker, one_step_bett
 from advnorm.evaluate.audit.examine import flags_of, has_gradients, kept, probe
 from advnorm.evaluate.audit.history import History
 from advnorm.evaluate.audit.memory import remembers
-from advnorm.evaluate.audit.outputs import FEW, MASKED
-from advnorm.evaluate.audit.subject import GRADIENT_FREE, Finding
+from advnorm.evaluate.audit.outputs import MASKED
+from advnorm.evaluate.audit.subject import FEW, GRADIENT_FREE, Finding
 from advnorm.evaluate.cells import Cell
 from advnorm.evaluate.names import family_of
 from advnorm.evaluate.samples import Samples

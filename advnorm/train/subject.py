@@ -8,7 +8,7 @@ from torch import nn
 
 from advnorm.data import Batch, DataSet
 from advnorm.evaluate.audit.examine import flags_of, probe
-from advnorm.evaluate.audit.outputs import FEW
+from advnorm.evaluate.audit.subject import FEW
 from advnorm.evaluate.checks import check_labels
 from advnorm.evaluate.engine import check
 from advnorm.models import untiled

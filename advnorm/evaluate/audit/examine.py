@@ -24,7 +24,7 @@ from advnorm.evaluate.audit import (  # noqa: F401
 from advnorm.evaluate.audit.doubt import count
 from advnorm.evaluate.audit.held import Held
 from advnorm.evaluate.audit.history import History
-from advnorm.evaluate.audit.subject import CHECKS, STRONG, WEAK, NotRun, Subject
+from advnorm.evaluate.audit.subject import CHECKS, FEW, STRONG, WEAK, NotRun, Subject
 from advnorm.evaluate.cells import attackers_of
 from advnorm.evaluate.checks import check_labels, radius_of
 from advnorm.evaluate.engine import look
@@ -117,7 +117,7 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
 
 def probe(model: nn.Module, batch: Batch, threat: Threat) -> tuple[Check, ...]:
     """Return the checks that a few passes decide: every evaluation can afford them."""
-    few = Batch(*(tensor[: outputs.FEW] for tensor in batch))
+    few = Batch(*(tensor[:FEW] for tensor in batch))
     with kept(model):
         subject = Subject(model, few, threat)
         return tuple(ask(subject, name) for name in outputs.PROBES)

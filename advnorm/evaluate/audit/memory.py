@@ -1,7 +1,6 @@
 """State that a model keeps from query to query, noticed by its effect."""
 
 from advnorm.evaluate.audit.history import Change
-from advnorm.evaluate.audit.outputs import randomized
 from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
 
 FACTOR = 4.0
@@ -14,7 +13,7 @@ def stateful(subject: Subject) -> Finding:
     history = subject.history
     if history is None:
         raise NotRun("the model's first answers were not kept")
-    if randomized(subject).flagged:
+    if subject.randomness:
         raise NotRun("the model is randomized, so answers cannot be compared")
     if subject.gradients is not None:
         subject.path  # noqa: B018 (many queries, where no attack was run yet)

@@ -10,18 +10,14 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from advnorm.evaluate.audit.doubt import count, differing, exceeds, rounding_of
 from advnorm.evaluate.audit.held import Held
-from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluate.audit.subject import CHECKS, FEW, Finding, NotRun, Subject
 from advnorm.scoped import frozen
-
-FEW = 64
-"""Samples that are enough to see a symptom of the outputs."""
 
 
 @CHECKS.register("randomized")
 def randomized(subject: Subject) -> Finding:
     """Ask whether two passes over the same images give different logits."""
-    x = subject.images[:FEW]
-    share = differing(subject.logits(x), subject.logits(x), rounding_of(subject.model))
+    share = subject.randomness
     return Finding(
         share > 0,
         "two passes differ: average over the noise (expectation over transformation), or "
@@ -129,9 +125,9 @@ def batch_dependent(subject: Subject) -> Finding:
     x = subject.images[:FEW]
     if len(x) < 4:
         raise NotRun("fewer than 4 samples")
-    if randomized(subject).flagged:
+    if subject.randomness:
         raise NotRun("the model is randomized, so batches cannot be compared")
-    half, whole = len(x) // 2, subject.logits(x)
+    half, whole = len(x) // 2, subject.few_logits
     shares = [
         differing(whole[:half], subject.logits(x[:half]), rounding_of(subject.model)),
         differing(whole, subject.logits(x.flip(0)).flip(0), rounding_of(subject.model)),
@@ -151,10 +147,10 @@ def grad_mode_dependent(subject: Subject) -> Finding:
 
     A search runs there; a verdict does not.
     """
-    if randomized(subject).flagged:
+    if subject.randomness:
         raise NotRun("the model is randomized, so passes cannot be compared")
     x, unit = subject.images[:FEW], rounding_of(subject.model)
-    plain = subject.logits(x)
+    plain = subject.few_logits
     with torch.enable_grad(), frozen(subject.model):
         enabled = subject.logits_fn(x.clone()).detach()
         wanted = subject.logits_fn(x.clone().requires_grad_()).detach()

@@ -5,9 +5,8 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from advnorm.evaluate.audit.subject import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluate.audit.subject import CHECKS, FEW, Finding, NotRun, Subject
 
-FEW = 64
 PAIRINGS = 3
 WEAK = 0.65
 """Of the agreement: 0.5 is no information; sound models have 0.7 and more."""
@@ -28,7 +27,7 @@ def uninformative_scores(subject: Subject) -> Finding:
     """
     subject.refuse_guessing()
     x = subject.images[:FEW]
-    own = subject.logits(x).argmax(1)
+    own = subject.few_logits.argmax(1)
     kept, lost = [], []
     for pairing in range(1, 1 + min(PAIRINGS, len(x) - 1)):
         other = x.roll(pairing, 0)

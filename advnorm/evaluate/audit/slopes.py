@@ -68,17 +68,24 @@ def measure(
         own = _like_signs(gradient.double())[:, None]
         wide = _in_double(model, x, logits_fn(x))
         answers = _Answers(wide or logits_fn, x, pair, wide is not None, extent)
-        if answers.double and answers.is_noisy(signs):  # single precision somewhere inside
+        random, floor = answers.slopes(signs), answers.floor(signs)
+        if answers.double and _is_hidden(random, floor):  # single precision inside
             answers = _Answers(logits_fn, x, pair, False, extent)
+            random, floor = answers.slopes(signs), answers.floor(signs)
         return Slopes(
             answers.slopes(own),
             _along(gradient, own),
-            answers.slopes(signs),
+            random,
             _along(gradient, signs),
             tuple(answers.slopes(signs, scale * eps) for scale in SCALES),
-            answers.floor(signs),
+            floor,
             answers.double,
         )
+
+
+def _is_hidden(slopes: Tensor, floor: Tensor) -> bool:
+    """Tell whether rounding hides most of the slopes."""
+    return bool((floor > 0.1 * slopes.square().mean(1).sqrt()).double().mean() > 0.5)
 
 
 class _Answers:
@@ -98,11 +105,6 @@ class _Answers:
         near = self._margins(self.x[:, None] + 1e-3 * self.step * signs)
         unit = 64 * torch.finfo(self.dtype).eps * self.here[:, 0].abs()
         return ((near - self.here).abs().amax(1) * 4 + unit) / self.step
-
-    def is_noisy(self, signs: Tensor) -> bool:
-        """Tell whether rounding hides the slopes."""
-        slopes = self.slopes(signs).square().mean(1).sqrt()
-        return bool((self.floor(signs) > 0.1 * slopes).double().mean() > 0.5)
 
     def slopes(self, directions: Tensor, step: Tensor | None = None) -> Tensor:
         """Return slopes along directions, which are of shape ``(samples, count, ...)``."""

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from advnorm.attacks import classify
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluate.audit.doubt import exceeds
+from advnorm.evaluate.audit.doubt import differing, exceeds, rounding_of
 from advnorm.evaluate.audit.history import History
 from advnorm.evaluate.audit.path import Path, join, walk
 from advnorm.evaluate.audit.slopes import Slopes, measure
@@ -26,6 +26,8 @@ from advnorm.threat import Threat
 WEAK = "pgd-10"
 """The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
 PGD = "pgd-50"
+FEW = 64
+"""Samples that are enough to see a symptom of the outputs."""
 CHANCE = 0.1
 """Above chance: the accuracy from which a model has something to hide."""
 SLOPES = 16
@@ -89,6 +91,17 @@ class Subject:
     def clean_logits(self) -> Tensor:
         """The logits of the clean images."""
         return self.logits(self.images)
+
+    @cached_property
+    def few_logits(self) -> Tensor:
+        """The logits of the first few images, in a pass of their own."""
+        return self.logits(self.images[:FEW])
+
+    @cached_property
+    def randomness(self) -> float:
+        """The share of the first few images that two passes answer differently."""
+        again = self.logits(self.images[:FEW])
+        return differing(self.few_logits, again, rounding_of(self.model))
 
     @cached_property
     def right(self) -> Tensor:
