@@ -1,4 +1,4 @@
-"""Attacks on decisions alone, added where gradients or scores are suspect."""
+"""Attacks without gradients, added where gradients or scores are suspect."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,6 +15,8 @@ from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
 from advnorm.threat import Threat
 
+_SCORES = "square-1000"
+
 
 class Outcome(NamedTuple):
     """A condition, its result and its verdicts."""
@@ -22,6 +24,13 @@ class Outcome(NamedTuple):
     cell: Cell
     result: Result
     verdicts: Verdicts
+
+
+class Broken(NamedTuple):
+    """What a sample is taken for, and the attack that did it."""
+
+    prediction: int
+    by: str
 
 
 class Attempt(NamedTuple):
@@ -35,18 +44,26 @@ class Attempt(NamedTuple):
 
 
 def add_decisions(attempt: Attempt, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Attack by decisions what other attacks left, and let it count in their results.
+    """Attack without gradients what other attacks left, and let it count in their results.
 
-    A result then is the worst case over its own attacks and this one, and says so.
+    Square needs scores, and breaks most of what hides gradients alone; the attack on
+    decisions comes after it. A result then is the worst case over its own attacks and
+    these, and says so.
     """
-    broken: dict[Threat, dict[int, int]] = {}
+    added = (_SCORES, DECISIONS) if attempt.samples.images.ndim == 4 else (DECISIONS,)
+    broken: dict[Threat, dict[int, Broken]] = {}
     for outcome in outcomes:
         threat = outcome.cell.threat
         if threat is not None and outcome.cell.searches and threat not in broken:
             left = {s for o in outcomes if o.cell.threat == threat for s in _left(o)}
-            broken[threat] = _broken(attempt, threat, sorted(left))
+            broken[threat] = {}
+            for attack in added:
+                rest = sorted(left - broken[threat].keys())
+                broken[threat] |= _broken(attempt, attack, threat, rest)
     return [
-        _lowered(o, broken[o.cell.threat]) if o.cell.searches and o.cell.threat else o
+        _lowered(o, broken[o.cell.threat], " and ".join(added))
+        if o.cell.searches and o.cell.threat
+        else o
         for o in outcomes
     ]
 
@@ -60,9 +77,11 @@ def _left(outcome: Outcome) -> Iterator[int]:
         yield from (sample for sample, robust, certified in rows if robust > certified)
 
 
-def _broken(attempt: Attempt, threat: Threat, left: Sequence[int]) -> dict[int, int]:
-    """Return the samples that fall, and the class that each is taken for."""
-    (cell,) = cells([DECISIONS], [threat], threat.bounds)
+def _broken(
+    attempt: Attempt, attack: str, threat: Threat, left: Sequence[int]
+) -> dict[int, Broken]:
+    """Return the samples that an attack breaks."""
+    (cell,) = cells([attack], [threat], threat.bounds)
     verdicts = judge(
         attempt.model,
         _rows(attempt, left),
@@ -72,7 +91,7 @@ def _broken(attempt: Attempt, threat: Threat, left: Sequence[int]) -> dict[int, 
         progress=attempt.progress,
     )
     rows = zip(verdicts.samples, verdicts.predictions, verdicts.robust, strict=True)
-    return {sample: guess for sample, guess, robust in rows if not robust}
+    return {s: Broken(guess, attack) for s, guess, robust in rows if not robust}
 
 
 def _rows(attempt: Attempt, left: Sequence[int]) -> Iterator[Batch]:
@@ -82,15 +101,15 @@ def _rows(attempt: Attempt, left: Sequence[int]) -> Iterator[Batch]:
             yield Batch(*(tensor[wanted] for tensor in batch))
 
 
-def _lowered(outcome: Outcome, broken: dict[int, int]) -> Outcome:
-    """Count the samples that decisions broke in a result, and note it."""
+def _lowered(outcome: Outcome, broken: dict[int, Broken], added: str) -> Outcome:
+    """Count the samples that the added attacks broke in a result, and note it."""
     cell, result, verdicts = outcome
     rows = [i for i, s in enumerate(verdicts.samples) if s in broken and verdicts.robust[i]]
     predictions, robust = list(verdicts.predictions), list(verdicts.robust)
     by, curve = list(verdicts.by), list(verdicts.curve)
     for row in rows:
-        predictions[row] = broken[verdicts.samples[row]]
-        robust[row], by[row] = False, DECISIONS
+        predictions[row], by[row] = broken[verdicts.samples[row]]
+        robust[row] = False
         if curve:
             curve[row] = (False,) * len(curve[row])
     verdicts = verdicts.model_copy(
@@ -102,8 +121,8 @@ def _lowered(outcome: Outcome, broken: dict[int, int]) -> Outcome:
         }
     )
     note = (
-        f"{DECISIONS} counts too, because gradients or scores are suspect; {cell.name} "
-        f"alone leaves {result.accuracy}"
+        f"{added} count too, because gradients or scores are suspect; {cell.name} alone "
+        f"leaves {result.accuracy}"
     )
     result = result.model_copy(
         update={

@@ -77,7 +77,7 @@ def test_the_default_evaluation_flags_a_masked_model(name, plain, samples):
     if name not in REMEMBER:
         base = evaluate(plain, images, labels, eps=EPS, attacks=["pgd-50"]).results[0]
         assert results[-1].accuracy.rate <= base.accuracy.rate + 0.15
-        assert "hop_skip_jump-20 counts too" in results[-1].notes[-1]
+        assert "square-1000 and hop_skip_jump-20 count too" in results[-1].notes[-1]
 
 
 @pytest.mark.slow
