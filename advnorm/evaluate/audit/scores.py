@@ -9,7 +9,7 @@ from advnorm.evaluate.audit.subject import CHECKS, FEW, Finding, NotRun, Subject
 
 PAIRINGS = 6
 WEAK = 0.7
-"""Of the agreement: 0.5 is no information; sound models have 0.8 and more."""
+"""Of the agreement: 0.5 is no information, 1 a perfect order."""
 _ENOUGH = 10
 FLAT = 1e-3
 """The spread of logits below which their softmax is uniform to an attack."""
