@@ -1,31 +1,89 @@
-"""Adversarial training, attacks and diagnostics under any normalization.
+"""Train, attack and certify networks under any normalization.
 
-Importing the package is cheap: its parts are imported when they are first named.
+``import advnorm`` is cheap: functions, threats and packages are imported when first used.
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from advnorm import (
+        attacks,
+        bounds,
+        data,
+        diagnosis,
+        evaluation,
+        gradients,
+        models,
+        norms,
+        objectives,
+        recipe,
+        recipes,
+        records,
+        report,
+        runs,
+        schedules,
+        threat,
+        training,
+    )
+    from advnorm.bounds import verify as certify
+    from advnorm.evaluation import audit, evaluate
+    from advnorm.runs import diagnose_model as diagnose
+    from advnorm.runs import load_model as load
+    from advnorm.threat import L2, Linf
+    from advnorm.training import train
 
 __version__ = "0.1.0"
 
-_PARTS = (
+__all__ = [
+    "L2",
+    "Linf",
     "attacks",
+    "audit",
+    "bounds",
+    "certify",
     "data",
     "diagnose",
+    "diagnosis",
     "evaluate",
+    "evaluation",
+    "gradients",
+    "load",
     "models",
     "norms",
     "objectives",
+    "recipe",
+    "recipes",
+    "records",
     "report",
+    "runs",
+    "schedules",
+    "threat",
     "train",
-)
+    "training",
+]
+
+_FUNCTIONS = {
+    "L2": ("threat", "L2"),
+    "Linf": ("threat", "Linf"),
+    "audit": ("evaluation", "audit"),
+    "certify": ("bounds", "verify"),
+    "diagnose": ("runs", "diagnose_model"),
+    "evaluate": ("evaluation", "evaluate"),
+    "load": ("runs", "load_model"),
+    "train": ("training", "train"),
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    if name in _PARTS:
+def __getattr__(name: str) -> Any:
+    """Import a function, threat or package when it is first used."""
+    if name in _FUNCTIONS:
+        module, attribute = _FUNCTIONS[name]
+        return getattr(import_module(f"advnorm.{module}"), attribute)
+    if name in __all__:
         return import_module(f"advnorm.{name}")
     raise AttributeError(f"module 'advnorm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_PARTS]
+    return sorted({*globals(), *__all__})

@@ -7,7 +7,8 @@ from advnorm.recipe import Recipe, override
 from advnorm.recipes import find
 from advnorm.records import Run
 from advnorm.report import terminal, write
-from advnorm.train import assess, train
+from advnorm.runs import assess
+from advnorm.training import train
 
 NAMES = ("digits.standard", "digits.standard_none", "digits.pgd", "digits.pgd_none")
 SEEDS = (0, 1)

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from advnorm.attacks import ATTACKS
-from advnorm.certify import METHODS
+from advnorm.bounds import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
-from advnorm.diagnose import QUESTIONS
-from advnorm.diagnose.asking import options_of as question_options
-from advnorm.diagnose.asking import source_of
-from advnorm.evaluate.audit import CHECKS
-from advnorm.evaluate.names import options_of
+from advnorm.diagnosis import QUESTIONS
+from advnorm.diagnosis.question_options import options_of as question_options
+from advnorm.diagnosis.question_options import source_of
+from advnorm.evaluation.checks import CHECKS
+from advnorm.evaluation.condition_names import options_of
 from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
 from advnorm.models import options as model_options
@@ -18,7 +18,7 @@ from advnorm.objectives import OBJECTIVES
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
 from advnorm.papers.captions import captions
 from advnorm.papers.cost import known
-from advnorm.papers.measured import measured
+from advnorm.papers.kept import measured
 from advnorm.recipes import RECIPES
 from advnorm.registry import Registry, options, unknown
 

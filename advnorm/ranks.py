@@ -24,8 +24,8 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from advnorm.meeting import meet
-from advnorm.peers import Watch, open_sockets, silence
+from advnorm.heartbeat import Watch, open_sockets, silence
+from advnorm.rendezvous import meet
 from advnorm.text import cut
 
 # distributed.nn.functional is imported here, outside of any group: torch imports it late by
@@ -35,7 +35,7 @@ from advnorm.text import cut
 TIMEOUT = timedelta(minutes=20)
 """How long a rank waits for another that is there and does not come.
 
-One that has died is noticed at once; one whose host or link is down, by advnorm.peers.
+One that has died is noticed at once; one whose host or link is down, by advnorm.heartbeat.
 """
 MEETING = timedelta(minutes=5)
 """How long the ranks wait for each other at the beginning."""

@@ -18,7 +18,8 @@ import torch
 from advnorm.progress import Plain
 from advnorm.recipe import Recipe, override
 from advnorm.records import Run
-from advnorm.train import assess, perturb, train
+from advnorm.runs import assess, perturb
+from advnorm.training import train
 
 EPOCHS = 25
 RADII = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -39,7 +39,7 @@ from torch import nn
 
 import advnorm
 from advnorm.attacks import pgd
-from advnorm.scoped import frozen
+from advnorm.model_state import frozen
 
 SUITE, BARE, GROWTH = 1.7, 1.25, 1.25
 Attack = Callable[[nn.Module], object]

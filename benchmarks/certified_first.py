@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import advnorm
 from advnorm import models, norms, objectives
-from advnorm.certify import verify
+from advnorm.bounds import verify
 from advnorm.objectives import Adversary
 from advnorm.threat import Linf
 

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import norms
-from advnorm.certify import METHODS, bounds, certified
+from advnorm.bounds import METHODS, bounds, certified
 from advnorm.models import MODELS, Standardize
 from advnorm.threat import Linf
 
@@ -136,8 +136,8 @@ def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
     if run is not None:
         from advnorm.recipe import from_yaml
         from advnorm.records import Run
-        from advnorm.train.parts import load
-        from advnorm.train.subject import load_model
+        from advnorm.runs.load import load_model
+        from advnorm.training.components import load
 
         folder = Run.open(run)
         recipe = from_yaml(folder.recipe_text())

@@ -16,8 +16,8 @@ from advnorm import papers
 from advnorm.papers.cost import cost
 from advnorm.recipe import Constant, Recipe, override
 from advnorm.records import SCALES
-from advnorm.train.parts import weight_schedules
-from advnorm.train.plan import Plan, plan
+from advnorm.runs.plan import Plan, plan
+from advnorm.training.components import weight_schedules
 
 FILE = Path(papers.__file__).with_name("costs.json")
 FREE = [

@@ -26,9 +26,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import models, norms
+from advnorm.allocator import freed_memory_kept, keep_freed_memory
 from advnorm.attacks import bim
-from advnorm.freed import freed_memory_kept, keep_freed_memory
-from advnorm.scoped import evaluating, frozen
+from advnorm.model_state import evaluating, frozen
 from advnorm.threat import Linf
 
 STEPS = 4

@@ -27,17 +27,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluate"))
 from masked_models import MASKED
 from sound_models import digits, zoo
 
-from advnorm.evaluate import audit, evaluate
-from advnorm.evaluate.samples import Samples
-from advnorm.evaluate.suspicion import Suspicion, first_answers
+from advnorm.evaluation import audit, evaluate
+from advnorm.evaluation.samples import Samples
+from advnorm.evaluation.screening import Suspicion, first_answers
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
 from advnorm.recipes import find
+from advnorm.runs.load import load_model
 from advnorm.threat import Linf
-from advnorm.train import train
-from advnorm.train.parts import load
-from advnorm.train.subject import load_model
+from advnorm.training import train
+from advnorm.training.components import load
 
 EPS = {"digits": 0.15, "mnist": 0.1}
 COLUMNS = {"default": ("pgd-50",), "standard": ("standard",)}

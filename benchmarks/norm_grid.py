@@ -16,7 +16,8 @@ from advnorm.progress import Plain
 from advnorm.recipe import Recipe, RecipeError, override
 from advnorm.recipes import find
 from advnorm.records import Run
-from advnorm.train import NotFiniteError, assess, train
+from advnorm.runs import assess
+from advnorm.training import NotFiniteError, train
 
 NORMS = {
     "batch": ["norm.name=batch"],

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from advnorm.scoped import frozen
+from advnorm.model_state import frozen
 
 
 class Counted(nn.Module):

@@ -20,13 +20,13 @@ import torch
 from torch.nn import functional as F
 
 from advnorm import norms
+from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
-from advnorm.freed import freed_memory_kept
+from advnorm.model_state import frozen
 from advnorm.recipe import Recipe, override
-from advnorm.scoped import frozen
-from advnorm.train.build import Job, build
-from advnorm.train.state import State
-from advnorm.train.step import Stepper
+from advnorm.training.build import Job, build
+from advnorm.training.state import State
+from advnorm.training.step import Stepper
 
 LIMIT = 1.05
 CASES = {

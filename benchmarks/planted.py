@@ -2,7 +2,7 @@
 
     python benchmarks/planted.py [--count 20000] [--seed 0]
 
-Networks are planted (tests/certify/planted.py) until that many questions were asked, each a
+Networks are planted (tests/bounds/planted.py) until that many questions were asked, each a
 network, a norm of the threat, a type and a method. Of each operation: how many were
 planted, refused, bounded and not certified, and certified; and how many of the networks
 that were moved the other way, so that the label holds by a wide margin, ``crown``

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from advnorm.recipe import from_yaml
 from advnorm.records import Run
+from advnorm.runs.load import load_model
 from advnorm.threat import Threat
-from advnorm.train.parts import load
-from advnorm.train.subject import load_model
+from advnorm.training.components import load
 
 
 class Subject(NamedTuple):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from certify import subject
 
-from advnorm.certify import verify
+from advnorm.bounds import verify
 from advnorm.threat import Linf
 
 ORDER = ("ibp", "crown-ibp", "crown")

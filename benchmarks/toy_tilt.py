@@ -10,7 +10,7 @@ and the Bayes-optimal 78.7.
 import argparse
 from dataclasses import replace
 
-from advnorm.diagnose.toy import PUBLISHED, Toy, angles
+from advnorm.diagnosis.toy import PUBLISHED, Toy, angles
 
 PROTOCOL = Toy()
 ROWS = {

@@ -19,10 +19,10 @@ from pgd_step import endless, every_case, job
 from advnorm.progress import Quiet
 from advnorm.recipe import override
 from advnorm.records import Watched
-from advnorm.train.build import Job, build
-from advnorm.train.state import State
-from advnorm.train.step import Stepper
-from advnorm.train.watch import Watch
+from advnorm.training.build import Job, build
+from advnorm.training.monitor import Watch
+from advnorm.training.state import State
+from advnorm.training.step import Stepper
 
 LIMIT = 0.05
 EVERY = 10

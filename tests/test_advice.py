@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import advnorm.train
+import advnorm.training
 from advnorm import cli, demo
 from advnorm.data import download, load
-from advnorm.data.blobs import Blob
-from advnorm.data.folder import Packed
+from advnorm.data.storage import Blob
+from advnorm.data.streaming import Packed
 
 DAMAGED = {
     "mnist": [
@@ -150,11 +150,11 @@ def test_what_follows_training_finds_the_same_data(command, tmp_path, monkeypatc
 
 def test_a_stopped_training_goes_on_with_the_same_data_and_device(command, monkeypatch):
     def stop(*args, **settings):
-        stopped = advnorm.train.StoppedError(signal.SIGTERM)
+        stopped = advnorm.training.StoppedError(signal.SIGTERM)
         stopped.resume = "advnorm train 'a b/recipe.yaml' --out 'a b' --resume"
         raise stopped
 
-    monkeypatch.setattr(advnorm.train, "train", stop)
+    monkeypatch.setattr(advnorm.training, "train", stop)
     words = [*training(), "--out", "a b", "--data", "c d", "--device", "cpu"]
     code, _, error = command(*words)
     assert code == 128 + signal.SIGTERM
@@ -166,7 +166,7 @@ def test_a_stopped_training_goes_on_with_the_same_data_and_device(command, monke
 
 def test_a_stopped_demo_goes_on_as_a_whole(command, monkeypatch):
     def stop(out, progress):
-        stopped = advnorm.train.StoppedError(signal.SIGTERM)
+        stopped = advnorm.training.StoppedError(signal.SIGTERM)
         stopped.resume = "advnorm train one of its runs"
         raise stopped
 

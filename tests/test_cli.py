@@ -13,13 +13,13 @@ import pytest
 import torch
 import typer
 
-from advnorm import __version__, cli, diagnose
+from advnorm import __version__, cli, diagnosis
 from advnorm.cli.own import own_model
 from advnorm.recipe import Recipe
 from advnorm.recipes import RECIPES, find
 from advnorm.records import Run
 from advnorm.threat import Linf
-from advnorm.train import check, load
+from advnorm.training import check, load
 
 TINY = [
     "--set=data.train=96",
@@ -309,7 +309,7 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     images, labels, _ = next(
         data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
     )
-    found = diagnose.attacked_loss(model.eval(), images, labels, threat=Linf(0.2), steps=4)
+    found = diagnosis.attacked_loss(model.eval(), images, labels, threat=Linf(0.2), steps=4)
     assert str(found) in said[0][1] and "report" not in said[0][1]
     assert sorted(p.name for p in tmp_path.glob("*.*")) == ["mine.py", "neighbour.py"]
 

@@ -1,6 +1,16 @@
 """Attacks: ``attack(logits_fn, clean, labels, threat, *, ...) -> adversarial``."""
 
-from advnorm.attacks.aims import (
+from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
+from advnorm.attacks.classify import classify
+from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
+from advnorm.attacks.fab import fab_distance, fab_t
+from advnorm.attacks.fooling import Fooled, fooling, transform
+from advnorm.attacks.hop_skip_jump import hop_skip_jump
+from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
+from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
+from advnorm.attacks.registry import ATTACKS, FALLBACKS, FROM_CLEAN
+from advnorm.attacks.square import square
+from advnorm.attacks.targets import (
     AIMS,
     Aim,
     Gain,
@@ -10,16 +20,6 @@ from advnorm.attacks.aims import (
     log_probabilities,
     untargeted,
 )
-from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
-from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
-from advnorm.attacks.decisions import classify
-from advnorm.attacks.fab import fab_distance, fab_t
-from advnorm.attacks.fooling import Fooled, fooling, transform
-from advnorm.attacks.hop_skip_jump import hop_skip_jump
-from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
-from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
-from advnorm.attacks.registry import ATTACKS, FALLBACKS, FROM_CLEAN
-from advnorm.attacks.square import square
 
 __all__ = [
     "AIMS",

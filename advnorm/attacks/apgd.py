@@ -7,11 +7,11 @@ or that ratio towards each of the likeliest wrong classes in turn.
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import Aim, Gain, LogitsFn, hard_labels, untargeted
-from advnorm.attacks.attempts import some_of
-from advnorm.attacks.climb import Found, climb
+from advnorm.attacks.auto_pgd import Found, climb
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.replicas import some_of
+from advnorm.attacks.targets import Aim, Gain, LogitsFn, hard_labels, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 

@@ -30,9 +30,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import LogitsFn, hard_labels
-from advnorm.attacks.descent import Goal, Minimal, Search, column, descend
+from advnorm.attacks.cw_descent import Goal, Minimal, Search, column, descend
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
 

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import LogitsFn, hard_labels
-from advnorm.attacks.attempts import drop_siblings, some_of
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.replicas import drop_siblings, some_of
+from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from advnorm.attacks.aims import Gain, LogitsFn
 from advnorm.attacks.pgd import fgsm
+from advnorm.attacks.targets import Gain, LogitsFn
 from advnorm.draws import Draws
 from advnorm.threat import L2, Bounds
 

@@ -24,9 +24,9 @@ from math import ceil, prod, sqrt
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import LogitsFn
-from advnorm.attacks.decisions import classify
+from advnorm.attacks.classify import classify
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.targets import LogitsFn
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 

@@ -13,7 +13,7 @@ size follows the scale of the logits, the direction of a step on it does not.
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import Gain
+from advnorm.attacks.targets import Gain
 
 _CLASSES, _TARGETED_CLASSES = 3, 4
 

@@ -7,8 +7,8 @@ image, the basic iterative method (Kurakin et al., 2017) several steps from ther
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import Aim, Gain, LogitsFn, untargeted
 from advnorm.attacks.registry import ATTACKS
+from advnorm.attacks.targets import Aim, Gain, LogitsFn, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 

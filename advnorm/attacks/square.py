@@ -15,7 +15,8 @@ a second one :math:`W_2`, which is cleared, and what the bounds left unused:
     \nu_{W_2} \leftarrow 0
 
 in each of the c channels, with :math:`\nu = x' - x`, a bar for unit length, a random sign
-:math:`\rho` and the pattern :math:`\eta` of :func:`~advnorm.attacks.squares.bumps`.
+:math:`\rho` and the pattern :math:`\eta` of
+:func:`~advnorm.attacks.square_proposals.bumps`.
 
 Few queries are kept, so the next ones of a sample are asked together, all from the present
 point. The first that lowers the margin is kept; those behind it did not start from the new
@@ -32,10 +33,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks.aims import LogitsFn, hard_labels
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.registry import ATTACKS
-from advnorm.attacks.squares import NORMS, PLACES, Norm, Point, Proposals
+from advnorm.attacks.square_proposals import NORMS, PLACES, Norm, Point, Proposals
+from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 

@@ -35,7 +35,7 @@ def _fail(error: Exception) -> None:
 
 
 def _stopped(error: Exception) -> None:
-    from advnorm.train import StoppedError
+    from advnorm.training import StoppedError
 
     assert isinstance(error, StoppedError)
     echo(f"advnorm: {error}; everything done so far is saved.", err=True)

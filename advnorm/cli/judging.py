@@ -32,7 +32,7 @@ def evaluate(
     """Attack the models of runs; --set changes their 'evaluation' settings."""
     from advnorm.records import Run
     from advnorm.report import corruption_errors
-    from advnorm.train import assess
+    from advnorm.runs import assess
 
     reference = Run.open(baseline) if baseline else None
     found = _judged(runs, _of_evaluation(set_), assess, data, device)
@@ -51,7 +51,7 @@ def certify(
     data: Root = None,
 ) -> None:
     """Verify the models of runs; --set as in 'evaluate', such as eps=[0.3]."""
-    from advnorm.certify import METHODS
+    from advnorm.bounds import METHODS
     from advnorm.registry import unknown
 
     if method not in METHODS:
@@ -74,7 +74,7 @@ def transfer(
     from advnorm.files import write_alone
     from advnorm.progress import shown
     from advnorm.records import Run
-    from advnorm.train import transfer_runs
+    from advnorm.runs import transfer_runs
 
     known = ("attacks", *_RADII, "step_ratio", *_LOOK)
     settings = _of_evaluation(set_, known)
@@ -97,7 +97,7 @@ def perturb(
     data: Root = None,
 ) -> None:
     """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
-    from advnorm.train import perturb as run_perturbation
+    from advnorm.runs import perturb as run_perturbation
 
     given = set_ or []
     of_evaluation = [change for change in given if change.startswith("evaluation.")]
@@ -123,7 +123,7 @@ def audit(
     """
     from advnorm.progress import shown
     from advnorm.records import Run
-    from advnorm.train import audit_run
+    from advnorm.runs import audit_run
 
     changes = [*_OWN_RADIUS, *_of_evaluation(set_, (*_RADII, *_LOOK))]
     found = [Run.open(path) for path in runs]
@@ -157,11 +157,11 @@ def diagnose(
     from functools import partial
 
     from advnorm.cli.own import is_own, own_model
-    from advnorm.diagnose import QUESTIONS
+    from advnorm.diagnosis import QUESTIONS
     from advnorm.progress import shown
     from advnorm.recipe import Recipe, override
     from advnorm.records import Run
-    from advnorm.train import diagnose_model, diagnose_run, questions
+    from advnorm.runs import diagnose_model, diagnose_run, questions
 
     if not names and not all_:
         raise ValueError("name a question of 'advnorm list questions', or write --all")

@@ -42,8 +42,8 @@ def train(
     from advnorm.ranks import PeerLostError
     from advnorm.recipe import override
     from advnorm.recipes import find
-    from advnorm.train import StoppedError
-    from advnorm.train import train as run_training
+    from advnorm.training import StoppedError
+    from advnorm.training import train as run_training
 
     chosen = override(find(recipe), set_ or [])
     given = ["--data", str(data)] if data else []
@@ -72,8 +72,8 @@ def plan(
     """Say what a recipe costs: operations, memory, device-hours; nothing is run."""
     from advnorm.recipe import override
     from advnorm.recipes import find
-    from advnorm.train.devices import chosen
-    from advnorm.train.plan import table
+    from advnorm.runs.devices import chosen
+    from advnorm.runs.plan import table
 
     devices = chosen(device)
     echo(table(override(find(recipe), set_ or []), devices))
@@ -135,7 +135,7 @@ def reproduce(
 @contextmanager
 def _resumable() -> Iterator[None]:
     """While entered, a stop says that the same command goes on."""
-    from advnorm.train import StoppedError
+    from advnorm.training import StoppedError
 
     try:
         yield

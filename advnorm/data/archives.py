@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, BinaryIO, cast
 
-from advnorm.data.blobs import Blob, not_html
+from advnorm.data.storage import Blob, not_html
 from advnorm.files import memory, open_regular
 
 SMALL = 1 << 26

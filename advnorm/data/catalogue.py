@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from advnorm.data.blobs import default_root, getting
 from advnorm.data.splits import DataSet, Split, Tensors
+from advnorm.data.storage import default_root, getting
 from advnorm.data.subsets import Resample, checked_size, each, hold_out, resize
 from advnorm.draws import permutation
 from advnorm.registry import Registry

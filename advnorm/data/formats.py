@@ -18,8 +18,8 @@ from torch import Tensor
 
 from advnorm.data import matlab
 from advnorm.data.archives import GZIP, Bounded, RefusedError, members, most_expanded
-from advnorm.data.blobs import Blob
 from advnorm.data.splits import Tensors
+from advnorm.data.storage import Blob
 
 Array = NDArray[Any]
 _CIFAR_PIXELS = 3 * 32 * 32

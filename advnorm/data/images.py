@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from advnorm.data.blobs import Blob
+from advnorm.data.storage import Blob
 from advnorm.draws import Draws
 
 CENTRE = 7 / 8

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advnorm.data.archives import RefusedError, most_expanded
-from advnorm.data.blobs import Blob
+from advnorm.data.storage import Blob
 
 _ARRAY, _COMPRESSED = 14, 15
 _NUMERIC = range(6, 16)

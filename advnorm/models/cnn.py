@@ -6,7 +6,7 @@ from math import prod
 from torch import nn
 
 from advnorm.models import shapes
-from advnorm.models.parts import assemble
+from advnorm.models.layers import assemble
 from advnorm.models.registry import MODELS
 from advnorm.norms import Norm
 

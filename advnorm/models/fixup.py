@@ -12,7 +12,7 @@ The paper trains the scalars with a tenth of the learning rate.
 import torch
 from torch import Tensor, nn
 
-from advnorm.models.parts import he_init
+from advnorm.models.layers import he_init
 from advnorm.norms import Norm
 
 

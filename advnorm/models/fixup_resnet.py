@@ -3,10 +3,10 @@
 from torch import Tensor, nn
 
 from advnorm.models import shapes
+from advnorm.models.checkpointing import Blocks
 from advnorm.models.cifar_resnet import DEPTHS, plan
 from advnorm.models.fixup import Bias, FixupBlock, Scale, fixup_init, normalizes
-from advnorm.models.parts import assemble, conv3x3, shortcut_a
-from advnorm.models.recompute import Blocks
+from advnorm.models.layers import assemble, conv3x3, shortcut_a
 from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 

@@ -3,9 +3,9 @@
 from torch import Tensor, nn
 
 from advnorm.models import shapes
+from advnorm.models.checkpointing import Blocks
 from advnorm.models.fixup import Bias, FixupBlock, Scale, fixup_init, normalizes
-from advnorm.models.parts import assemble, conv1x1, conv3x3
-from advnorm.models.recompute import Blocks
+from advnorm.models.layers import assemble, conv1x1, conv3x3
 from advnorm.models.registry import MODELS, variant
 from advnorm.models.wide_resnet import check_dropout, plan
 from advnorm.norms import Norm

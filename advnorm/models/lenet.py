@@ -3,7 +3,7 @@
 from torch import nn
 
 from advnorm.models import shapes
-from advnorm.models.parts import assemble
+from advnorm.models.layers import assemble
 from advnorm.models.registry import MODELS
 from advnorm.norms import Norm
 

@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 
 from advnorm.models import shapes
-from advnorm.models.parts import assemble, classifier, conv1x1, conv3x3, he_init
-from advnorm.models.recompute import Blocks
+from advnorm.models.checkpointing import Blocks
+from advnorm.models.layers import assemble, classifier, conv1x1, conv3x3, he_init
 from advnorm.models.registry import MODELS
 from advnorm.norms import Norm
 

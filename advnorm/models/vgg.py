@@ -3,7 +3,7 @@
 from torch import nn
 
 from advnorm.models import shapes
-from advnorm.models.parts import assemble, classifier, he_init
+from advnorm.models.layers import assemble, classifier, he_init
 from advnorm.models.registry import MODELS, variant
 from advnorm.norms import Norm
 

@@ -3,9 +3,9 @@
 from torch import nn
 
 from advnorm.models import shapes
-from advnorm.models.parts import assemble, classifier, conv3x3, he_init
+from advnorm.models.checkpointing import Blocks
+from advnorm.models.layers import assemble, classifier, conv3x3, he_init
 from advnorm.models.preact_resnet import PreActBlock
-from advnorm.models.recompute import Blocks
 from advnorm.models.registry import MODELS
 from advnorm.norms import Norm
 

@@ -1,7 +1,6 @@
 """Normalization: whose statistics, which domain, and does this pass move them."""
 
 from advnorm.norms.borrowed import BorrowedNorm
-from advnorm.norms.choice import Chosen, norm_parameters
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
 from advnorm.norms.mixture import MixtureNorm, branch
@@ -21,6 +20,7 @@ from advnorm.norms.perturbed import (
     statistics_gradient,
     unperturbed,
 )
+from advnorm.norms.placement import Chosen, norm_parameters
 from advnorm.norms.route import Domain, Route, route, routed, twice
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from torch import Tensor
 
-from advnorm.norms.lent import borrow
+from advnorm.norms.borrowed_kernel import borrow
 from advnorm.norms.mode import moves, uses_batch
 from advnorm.norms.moments import move, ranks, single
 from advnorm.norms.route import Domain, Routed

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.norms.gate import gate, plain_gate
+from advnorm.norms.dual_kernel import gate, plain_gate
 from advnorm.norms.mode import moves, uses_batch
 from advnorm.norms.moments import Moments, measure, move, ranks, single
 from advnorm.norms.route import Routed

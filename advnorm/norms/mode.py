@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from advnorm.norms import instances
-from advnorm.norms.scope import exclusive
+from advnorm.norms import instance
+from advnorm.norms.thread_scope import exclusive
 
 Mode = Literal["train", "batch", "running"]
 
@@ -98,7 +98,7 @@ def _keeping(model: nn.Module) -> list[nn.Module]:
     return [
         layer
         for layer in model.modules()
-        if isinstance(layer, _BatchNorm) or instances.tracks(layer)
+        if isinstance(layer, _BatchNorm) or instance.tracks(layer)
     ]
 
 
@@ -130,7 +130,7 @@ def _set(layer: nn.Module, name: Mode) -> None:
         layer.track_running_stats = track and layer.running_mean is not None
     else:
         assert isinstance(layer, _InstanceNorm)
-        (instances.let_move if track else instances.let_rest)(layer)
+        (instance.let_move if track else instance.let_rest)(layer)
 
 
 def _mode_of(layer: nn.Module, name: Mode) -> Mode:

@@ -23,9 +23,9 @@ from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
 from advnorm.norms.mode import batch_norms, moves, uses_batch
 from advnorm.norms.moments import measure, move, ranks, single
-from advnorm.norms.scope import exclusive
-from advnorm.norms.shifted import shifted, unit_affine
+from advnorm.norms.perturbed_kernel import shifted, unit_affine
 from advnorm.norms.standard import BatchNorm, affine
+from advnorm.norms.thread_scope import exclusive
 
 _FORWARDS = (_BatchNorm.forward, BatchNorm.forward, BorrowedNorm.forward)
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from advnorm.norms.scope import exclusive
+from advnorm.norms.thread_scope import exclusive
 
 Domain = Literal["clean", "adversarial"]
 DOMAINS: tuple[Domain, Domain] = ("clean", "adversarial")

@@ -1,9 +1,9 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
-from advnorm.objectives.compatible import CERTIFIED, TWO_DOMAINS, refuse, refuse_weights
+from advnorm.objectives.adversary_cache import Memory
+from advnorm.objectives.compatibility import CERTIFIED, TWO_DOMAINS, refuse, refuse_weights
 from advnorm.objectives.crown_ibp import crown_ibp
 from advnorm.objectives.ibp import ibp
-from advnorm.objectives.memory import Memory
 from advnorm.objectives.one_domain import pgd, standard
 from advnorm.objectives.passes import Batching, Passes, passes
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective

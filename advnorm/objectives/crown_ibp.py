@@ -3,7 +3,7 @@ r"""Certified training by CROWN-IBP (Zhang et al., 2020), which becomes IBP."""
 from torch import Tensor, nn
 
 from advnorm import norms
-from advnorm.certify import around, bounded, crown_ibp_and_ibp, remembered
+from advnorm.bounds import around, bounded, crown_ibp_and_ibp, remembered
 from advnorm.objectives.ibp import certified_loss, check_kappa, clean_loss
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.certify import around, bounded, remembered
+from advnorm.bounds import around, bounded, remembered
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
 
 

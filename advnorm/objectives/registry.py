@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from advnorm import norms
 from advnorm.attacks import Aim, LogitsFn, hard_labels, untargeted
+from advnorm.model_state import frozen
 from advnorm.registry import Registry
-from advnorm.scoped import frozen
 from advnorm.threat import Threat
 
 

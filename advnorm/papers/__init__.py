@@ -3,7 +3,7 @@
 from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
 from advnorm.papers.reproduce import Place, reproduce, where
-from advnorm.papers.several import (
+from advnorm.papers.selection import (
     Made,
     named,
     refuse,

@@ -10,14 +10,14 @@ from functools import cache
 from importlib.resources import files
 from inspect import signature
 
-from advnorm.evaluate.names import NATURAL, SUITES, parse
+from advnorm.evaluation.condition_names import NATURAL, SUITES, parse
 from advnorm.papers.artefact import Artefact, Job
-from advnorm.papers.work import decisive
+from advnorm.papers.jobs import decisive
 from advnorm.recipe import Recipe, override
 from advnorm.records import Record, Scale
-from advnorm.train import questions
-from advnorm.train.devices import DEVICES
-from advnorm.train.plan import Plan, plan
+from advnorm.runs import questions
+from advnorm.runs.devices import DEVICES
+from advnorm.runs.plan import Plan, plan
 
 DEVICE = "a100"
 """The device whose hours are listed."""

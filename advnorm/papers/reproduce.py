@@ -13,13 +13,13 @@ import torch
 from advnorm import ranks
 from advnorm.files import locked, write_alone
 from advnorm.papers.artefact import ARTEFACTS, Artefact, Job, seeded
-from advnorm.papers.grid import Outcome, Workers, attempt, spread
+from advnorm.papers.jobs import Done, carry_out, decisive
+from advnorm.papers.ledger import Key, Ledger, key_of
 from advnorm.papers.numbers import Number, behind
-from advnorm.papers.told import Key, Ledger, key_of
-from advnorm.papers.work import Done, carry_out, decisive
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Measured, Reproduction, Scale, Told
 from advnorm.registry import unknown
+from advnorm.studies.grid import Outcome, Workers, attempt, spread
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """What a run is made of: frozen, typed, validated; YAML in and out; ``8/255`` accepted."""
 
-from advnorm.recipe.judging import Evaluation, Perturbation, Validation, Watch
+from advnorm.recipe.evaluation import Evaluation, Perturbation, Validation, Watch
+from advnorm.recipe.network import Data, Model, Norm
+from advnorm.recipe.recipe import Recipe
 from advnorm.recipe.schedule import (
     Constant,
     Cosine,
@@ -9,17 +11,6 @@ from advnorm.recipe.schedule import (
     Ramp,
     ScheduleSpec,
     largest,
-)
-from advnorm.recipe.subject import Data, Model, Norm
-from advnorm.recipe.text import (
-    assignment,
-    differences,
-    from_yaml,
-    override,
-    parse,
-    plain,
-    read,
-    to_yaml,
 )
 from advnorm.recipe.training import Attack, Gradient, Objective, Optimizer, ThreatSpec
 from advnorm.recipe.values import (
@@ -35,7 +26,16 @@ from advnorm.recipe.values import (
     number,
     option,
 )
-from advnorm.recipe.whole import Recipe
+from advnorm.recipe.yaml_text import (
+    assignment,
+    differences,
+    from_yaml,
+    override,
+    parse,
+    plain,
+    read,
+    to_yaml,
+)
 
 __all__ = [
     "Attack",

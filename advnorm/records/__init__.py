@@ -22,8 +22,10 @@ from advnorm.records.artefacts import (
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.completion import Training, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.monitoring import Watched, over_training
 from advnorm.records.reading import first_mistake, read_record
 from advnorm.records.reproductions import (
     Reproductions,
@@ -33,8 +35,6 @@ from advnorm.records.reproductions import (
 )
 from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
 from advnorm.records.run import Run, RunLostError
-from advnorm.records.training import Training, mark_of
-from advnorm.records.watched import Watched, over_training
 
 __all__ = [
     "MARKS",

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from advnorm.records.base import Accuracy, Record, ThreatRecord
+from advnorm.records.completion import Training, mark_of
 from advnorm.records.results import Result, result_key
-from advnorm.records.training import Training, mark_of
 
 
 class Check(Record):

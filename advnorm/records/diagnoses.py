@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from advnorm.records.base import LARGE, Record, Setting
-from advnorm.records.training import Training, mark_of
+from advnorm.records.completion import Training, mark_of
 
 
 class Series(Record):

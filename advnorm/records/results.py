@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
-from advnorm.records.training import Training, mark_of
+from advnorm.records.completion import Training, mark_of
 
 
 class Epoch(Record):

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 from advnorm.files import append, locked, read_bytes, read_text, write_atomically
 from advnorm.records.audits import Audit, with_flags
 from advnorm.records.base import Record
+from advnorm.records.cleanup import clear
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
-from advnorm.records.leftovers import clear
+from advnorm.records.monitoring import Watched
 from advnorm.records.reading import LINES, read_lines, read_record
 from advnorm.records.results import Epoch, Result, Verdicts
-from advnorm.records.watched import Watched
 from advnorm.safe_yaml import load as load_yaml
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from advnorm.records import Result
+from advnorm.report.completion_marks import marked
 from advnorm.report.groups import Group
-from advnorm.report.looks import Look
 from advnorm.report.rows import (
     Cell,
     Row,
@@ -15,7 +15,7 @@ from advnorm.report.rows import (
     threat_label,
     unlike,
 )
-from advnorm.report.unfinished import marked
+from advnorm.report.styles import Look
 
 
 @dataclass

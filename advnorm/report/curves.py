@@ -19,7 +19,7 @@ from advnorm.report.figures import (
     svg_of,
 )
 from advnorm.report.groups import Group, Loaded
-from advnorm.report.looks import OTHER
+from advnorm.report.styles import OTHER
 
 
 def curves(groups: Sequence[Group], looks: Looks, prefix: str) -> list[Panel]:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from advnorm.records import Diagnosis, Panel, Picture
 from advnorm.report import drawings, figures
+from advnorm.report.completion_marks import of_answers
 from advnorm.report.drawings import Shown
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.images import png
-from advnorm.report.looks import OTHER, Look
-from advnorm.report.unfinished import of_answers
+from advnorm.report.styles import OTHER, Look
 
 MOST_NUMBERS = 40
 """Numbers of one question in the table; beyond these they are in the record alone."""

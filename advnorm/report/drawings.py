@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from advnorm.records import Panel, Series
 from advnorm.report import figures
-from advnorm.report.looks import Look
+from advnorm.report.styles import Look
 
 MOST_SERIES = 4
 """Kinds of lines that are told apart in one colour; more need colours of their own."""

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from advnorm.report.looks import Look
+from advnorm.report.completion_marks import marked
 from advnorm.report.rows import Cell, branch_label
-from advnorm.report.unfinished import marked
+from advnorm.report.styles import Look
 from advnorm.text import cut, printable
 
 Looks = Mapping[str, Look]

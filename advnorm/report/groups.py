@@ -15,7 +15,7 @@ from advnorm.records import (
     Training,
     over_training,
 )
-from advnorm.report.unfinished import UNRECORDED, recovered
+from advnorm.report.completion_marks import UNRECORDED, recovered
 from advnorm.text import cut
 
 OF_ONE_RUN = ("name", "seed", "out")

@@ -15,9 +15,9 @@ from safetensors.numpy import load as parse_tensors
 
 from advnorm.files import read_bytes
 from advnorm.records import Result
+from advnorm.report.completion_marks import marked, unfinished
 from advnorm.report.groups import Group, Loaded
 from advnorm.report.rows import branch_label, threat_label, without_branch
-from advnorm.report.unfinished import marked, unfinished
 from advnorm.text import cut
 
 MOST_RUNS = 8

@@ -7,14 +7,14 @@ from advnorm.records import Environment as Machine
 from advnorm.records import Run
 from advnorm.report import diagnoses, figures, images, steps
 from advnorm.report.comparison import compare
+from advnorm.report.completion_marks import marked
 from advnorm.report.curves import curves
 from advnorm.report.groups import Group, Loaded, differences, gather
-from advnorm.report.looks import LOOKS, OTHER, Look, assign, headline
 from advnorm.report.radii import families, radii
 from advnorm.report.rows import rows, threat_label, without_branch
 from advnorm.report.scatter import scatter
+from advnorm.report.styles import LOOKS, OTHER, Look, assign, headline
 from advnorm.report.template import environment
-from advnorm.report.unfinished import marked
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""

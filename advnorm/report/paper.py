@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advnorm.records import MARKS, Panel, Reproduction, counted
-from advnorm.report import drawings, figures, plotted
+from advnorm.report import drawings, figures, reproduced_figure
 from advnorm.report.diagnoses import addresses
-from advnorm.report.looks import LOOKS
 from advnorm.report.reproductions import Table, tabulated
+from advnorm.report.styles import LOOKS
 from advnorm.report.template import environment
 
 MOST_DRAWINGS = 24
@@ -66,7 +66,7 @@ def _shown(record: Reproduction, prefix: str) -> Shown:
         record=record,
         name=_title(record.artefact.partition("/")[2]),
         table=tabulated(record),
-        figure=plotted.lines(record, f"{prefix}-own") if record.x else None,
+        figure=reproduced_figure.lines(record, f"{prefix}-own") if record.x else None,
         panels=tuple(_panels(drawn[:MOST_DRAWINGS], prefix)),
         galleries=tuple(map(_gallery, pictures[:MOST_DRAWINGS])),
         left_out=max(0, len(drawn) - MOST_DRAWINGS) + max(0, len(pictures) - MOST_DRAWINGS),

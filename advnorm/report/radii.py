@@ -21,8 +21,8 @@ from advnorm.report.figures import (
     told_of,
 )
 from advnorm.report.groups import Group
-from advnorm.report.looks import OTHER
 from advnorm.report.rows import Cell, Row, eps_label, norm_label
+from advnorm.report.styles import OTHER
 
 Family = dict[str | None, dict[float, str]]
 """The result keys of one panel: by branch of a mixture norm, then by radius."""

@@ -11,8 +11,8 @@ from typing import Any
 from scipy.special import stdtrit
 
 from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
+from advnorm.report.completion_marks import unfinished
 from advnorm.report.groups import Group, Loaded, gather
-from advnorm.report.unfinished import unfinished
 
 _BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from matplotlib import rc_context
 
 from advnorm.records import Accuracy, result_key
+from advnorm.report.completion_marks import marked, unfinished
 from advnorm.report.figures import (
     FLAGGED,
     STYLE,
@@ -19,9 +20,8 @@ from advnorm.report.figures import (
     svg_of,
 )
 from advnorm.report.groups import Group, Loaded
-from advnorm.report.looks import OTHER
 from advnorm.report.rows import without_branch
-from advnorm.report.unfinished import marked, unfinished
+from advnorm.report.styles import OTHER
 
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 

@@ -8,10 +8,10 @@ from matplotlib import rc_context
 
 from advnorm.records import Result
 from advnorm.report import figures
+from advnorm.report.completion_marks import unfinished
 from advnorm.report.groups import Group
-from advnorm.report.looks import OTHER
 from advnorm.report.rows import Cell, threat_label, without_branch
-from advnorm.report.unfinished import unfinished
+from advnorm.report.styles import OTHER
 
 _LETTER = 0.026  # width of a digit, as a share of the axis
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from advnorm.records import Run
+from advnorm.report.completion_marks import marked
 from advnorm.report.groups import Loaded, gather
 from advnorm.report.rows import Row, key_label, rows, unlike
-from advnorm.report.unfinished import marked
 
 WIDTH = 100
 """Groups that do not fit go into a further block below."""

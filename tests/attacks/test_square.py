@@ -8,7 +8,7 @@ from torch import nn
 
 from advnorm.attacks import NonFiniteGradientError
 from advnorm.attacks.square import Pace, share, square
-from advnorm.attacks.squares import bumps, pixels, window
+from advnorm.attacks.square_proposals import bumps, pixels, window
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from advnorm.data import load
 from advnorm.data.corruptions import COLOUR_ONLY, CORRUPTIONS, SEVERITIES, corrupt
-from advnorm.data.sets import CIFAR10_C
+from advnorm.data.in_memory import CIFAR10_C
 from advnorm.draws import Draws
 
 NAMES = list(CORRUPTIONS)

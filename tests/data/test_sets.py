@@ -505,7 +505,7 @@ def test_files_of_the_namesake_are_refused(tmp_path, monkeypatch):
     assert len(load("fashion_mnist", root=tmp_path).test) == 20
     labels = arrays["train-labels-idx1-ubyte"].astype(np.uint8).tobytes()
     known = {sha256(labels).hexdigest(): "mnist"}
-    monkeypatch.setattr("advnorm.data.sets._LABELS", known)
+    monkeypatch.setattr("advnorm.data.in_memory._LABELS", known)
     assert len(load("mnist", root=tmp_path).test) == 20
     with pytest.raises(ValueError, match=r"fashion_mnist.* are those of mnist: put them"):
         load("fashion_mnist", root=tmp_path)

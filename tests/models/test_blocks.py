@@ -9,7 +9,7 @@ from advnorm.models import build
 from advnorm.models.cifar_resnet import BasicBlockA
 from advnorm.models.fixup import FixupBlock
 from advnorm.models.imagenet_resnet import BasicBlock, Bottleneck
-from advnorm.models.parts import PadShortcut, shortcut_a
+from advnorm.models.layers import PadShortcut, shortcut_a
 from advnorm.models.preact_resnet import PreActBlock
 from advnorm.norms import NORMS
 

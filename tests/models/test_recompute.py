@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from advnorm.models import build, options
-from advnorm.models.recompute import Blocks
+from advnorm.models.checkpointing import Blocks
 from advnorm.norms import NORMS, mode
 
 SMALLEST = {"width": 4, "widen": 1, "dropout": 0.3}

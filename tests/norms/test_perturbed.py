@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import norms
-from advnorm.norms.shifted import shifted
+from advnorm.norms.perturbed_kernel import shifted
 
 
 def equation3(x, gamma, beta, of_mean, of_deviation, eps):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm import certify, norms, objectives
-from advnorm.certify import around, bounded, trace
+from advnorm import bounds, norms, objectives
+from advnorm.bounds import around, bounded, trace
 from advnorm.objectives import OBJECTIVES, Adversary
 from advnorm.threat import L2, Linf
 
@@ -223,7 +223,7 @@ def test_crown_ibp_mixes_both_bounds_and_moves_the_statistics_once(kind):
     box = around(clean, Linf(EPS), ride=True)
     with norms.mode(model, "batch"):
         ibp = bounded(trace(model), box, labels)
-        crown, _ = certify.crown_ibp_and_ibp(trace(model), box, labels)
+        crown, _ = bounds.crown_ibp_and_ibp(trace(model), box, labels)
     assert not torch.allclose(ibp.margins, crown.margins)
     for beta in (0.0, 0.3, 1.0):
         model = network(kind)

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from advnorm.papers.grid import spread
-from advnorm.train import StoppedError
+from advnorm.studies.grid import spread
+from advnorm.training import StoppedError
 
 
 def square(number: int) -> int:

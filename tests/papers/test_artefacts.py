@@ -7,13 +7,14 @@ from itertools import product
 import pytest
 
 from advnorm.data import every_set
-from advnorm.evaluate.cells import cells
-from advnorm.evaluate.statistics import Perturbation
+from advnorm.evaluation.conditions import cells
+from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Place, reproduce
 from advnorm.recipe import override
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
-from advnorm.train import check, questions
-from advnorm.train.build import threats
+from advnorm.runs import questions
+from advnorm.training import check
+from advnorm.training.build import threats
 
 EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 

@@ -10,10 +10,10 @@ import pytest
 from advnorm.listing import listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
 from advnorm.papers.cost import Cost, cost, known
-from advnorm.papers.measured import Kept, measured
+from advnorm.papers.kept import Kept, measured
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
-from advnorm.train.plan import plan
+from advnorm.runs.plan import plan
 
 ROOT = Path(__file__).parent.parent.parent
 LINEAR = override(

@@ -14,9 +14,9 @@ from threading import Thread
 import pytest
 from grid_tasks import die, linger, square
 
-from advnorm.papers.grid import spread
-from advnorm.train import StoppedError
-from advnorm.train.stop import SIGNALS
+from advnorm.studies.grid import spread
+from advnorm.training import StoppedError
+from advnorm.training.stop import SIGNALS
 
 
 def check(outcomes) -> None:

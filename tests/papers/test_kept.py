@@ -6,11 +6,11 @@ import pytest
 
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.artefact import seeded
+from advnorm.papers.jobs import name_of
 from advnorm.papers.reproduce import gather
-from advnorm.papers.work import name_of
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
-from advnorm.train import load
+from advnorm.training import load
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 KEPT = {

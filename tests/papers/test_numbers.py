@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from advnorm.papers import Artefact, Job
+from advnorm.papers.jobs import carry_out
 from advnorm.papers.numbers import Number, behind
 from advnorm.papers.reproduce import gather
-from advnorm.papers.work import carry_out
 from advnorm.recipe import Recipe, override
 from advnorm.records import Measured, Run, Told
 

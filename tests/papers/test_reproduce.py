@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
-from advnorm.papers import transferred as elsewhere
-from advnorm.papers import work as works
+from advnorm.papers import jobs as works
+from advnorm.papers import transfer_numbers as elsewhere
 from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
-from advnorm.papers.prolong import prolong
+from advnorm.papers.extend_run import prolong
+from advnorm.papers.jobs import carry_out, decisive, identity
 from advnorm.papers.reproduce import _tasks, gather, judged
-from advnorm.papers.work import carry_out, decisive, identity
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
 from advnorm.records import Diagnosis, Published, Reproduction, Run, Told, read_record
-from advnorm.train import loop, transfer_runs
+from advnorm.runs import transfer_runs
+from advnorm.training import loop
 
 TINY = override(
     Recipe(name="tiny"),

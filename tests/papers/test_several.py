@@ -91,9 +91,9 @@ def test_an_artefact_that_raises_stops_no_other(command, tmp_path, monkeypatch, 
         raise error
 
     out = tmp_path / "out"
-    real = sys.modules["advnorm.papers.told"]._digests
+    real = sys.modules["advnorm.papers.ledger"]._digests
     calls = iter([real, digest, real])
-    monkeypatch.setattr("advnorm.papers.told._digests", lambda root: next(calls)(root))
+    monkeypatch.setattr("advnorm.papers.ledger._digests", lambda root: next(calls)(root))
     code, _, said = command("reproduce", *NAMES, "--out", str(out))
     assert code == 1 and made(out) == ["one/table1", "two/table1"]
     kind = "" if isinstance(error, ValueError) else "ZeroDivisionError: "

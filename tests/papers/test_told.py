@@ -9,15 +9,15 @@ from shutil import rmtree
 
 import pytest
 
-from advnorm.diagnose import REVISIONS
+from advnorm.diagnosis import REVISIONS
 from advnorm.papers import ARTEFACTS, Artefact, Job, Place, reproduce, where
-from advnorm.papers.assumed import alike, assumed
-from advnorm.papers.told import asked
+from advnorm.papers.defaults import alike, assumed
+from advnorm.papers.ledger import asked
 from advnorm.recipe import Recipe, override
 from advnorm.records import Told, read_reproduction, reproductions
 
 module = import_module("advnorm.papers.reproduce")
-telling = import_module("advnorm.papers.told")
+telling = import_module("advnorm.papers.ledger")
 TINY = override(
     Recipe(),
     [

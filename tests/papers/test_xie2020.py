@@ -2,14 +2,14 @@
 
 import pytest
 
-from advnorm.evaluate.cells import cells
+from advnorm.evaluation.conditions import cells
 from advnorm.papers import ARTEFACTS
-from advnorm.papers.work import decisive
+from advnorm.papers.jobs import decisive
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
 from advnorm.records import Measured
-from advnorm.train.build import threats
+from advnorm.training.build import threats
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
     ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),

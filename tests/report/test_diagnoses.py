@@ -13,7 +13,7 @@ from advnorm.report import write
 from advnorm.report.diagnoses import address, diverging, topics
 from advnorm.report.drawings import MOST_POINTS, together
 from advnorm.report.groups import gather
-from advnorm.report.looks import LOOKS
+from advnorm.report.styles import LOOKS
 
 
 def answer(question="sharp", *, numbers=None, settings=None, **panel):

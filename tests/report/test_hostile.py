@@ -11,7 +11,7 @@ import pytest
 from advnorm import cli
 from advnorm.records import Diagnosis, Panel, Run, Series
 from advnorm.report import terminal, write, write_pages
-from advnorm.report.unfinished import UNRECORDED
+from advnorm.report.completion_marks import UNRECORDED
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
 KEY = "pgd-10_linf_0.03137"

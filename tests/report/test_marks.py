@@ -7,7 +7,7 @@ from reading import drawings, page
 
 from advnorm.records import Accuracy, Diagnosis, Epoch, Training, Watched
 from advnorm.report import table, terminal
-from advnorm.report.unfinished import UNRECORDED, recovered
+from advnorm.report.completion_marks import UNRECORDED, recovered
 
 EPS = 8 / 255
 EARLY = Training(epochs=13, planned=400)

@@ -10,8 +10,8 @@ from reading import drawings, page
 from advnorm.records import Accuracy, Run
 from advnorm.report import write
 from advnorm.report.groups import gather
-from advnorm.report.looks import headline
 from advnorm.report.steps import _walks, labels
+from advnorm.report.styles import headline
 
 EPS = 8 / 255
 

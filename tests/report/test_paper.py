@@ -21,9 +21,9 @@ from advnorm.records import (
     reproductions,
 )
 from advnorm.report import write_pages
-from advnorm.report.looks import LOOKS
 from advnorm.report.paper import MOST_DRAWINGS
-from advnorm.report.plotted import _row, _scale, lines
+from advnorm.report.reproduced_figure import _row, _scale, lines
+from advnorm.report.styles import LOOKS
 
 TABLE = Reproduction(
     artefact="here2020/table2",

@@ -7,7 +7,7 @@ from advnorm.papers.claims import Claim, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import vgg, wide
 from advnorm.records import Scale
-from advnorm.train import every_set
+from advnorm.training import every_set
 
 _NOISES = {
     "Gaussian": "gaussian_noise",

@@ -1,0 +1,217 @@
+r"""The descent of the L2 attack of Carlini and Wagner (2017) for given constants c.
+
+.. math::
+    \min_w \; \|x'(w) - x\|_2^2 + c \, f(x'(w)), \qquad
+    x'(w) = \tfrac{h + l}{2} + \tfrac{h - l}{2} \tanh w
+
+by Adam, one constant a sample.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from advnorm.attacks.pgd import NonFiniteGradientError
+from advnorm.attacks.targets import LogitsFn
+from advnorm.threat import Bounds
+
+_CHECKS = 10  # times in a descent that samples without progress are dropped
+_PROGRESS = 0.9999  # share of the earlier loss that counts as progress
+_BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
+
+
+class Minimal(NamedTuple):
+    """The nearest adversarial examples that were found."""
+
+    adversarial: Tensor
+    """Valid images, shaped like the clean ones; the clean image where none was found."""
+    distance: Tensor
+    """Their L2 distances, shape ``(batch,)``; infinite where none was found."""
+    found: Tensor
+    """Where there is one, shape ``(batch,)``."""
+
+
+@dataclass(frozen=True)
+class Search:
+    r"""How hard to look; the published settings by default (galloway2019: 10,000 steps).
+
+    ``confidence`` is :math:`\kappa`, by how much a wrong logit must lead the right one;
+    ``constant`` the first :math:`c`, for images in a range of 1 (in another, distances are
+    measured in units of it), ``constants`` how many values of it are tried, and ``steps``
+    how many steps of Adam each value may take.
+    """
+
+    steps: int = 1000
+    constants: int = 9
+    constant: float = 1e-3
+    learning_rate: float = 0.01
+    confidence: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "constants", "constant", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, not {getattr(self, name):g}")
+        if not self.confidence >= 0:
+            raise ValueError(f"confidence must be >= 0, not {self.confidence:g}")
+
+
+class _Gap(NamedTuple):
+    """How far each sample is from the goal (negative: beyond it), and its rounding."""
+
+    value: Tensor
+    rounding: Tensor
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is asked of every sample of a batch."""
+
+    logits_fn: LogitsFn
+    bounds: Bounds
+    search: Search
+    sign: int
+    """1 to leave the class, -1 to reach it."""
+
+    def gap(self, logits: Tensor, classes: Tensor) -> _Gap:
+        """Return the lead of the class over the best other one, or its negative."""
+        own = logits.gather(1, classes[:, None]).squeeze(1)
+        others = logits.scatter(1, classes[:, None], -torch.inf).amax(1)
+        scale = logits.detach().abs().amax(1)
+        return _Gap(self.sign * (own - others), 8 * torch.finfo(logits.dtype).eps * scale)
+
+    def reached(self, gap: _Gap) -> Tensor:
+        """Tell which samples succeed, by more than another batch size's rounding."""
+        return gap.value < -self.search.confidence - gap.rounding
+
+    def inside(self, images: Tensor) -> Tensor:
+        """Return tanh w of images, pulled off the bounds, where tanh never is."""
+        low, high = self.bounds
+        inner = 1 - 1e-6
+        return ((2 * images - (high + low)) / (high - low)).clamp(-inner, inner)
+
+    def reach(self, images: Tensor) -> Tensor:
+        """Return how far a step of 1 in each w moves the images, to first order."""
+        low, high = self.bounds
+        slope = (high - low) / 2 * (1 - self.inside(images) ** 2)
+        length: Tensor = slope.flatten(1).norm(dim=1)
+        return length
+
+
+class _Descent(NamedTuple):
+    """The samples that still descend: every field has one row a sample."""
+
+    rows: Tensor
+    clean: Tensor
+    classes: Tensor
+    c: Tensor
+    rate: Tensor
+    w: Tensor
+    mean: Tensor
+    square: Tensor
+    best: Tensor
+    distance: Tensor
+    loss: Tensor
+    held: Tensor
+    """Where there was a success since the last check."""
+    finite: Tensor
+
+    def keep(self, kept: Tensor) -> "_Descent":
+        return _Descent(*(field[kept] for field in self))
+
+
+def descend(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor) -> Minimal:
+    """Minimize for one constant a sample, and tell which constants hold their sample there.
+
+    The first steps of Adam may overshoot into a success that a small constant cannot hold:
+    a search that went on below it would never come near the boundary again. So a constant
+    is found large enough only if a success fell between the last two checks.
+    """
+    low, high = goal.bounds
+    c = c * (high - low) ** 2  # the distance counts in units of the range
+    now = _start(goal, clean, classes, c, rate)
+    best, distance, held = now.best.clone(), now.distance.clone(), now.held.clone()
+    finite = torch.ones((), dtype=torch.bool, device=clean.device)
+    for steps in _stretches(goal.search.steps):
+        before, now = now.loss, now._replace(held=torch.zeros_like(now.held))
+        for step in steps:
+            now = _adam(goal, now, step)
+        best[now.rows], distance[now.rows] = now.best, now.distance
+        held[now.rows] = now.held
+        finite &= now.finite.all()
+        now = now.keep((now.loss <= _PROGRESS * before).nonzero().squeeze(1))
+        if not len(now.rows):
+            break
+    if not finite:
+        raise NonFiniteGradientError(
+            "the attack met a gradient that is not finite: the model's logits overflow, or "
+            "its weights or statistics are not numbers"
+        )
+    return Minimal(best, distance, held)
+
+
+def _start(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor) -> _Descent:
+    """Start at the clean images, with one learning rate a sample."""
+    w = goal.inside(clean).atanh()
+    infinite = torch.full_like(c, torch.inf)
+    return _Descent(
+        rows=torch.arange(len(c), device=c.device),
+        clean=clean,
+        classes=classes,
+        c=c,
+        rate=rate,
+        w=w,
+        mean=torch.zeros_like(w),
+        square=torch.zeros_like(w),
+        best=clean,
+        distance=infinite,
+        loss=infinite,
+        held=torch.zeros_like(c, dtype=torch.bool),
+        finite=torch.ones_like(c, dtype=torch.bool),
+    )
+
+
+def _adam(goal: Goal, now: _Descent, step: int) -> _Descent:
+    """Judge the present images, then take one step of Adam (Kingma and Ba, 2015) on w."""
+    low, high = goal.bounds
+    tanh = now.w.tanh()
+    x = ((high + low) / 2 + (high - low) / 2 * tanh).clamp_(low, high).requires_grad_()
+    with torch.enable_grad():
+        gap = goal.gap(goal.logits_fn(x), now.classes)
+        f = gap.value.clamp(min=-goal.search.confidence)
+        (slope,) = torch.autograd.grad(f.sum(), x)
+    x = x.detach()
+    delta = x - now.clean
+    length = delta.flatten(1).norm(dim=1)
+    reached = goal.reached(gap)
+    nearer = reached & (length < now.distance)
+    grad = 2 * delta + column(now.c, x) * slope
+    grad = grad.mul_((high - low) / 2).mul_(1 - tanh**2)
+    mean = now.mean.lerp(grad, 1 - _BETAS[0])
+    square = now.square.lerp(grad**2, 1 - _BETAS[1])
+    scale = (square / (1 - _BETAS[1] ** step)).sqrt_().add_(_ADAM_EPS)
+    rate = column(now.rate, x) / (1 - _BETAS[0] ** step)
+    return now._replace(
+        w=now.w - rate * mean / scale,
+        mean=mean,
+        square=square,
+        best=torch.where(column(nearer, x), x, now.best),
+        distance=torch.where(nearer, length, now.distance),
+        loss=length**2 + now.c * (f.detach() + goal.search.confidence),  # never negative
+        held=now.held | reached,
+        finite=now.finite & slope.flatten(1).sum(1).isfinite(),
+    )
+
+
+def _stretches(steps: int) -> Iterator[range]:
+    """Split the steps 1, 2, ... into the stretches between two checks."""
+    length = max(steps // _CHECKS, 1)
+    for first in range(1, steps + 1, length):
+        yield range(first, min(first + length, steps + 1))
+
+
+def column(per_sample: Tensor, like: Tensor) -> Tensor:
+    """Shape one number a sample to broadcast against a batch."""
+    return per_sample.view(-1, *(1,) * (like.ndim - 1))

@@ -1,0 +1,295 @@
+r"""Interval bound propagation (Gowal et al., 2019) over the traced graph.
+
+One rule a layer type, in a table by exact type (:data:`LAYERS`) or by a function's name
+(:data:`FUNCTIONS`). A rule takes the layer and the :class:`~advnorm.bounds.box.Box` of its
+input and returns that of its output; the rules are in the modules ``interval_*``.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm.bounds.box import Box
+from advnorm.bounds.concretize import least
+from advnorm.bounds.graph import Graph, Node, answer, walk
+from advnorm.bounds.linear_rules import Rows
+from advnorm.bounds.magnitudes import rounding, tail, with_terms
+from advnorm.bounds.operations import POSITIVE
+from advnorm.bounds.rounding import error, is_counted, is_fresh, of_images, widened
+from advnorm.bounds.settings import refuse_settings
+
+FEW = 16
+"""Classes whose pairs are all looked at, though each image asks for those of its label."""
+
+LayerRule = Callable[[Any, Box], Box]
+FunctionRule = Callable[..., Box]
+LAYERS: dict[type[nn.Module], LayerRule] = {}
+FUNCTIONS: dict[str, FunctionRule] = {}
+
+
+def layer_rule(*kinds: type[nn.Module]) -> Callable[[LayerRule], LayerRule]:
+    """Return a decorator that enters a rule for these exact types."""
+
+    def enter(rule: LayerRule) -> LayerRule:
+        LAYERS.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return enter
+
+
+def function_rule(*names: str) -> Callable[[FunctionRule], FunctionRule]:
+    """Return a decorator that enters a rule for functions by name."""
+
+    def enter(rule: FunctionRule) -> FunctionRule:
+        FUNCTIONS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
+
+
+class Bounded(NamedTuple):
+    """Lower bounds on ``z_y - z_j``, shape (batch, classes), and the clean logits.
+
+    The column of the label is 0. The logits are ``None`` where nothing rode along.
+    """
+
+    margins: Tensor
+    logits: Tensor | None
+
+
+def propagate(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+    """Return the box of a node's value from those of its inputs."""
+    if node.kind == "layer" and type(node.layer) not in LAYERS:
+        raise unsupported(node, list(LAYERS))
+    with named(node):
+        if node.kind == "layer":
+            refuse_settings(node.layer)
+            found = LAYERS[type(node.layer)](node.layer, args[0])
+        elif node.function in POSITIVE:
+            found = FUNCTIONS["positive"](node, *args, **kwargs)
+        else:
+            found = FUNCTIONS[node.function](*args, **kwargs)
+        given = [box for box in leaves((args, kwargs)) if isinstance(box, Box)]
+        _refuse_mixing(found, given)
+        _refuse_casts(found, given)
+    return found
+
+
+class Enclosed(NamedTuple):
+    """The box of a node's value, and how far rounding takes that value off."""
+
+    box: Box
+    error: Tensor | None
+
+
+def enclosed(
+    node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, counted: bool
+) -> Enclosed:
+    """Return the box of what a node computes, rounding included where it counts."""
+    box = propagate(node, args, kwargs)
+    if not counted:
+        return Enclosed(box, None)
+    with named(node):
+        off = error(node, args, kwargs, box)
+        return Enclosed(widened(box, off, fresh=is_fresh(node)), off)
+
+
+def leaves(value: Any) -> list[Any]:
+    """Return the values in nested arguments, in order."""
+    if isinstance(value, Box) or not isinstance(value, tuple | list | dict):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [leaf for item in items for leaf in leaves(item)]
+
+
+def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
+    """Refuse what rounds its input to another type: no rule knows of such steps."""
+    kind = found.lead.dtype
+    for box in given:
+        before = box.lead.dtype
+        if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
+            raise NotImplementedError(
+                f"it makes {kind} of {before}, and a certificate knows nothing of what "
+                "that rounds: keep the type of the images, or a wider one"
+            )
+
+
+def _refuse_mixing(found: Box, given: Iterable[Box]) -> None:
+    """Refuse what has not one row a sample any more: it holds for no image alone."""
+    rows = next((len(box.radius) for box in given), None)
+    kept = found.shape[0] if len(found.shape) else 0
+    if rows is not None and kept != rows:
+        raise NotImplementedError(
+            f"it makes {kept} rows of {rows} samples, and a certificate is of each sample "
+            "alone: leave the first dimension as it is"
+        )
+
+
+@contextmanager
+def named(node: Node) -> Iterator[None]:
+    """Say of which layer or function an error is."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (ValueError, RuntimeError, TypeError, IndexError) as error:
+        is_layer = node.kind == "layer"
+        what = (
+            f"layer {node.name!r} ({type(node.target).__name__})"
+            if is_layer
+            else (f"function {node.name!r}")
+        )
+        is_ours = isinstance(error, ValueError | NotImplementedError)
+        kind = type(error) if is_ours else NotImplementedError
+        raise kind(f"{what}: {error}") from error
+
+
+def unsupported(node: Node, kinds: list[type[nn.Module]]) -> NotImplementedError:
+    """Return the error that names a layer without a rule, and the layers that have one."""
+    names = ", ".join(sorted({kind.__name__ for kind in kinds}))
+    return NotImplementedError(
+        f"no certificate for layer {node.name!r} ({type(node.layer).__name__}): layers "
+        f"that have one are {names}, of exactly these types"
+    )
+
+
+def boxes(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
+    """Return the box of every node (constants and sizes are themselves)."""
+    counted = is_counted(images)
+    images = widened(images, of_images(images)) if counted else images
+
+    def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+        return enclosed(node, args, kwargs, counted=counted).box
+
+    return walk(graph, images, rule, keep=keep)
+
+
+def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
+    r"""Return the interval bound of all margins, the last linear layer folded in.
+
+    With :math:`z = W h + b` and :math:`h \in [m - r, m + r]`,
+
+    .. math::
+        z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
+    """
+    last = _last(graph, images, counted=is_counted(images))
+    return margins_of(last.node, last.given, last.output, labels)
+
+
+def bounded_rounded(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
+    """Return :func:`bounded`, and what rounding may cost each logit."""
+    last = _last(graph, images, tail(graph), counted=is_counted(images))
+    return margins_of(last.node, last.given, last.output, labels), last.rounding
+
+
+def answered(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what the graph answers for the images alone, and what rounding may cost."""
+    exact = Box(images, torch.zeros_like(images))
+    last = _last(graph, exact, tail(graph), counted=False)
+    _refuse_maps(last.output)
+    return last.output.centre, last.rounding
+
+
+class _Last(NamedTuple):
+    """The node that gives the answer, the box of its input and its own."""
+
+    node: Node
+    given: Box
+    output: Box
+    eps: float
+    """Of the coarser type, the images' or the answer's."""
+
+    @property
+    def rounding(self) -> Tensor:
+        return rounding(self.output.size, self.eps)
+
+
+def _last(
+    graph: Graph, images: Box, sized: Collection[int] = (), *, counted: bool
+) -> _Last:
+    """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
+    end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
+    found: list[tuple[Node, Box, Box]] = []
+    images = widened(images, of_images(images)) if counted else images
+
+    def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+        box = enclosed(node, args, kwargs, counted=counted).box
+        if id(node) in are_sized:
+            with named(node):
+                box = with_terms(node, args, kwargs, box)
+        if node is end and args and isinstance(args[0], Box):
+            found.append((node, args[0], box))
+        return box
+
+    output = walk(graph, images, rule)[graph.output]
+    eps = max(torch.finfo(box.radius.dtype).eps for box in (images, output))
+    if found and found[0][2].shape == output.shape:
+        return _Last(*found[0], eps)
+    return _Last(graph.nodes[graph.output], output, output, eps)
+
+
+def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
+    """Return :func:`bounded` from the boxes of the last node's input and of its output."""
+    _refuse_maps(output)
+    if _is_linear(end):
+        return _folded(end.target, given, labels)
+    return _unfolded(output, labels)
+
+
+def _refuse_maps(output: Box) -> None:
+    if len(output.shape) != 2:
+        raise ValueError(
+            f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
+            "certificates are of classifiers"
+        )
+
+
+def _is_linear(node: Node) -> bool:
+    return node.kind == "layer" and type(node.target) is nn.Linear
+
+
+def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
+    _check(labels)
+    logits = layer(box.lead)
+    clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
+    margins = _difference(centre, labels) - _reach(layer.weight, box.radius, labels)
+    if box.ball is not None:
+        spread = (layer.weight[labels][:, None] - layer.weight).transpose(0, 1)
+        bias = layer.weight.new_zeros(spread.shape[:2])
+        if layer.bias is not None:
+            bias = (layer.bias[labels][:, None] - layer.bias).T
+        margins = torch.maximum(margins, least(box, Rows(spread, bias)).T)
+    return Bounded(margins, clean)
+
+
+def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
+    """Return ``|W_y - W_j| r``: of all pairs by one product, where there are few."""
+    if len(weight) > FEW:
+        spread = weight[labels][:, None] - weight  # (batch, classes, features)
+        return torch.matmul(spread.abs(), radius[..., None])[..., 0]
+    pairs = (weight[:, None] - weight).abs().flatten(0, 1)
+    reach = F.linear(radius, pairs).view(len(radius), len(weight), len(weight))
+    own = labels.view(-1, 1, 1).expand(-1, 1, len(weight))
+    return reach.gather(1, own).squeeze(1)
+
+
+def _unfolded(box: Box, labels: Tensor) -> Bounded:
+    _check(labels)
+    own = labels[:, None]
+    margins = (box.lower.gather(1, own) - box.upper).scatter(1, own, 0.0)
+    return Bounded(margins, box.clean)
+
+
+def _difference(logits: Tensor, labels: Tensor) -> Tensor:
+    return logits.gather(1, labels[:, None]) - logits
+
+
+def _check(labels: Tensor) -> None:
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise ValueError(
+            "labels are one class number an image: mixed labels have no margin"
+        )

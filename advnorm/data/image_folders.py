@@ -1,0 +1,265 @@
+"""The data sets of image files: Tiny ImageNet, Imagenette, ImageNet and your own folders.
+
+A split is a folder of class folders of JPEG or PNG files. Classes are numbered by their
+folders' names in order, images by their paths in order.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import torch
+
+from advnorm.data.archives import members
+from advnorm.data.catalogue import DATA, Request, apart, nothing
+from advnorm.data.images import probe
+from advnorm.data.splits import DataSet, Split
+from advnorm.data.storage import Blob, missing, places, read
+from advnorm.data.streaming import Files, Folder, Packed, Store
+from advnorm.data.subsets import checked_size
+
+_SUFFIXES = (".jpg", ".jpeg", ".png")
+_IMAGENETTE = {
+    "n01440764": "tench",
+    "n02102040": "English springer",
+    "n02979186": "cassette player",
+    "n03000684": "chain saw",
+    "n03028079": "church",
+    "n03394916": "French horn",
+    "n03417042": "garbage truck",
+    "n03425413": "gas pump",
+    "n03445777": "golf ball",
+    "n03888257": "parachute",
+}
+_IMAGENETTE_NAMES = ("imagenette2-160", "imagenette2-320", "imagenette2")
+
+
+class Listing(NamedTuple):
+    """Encoded images with the name of each one's class."""
+
+    store: Store
+    classes: list[str]
+
+
+@DATA.register("folder")
+def folder(request: Request) -> DataSet:
+    """Your own images: ``folder:PATH`` with PATH/train/CLASS/* and PATH/test/CLASS/*.
+
+    ``val`` stands in for a missing ``test``, and is the validation split beside one. With
+    PATH/CLASS/* alone, 20% of the images become the test split. Without a size, the shorter
+    side of the first image is the size; its mode decides between grey and colour.
+    """
+    path = request.path()
+    if not path.is_dir():
+        raise FileNotFoundError(
+            f"no folder {path}: give one with train/CLASS/* and test/CLASS/* images"
+        )
+    return _from_folder(request, path, default=None)
+
+
+@DATA.register("imagenet")
+def imagenet(request: Request) -> DataSet:
+    """ImageNet (ILSVRC 2012), 224x224: ``train/CLASS/*`` and ``val/CLASS/*``.
+
+    Its own ``test`` has no labels and is not looked at.
+    """
+    request.plain()
+    path = request.root / request.kind
+    if _has_splits(path):
+        return _from_folder(request, path, ("val",), default=224)
+    files = ["the class folders train/* and val/*, which image-net.org gives on request,"]
+    raise missing(request.root, request.kind, files, get=False)
+
+
+@DATA.register("imagenette")
+def imagenette(request: Request) -> DataSet:
+    """Imagenette, 160x160: ``imagenette2-160.tgz`` (-320, full), or unpacked."""
+    request.plain()
+    for path in places(request.root, request.kind, *_IMAGENETTE_NAMES):
+        if _has_splits(path) and path != request.root:
+            return _named(_from_folder(request, path, ("val",), default=160))
+        for archive in (path / f"{name}.tgz" for name in _IMAGENETTE_NAMES):
+            if archive.is_file():
+                remedy = request.again(archive)
+                train, test = (_packed(archive, p, remedy) for p in ("train", "val"))
+                return _named(_build(request, archive, train, test, default=160))
+    raise missing(request.root, request.kind, ["imagenette2-160.tgz"])
+
+
+@DATA.register("tiny-imagenet")
+def tiny_imagenet(request: Request) -> DataSet:
+    """Tiny ImageNet, 64x64: ``tiny-imagenet-200.zip``, or unpacked.
+
+    ``train/CLASS/images/*.JPEG``, and the test split ``val/images/*.JPEG`` with its classes
+    in ``val/val_annotations.txt`` (file name, class and box, with tabs between).
+    """
+    request.plain()
+    for path in places(request.root, request.kind, "tiny-imagenet-200"):
+        annotations = path / "val" / "val_annotations.txt"
+        if annotations.is_file():
+            classes = _annotations(read(annotations, request.again(path)))
+            return _build(request, path, _scan(path / "train"), _scan_val(path, classes))
+        archive = path / "tiny-imagenet-200.zip"
+        if archive.is_file():
+            remedy = request.again(archive)
+            train, test = _packed(archive, "train", remedy), _packed_val(archive, remedy)
+            return _build(request, archive, train, test)
+    raise missing(request.root, request.kind, ["tiny-imagenet-200.zip"])
+
+
+def _has_splits(path: Path) -> bool:
+    return (path / "train").is_dir() and (path / "val").is_dir()
+
+
+def _from_folder(
+    request: Request,
+    path: Path,
+    held_out: Sequence[str] = ("test", "val"),
+    *,
+    default: int | None,
+) -> DataSet:
+    """Read ``train`` and the test split beside it; a second folder is for validation."""
+    if not (path / "train").is_dir():
+        data = _build(request, path, _scan(path), None, default=default)
+        train, test = apart(data.train)
+        return DataSet(
+            "", data.shape, data.classes, data.bounds, train, nothing(train), test
+        )
+    held = [path / part for part in held_out if (path / part).is_dir()]
+    if not held:
+        raise ValueError(f"{path} has a train folder but no test or val: add one of them")
+    listings = [_scan(part) for part in held]
+    validation = listings[1] if len(listings) > 1 else None
+    train_listing = _scan(path / "train")
+    return _build(request, path, train_listing, listings[0], validation, default=default)
+
+
+def _build(
+    request: Request,
+    path: Path,
+    train: Listing,
+    test: Listing | None,
+    validation: Listing | None = None,
+    *,
+    default: int | None = 64,
+) -> DataSet:
+    names = sorted(set(train.classes))
+    numbers = {name: number for number, name in enumerate(names)}
+    channels, side = probe(train.store.blob(0))
+    size = checked_size(request.size or default or side)
+
+    def split(listing: Listing) -> Split:
+        if strange := set(listing.classes) - set(names):
+            raise ValueError(
+                f"{path} has the class {min(strange)!r} outside of its training images: "
+                "give every class a training folder"
+            )
+        labels = torch.tensor([numbers[name] for name in listing.classes])
+        samples = torch.arange(len(labels))
+        return Folder(
+            listing.store, labels, samples, channels, size, request.seed, request.workers
+        )
+
+    first = split(train)
+    second = nothing(first) if test is None else split(test)
+    third = nothing(first) if validation is None else split(validation)
+    shape = (channels, size, size)
+    return DataSet("", shape, tuple(names), (0.0, 1.0), first, third, second)
+
+
+def _scan(path: Path) -> Listing:
+    """List ``path/CLASS/**`` images; an empty class folder is refused."""
+    files: list[str] = []
+    classes: list[str] = []
+    for label in sorted(_folders(path)):
+        mine = sorted(_images(path / label))
+        if not mine:
+            raise ValueError(
+                f"{path / label} has no JPEG or PNG image: fill the folder or remove it"
+            )
+        files.extend(os.path.join(label, file) for file in mine)
+        classes.extend([label] * len(mine))
+    if not files:
+        raise ValueError(f"{path} has no class folders: put images into {path}/CLASS/")
+    return Listing(Files(path, files), classes)
+
+
+def _folders(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+
+
+def _images(path: Path) -> list[str]:
+    """Return the images under ``path``, relative to it."""
+    found = []
+    for folder, _, files in os.walk(path):
+        inner = os.path.relpath(folder, path)
+        for file in files:
+            if file.lower().endswith(_SUFFIXES) and not file.startswith("."):
+                found.append(os.path.normpath(os.path.join(inner, file)))
+    return found
+
+
+def _scan_val(path: Path, classes: dict[str, str]) -> Listing:
+    folder = path / "val" / "images"
+    files = sorted(classes)
+    return Listing(Files(folder, files), [classes[file] for file in files])
+
+
+def _annotations(blob: Blob) -> dict[str, str]:
+    rows = [line.split("\t") for line in blob.data.decode("utf-8", "replace").splitlines()]
+    if not rows or any(len(row) < 2 for row in rows):
+        raise blob.bad("has a line without a file name and a class")
+    names = {row[0] for row in rows}
+    if outside := [n for n in names if n in ("", "..") or n != PurePosixPath(n).name]:
+        raise blob.bad(f"names a file that is not in its folder ({min(outside)})")
+    return {row[0]: row[1] for row in rows}
+
+
+def _packed(archive: Path, part: str, remedy: str) -> Listing:
+    """List the images ``*/part/CLASS/...`` of an archive."""
+
+    def wanted(name: str) -> bool:
+        parts = PurePosixPath(name).parts
+        return part in parts[:-2] and name.lower().endswith(_SUFFIXES)
+
+    blobs = _sorted(archive, wanted, remedy)
+    inside = [_inner(archive, blob) for blob in blobs]
+    return Listing(Packed(blobs), [parts[parts.index(part) + 1] for parts in inside])
+
+
+def _packed_val(archive: Path, remedy: str) -> Listing:
+    """List the test images of Tiny ImageNet's archive."""
+
+    def wanted(name: str) -> bool:
+        return "val" in PurePosixPath(name).parts[:-1]
+
+    blobs = _sorted(archive, wanted, remedy)
+    text = [blob for blob in blobs if blob.name.endswith("val_annotations.txt")]
+    images = [blob for blob in blobs if blob.name.lower().endswith(_SUFFIXES)]
+    classes = _annotations(text[0]) if text else {}
+    names = [PurePosixPath(blob.name).name for blob in images]
+    for name in names:
+        if name not in classes:
+            raise ValueError(f"{archive} has no class for {name}: {remedy}")
+    return Listing(Packed(images), [classes[name] for name in names])
+
+
+def _sorted(archive: Path, wanted: Callable[[str], bool], remedy: str) -> Sequence[Blob]:
+    found = members(archive, wanted, remedy=remedy)
+    blobs = sorted(found, key=lambda blob: blob.name)
+    if not blobs:
+        raise ValueError(f"{archive} has no images where they should be: {remedy}")
+    return blobs
+
+
+def _inner(archive: Path, blob: Blob) -> tuple[str, ...]:
+    return PurePosixPath(blob.name[len(str(archive)) + 1 :]).parts
+
+
+def _named(data: DataSet) -> DataSet:
+    names = tuple(_IMAGENETTE.get(label, label) for label in data.classes)
+    return DataSet(
+        "", data.shape, names, data.bounds, data.train, data.validation, data.test
+    )

@@ -1,0 +1,269 @@
+"""The published data sets that fit in memory, the digits and the toy problems.
+
+The layouts of the published files are in each function's docstring. Archives are read as
+they are published: nothing is unpacked.
+"""
+
+from hashlib import sha256
+from typing import cast
+
+import numpy as np
+import torch
+
+from advnorm.data import formats, toy
+from advnorm.data.catalogue import DATA, Request, apart, in_memory, test_only
+from advnorm.data.locate import find
+from advnorm.data.splits import DataSet, Tensors
+from advnorm.data.storage import read
+from advnorm.data.subsets import balanced
+from advnorm.registry import unknown
+
+_DIGITS = tuple("0123456789")
+_FASHION = (
+    *("T-shirt", "trouser", "pullover", "dress", "coat"),
+    *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
+)
+_LABELS = {
+    "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": "mnist",
+    "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7": "fashion_mnist",
+}
+"""SHA-256 of the 60,000 training labels, a byte each."""
+_CIFAR10 = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+CIFAR10_C = (
+    *("brightness", "contrast", "defocus_blur", "elastic_transform", "fog", "frost"),
+    *("gaussian_blur", "gaussian_noise", "glass_blur", "impulse_noise", "jpeg_compression"),
+    *("motion_blur", "pixelate", "saturate", "shot_noise", "snow", "spatter"),
+    *("speckle_noise", "zoom_blur"),
+)
+MNIST_C = (
+    *("brightness", "canny_edges", "dotted_line", "fog", "glass_blur", "identity"),
+    *("impulse_noise", "motion_blur", "rotate", "scale", "shear", "shot_noise", "spatter"),
+    *("stripe", "translate", "zigzag"),
+)
+_SEVERITIES = 5
+_DIGITS_TEST = 360
+
+
+@DATA.register("digits")
+def digits(request: Request) -> DataSet:
+    """Handwritten digits 8x8 (scikit-learn): 1,797 in all, 36 a class for the test.
+
+    Values 0 to 16 become 0 to 255, rounded. The 360 test images are the same for any seed.
+    """
+    from sklearn.datasets import load_digits
+
+    request.plain()
+    raw = load_digits()
+    pixels = np.rint(raw.images * (255 / 16)).astype(np.uint8)[:, None]
+    every = Tensors(torch.from_numpy(pixels), torch.from_numpy(raw.target.astype(np.int64)))
+    held = balanced(every, _DIGITS_TEST, classes=10, seed=0)
+    rest = torch.ones(len(every), dtype=torch.bool).index_fill_(0, held, False)
+    return in_memory(_DIGITS, every.take(rest.nonzero().flatten()), every.take(held))
+
+
+@DATA.register("mnist")
+def mnist(request: Request) -> DataSet:
+    """MNIST, 28x28 grey: ``{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]``."""
+    return _idx(request, _DIGITS)
+
+
+@DATA.register("fashion_mnist")
+def fashion_mnist(request: Request) -> DataSet:
+    """Fashion-MNIST, 28x28 grey: the file names of MNIST."""
+    return _idx(request, _FASHION)
+
+
+@DATA.register("cifar10")
+def cifar10(request: Request) -> DataSet:
+    """CIFAR-10, 32x32: ``cifar-10-binary.tar.gz`` or its six ``.bin`` files."""
+    request.plain()
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    folders = ("cifar-10-batches-bin",)
+    archive = "cifar-10-binary.tar.gz"
+    blobs = find(request.root, request.kind, names, archive=archive, folders=folders)
+    train = formats.cifar(blobs[:5], label_bytes=1, classes=10)
+    return in_memory(_CIFAR10, train, formats.cifar(blobs[5:], label_bytes=1, classes=10))
+
+
+@DATA.register("cifar100")
+def cifar100(request: Request) -> DataSet:
+    """CIFAR-100, 32x32, fine labels: ``cifar-100-binary.tar.gz`` or its files."""
+    request.plain()
+    names = ["train.bin", "test.bin", "fine_label_names.txt"]
+    folders = ("cifar-100-binary",)
+    archive = "cifar-100-binary.tar.gz"
+    train, test, fine = find(
+        request.root, request.kind, names, archive=archive, folders=folders
+    )
+    classes = tuple(fine.data.decode("ascii", "replace").split())
+    if len(classes) != 100:
+        raise fine.bad(f"names {len(classes)} classes, not 100")
+    return in_memory(
+        classes,
+        formats.cifar([train], label_bytes=2, classes=100),
+        formats.cifar([test], label_bytes=2, classes=100),
+    )
+
+
+@DATA.register("svhn")
+def svhn(request: Request) -> DataSet:
+    """House numbers, 32x32 (SVHN): ``train_32x32.mat`` and ``test_32x32.mat``."""
+    request.plain()
+    train, test = find(request.root, request.kind, ["train_32x32.mat", "test_32x32.mat"])
+    return in_memory(_DIGITS, formats.svhn(train), formats.svhn(test))
+
+
+@DATA.register("cifar10.1")
+def cifar10_1(request: Request) -> DataSet:
+    """CIFAR-10.1 v6, 2,000 test images only: ``cifar10.1_v6_{data,labels}.npy``."""
+    request.plain()
+    names = ["cifar10.1_v6_data.npy", "cifar10.1_v6_labels.npy"]
+    images, labels = find(request.root, request.kind, names)
+    pixels = formats.channels_first(images, formats.npy(images))
+    test = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
+    return test_only(_CIFAR10, test)
+
+
+@DATA.register("cifar10-c")
+def cifar10_c(request: Request) -> DataSet:
+    """Corrupted CIFAR-10, test only: ``cifar10-c:NAME:SEVERITY``, or all five severities.
+
+    ``CIFAR-10-C.tar`` holds ``CIFAR-10-C/NAME.npy``, uint8 ``(50000, 32, 32, 3)``: the
+    10,000 test images at severity 1, then 2, up to 5; and ``labels.npy`` for all 50,000.
+    """
+    corruption, _, severity = request.argument.partition(":")
+    _known(request.kind, corruption, CIFAR10_C)
+    names = [f"{corruption}.npy", "labels.npy"]
+    images, labels = find(
+        request.root, request.kind, names, archive="CIFAR-10-C.tar", folders=("CIFAR-10-C",)
+    )
+    pixels = formats.channels_first(images, formats.npy(images))
+    every = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
+    if len(every) % _SEVERITIES:
+        raise images.bad(f"has {len(every)} images, which are not five severities")
+    return test_only(_CIFAR10, every.take(_severity(severity, len(every))))
+
+
+@DATA.register("mnist-c")
+def mnist_c(request: Request) -> DataSet:
+    """Corrupted MNIST, test only: ``mnist-c:NAME``.
+
+    ``mnist_c.zip`` holds ``mnist_c/NAME/test_images.npy``, uint8 ``(10000, 28, 28, 1)``,
+    and ``mnist_c/NAME/test_labels.npy`` (and training files, which are not used).
+    """
+    _known(request.kind, request.argument, MNIST_C)
+    names = [f"{request.argument}/test_images.npy", f"{request.argument}/test_labels.npy"]
+    images, labels = find(
+        request.root, request.kind, names, archive="mnist_c.zip", folders=("mnist_c",)
+    )
+    pixels = formats.channels_first(images, formats.npy(images))
+    test = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
+    return test_only(_DIGITS, test)
+
+
+def every_set(name: str) -> list[str]:
+    """Return the sets that a name stands for: of corrupted data without more, all of them.
+
+    >>> every_set("cifar10-c")[:2], every_set("mnist-c")[-1]
+    (['cifar10-c:brightness:1', 'cifar10-c:brightness:2'], 'mnist-c:zigzag')
+    >>> every_set("mnist-c:fog")
+    ['mnist-c:fog']
+    """
+    if name == "cifar10-c":
+        levels = range(1, _SEVERITIES + 1)
+        return [f"{name}:{kind}:{level}" for kind in CIFAR10_C for level in levels]
+    return [f"{name}:{kind}" for kind in MNIST_C] if name == "mnist-c" else [name]
+
+
+@DATA.register("npz")
+def npz(request: Request) -> DataSet:
+    """Your own arrays: ``npz:PATH`` with x_train, y_train, x_test, y_test.
+
+    Or ``images`` and ``labels`` alone, of which 20% become the test split. Images are uint8
+    or floats in [0, 1], of shape ``(n, H, W)``, ``(n, H, W, C)``, ``(n, C, H, W)`` or
+    ``(n, features)``.
+    An array ``classes`` of strings names the classes.
+    """
+    path = request.path()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no file {path}: give the path of an npz file after 'npz:'"
+        )
+    blob = read(path, "save it anew with numpy.savez")
+    arrays = formats.npz(blob)
+    classes = formats.npz_classes(blob, arrays)
+    parts = [
+        formats.npz_split(blob, arrays[x], arrays[y], classes=len(classes))
+        for x, y in formats.npz_names(blob, arrays)
+    ]
+    if len(parts) == 1:
+        parts = [cast(Tensors, part) for part in apart(parts[0])]
+    return in_memory(classes, parts[0], parts[1])
+
+
+@DATA.register("gaussians")
+def gaussians(request: Request) -> DataSet:
+    """Two Gaussians in the plane, one class each (galloway2019, Figure 1)."""
+    _no_size(request)
+    return toy.gaussians(seed=request.seed, validation=request.validation)
+
+
+@DATA.register("spheres")
+def spheres(request: Request) -> DataSet:
+    """Two concentric circles, one class each (galloway2019, appendix H)."""
+    _no_size(request)
+    return toy.spheres(seed=request.seed, validation=request.validation)
+
+
+def _idx(request: Request, classes: tuple[str, ...]) -> DataSet:
+    request.plain()
+    kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
+    names = [f"{split}-{kind}" for split in ("train", "t10k") for kind in kinds]
+    blobs = find(request.root, request.kind, names)
+    train, test = (
+        formats.paired(
+            images,
+            formats.idx(images, dimensions=3)[:, None],
+            labels,
+            formats.idx(labels, dimensions=1),
+            classes=len(classes),
+        )
+        for images, labels in (blobs[:2], blobs[2:])
+    )
+    _refuse_namesake(request, train)
+    return in_memory(classes, train, test)
+
+
+def _refuse_namesake(request: Request, train: Tensors) -> None:
+    """Refuse the other set's files: both are called alike, and may lie in ``--data``."""
+    labels = train.labels.to(torch.uint8).numpy().tobytes()
+    found = _LABELS.get(sha256(labels).hexdigest(), request.kind)
+    if found != request.kind:
+        raise ValueError(
+            f"the files that were found for {request.kind} under {request.root} are those "
+            f"of {found}: put them into {request.root / found}, and those of "
+            f"{request.kind} into {request.root / request.kind}"
+        )
+
+
+def _known(kind: str, corruption: str, names: tuple[str, ...]) -> None:
+    if corruption not in names:
+        raise unknown(f"{kind} corruption", corruption, list(names))
+
+
+def _severity(text: str, count: int) -> torch.Tensor:
+    if not text:
+        return torch.arange(count)
+    if text not in tuple("12345"):
+        raise ValueError(f"no severity {text!r}: give 1 to 5, as in cifar10-c:fog:3")
+    each = count // _SEVERITIES
+    return torch.arange(each) + (int(text) - 1) * each
+
+
+def _no_size(request: Request) -> None:
+    request.plain()
+    if request.size is not None:
+        raise ValueError(f"{request.kind} are points, not images: leave the size out")

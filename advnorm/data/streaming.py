@@ -1,0 +1,202 @@
+"""A split of image files that streams through worker processes."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from advnorm.data.images import box_draws, decode
+from advnorm.data.splits import Batch
+from advnorm.data.storage import Blob
+from advnorm.draws import Draws
+from advnorm.files import check_regular, read_bytes
+
+LARGEST = 1 << 28
+"""Bytes of an image file."""
+_REMEDY = "replace it or take it out of the folder"
+
+
+class Store(Protocol):
+    """Encoded images by number."""
+
+    def blob(self, number: int) -> Blob:
+        """Return the bytes of one image and its name."""
+
+    def mark(self, number: int) -> bytes:
+        """Return what tells one image from any other in this place, wherever it lies."""
+
+
+class Files:
+    """Images in a folder, read when they are wanted."""
+
+    def __init__(self, folder: Path, paths: Sequence[str]) -> None:
+        self.folder = os.fsencode(folder)
+        # One array, not a list: worker processes then share its memory.
+        self.paths = np.array([os.fsencode(path) for path in paths])
+
+    def blob(self, number: int) -> Blob:
+        """Read one file."""
+        path = self._path(number)
+        try:
+            return Blob(path, read_bytes(path, LARGEST), _REMEDY)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+    def mark(self, number: int) -> bytes:
+        """Return the file's path in the folder and its size: fast, for a million files."""
+        path = self._path(number)
+        try:
+            state = os.stat(path)
+            check_regular(path, state.st_mode)
+            return b"%b\0%d" % (self.paths[number], state.st_size)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+    def _path(self, number: int) -> str:
+        return os.fsdecode(os.path.join(self.folder, self.paths[number]))
+
+
+class Packed:
+    """Images of an archive, held encoded in memory."""
+
+    def __init__(self, blobs: Sequence[Blob]) -> None:
+        self.names = np.array([os.fsencode(blob.name) for blob in blobs])
+        self.ends = np.cumsum([len(blob.data) for blob in blobs])
+        self.data = np.frombuffer(b"".join(blob.data for blob in blobs), np.uint8)
+        self.remedy = blobs[0].remedy if blobs else ""
+
+    def blob(self, number: int) -> Blob:
+        """Cut one image out of the memory."""
+        name = os.fsdecode(self.names[number])
+        return Blob(name, self._encoded(number).tobytes(), self.remedy)
+
+    def mark(self, number: int) -> bytes:
+        """Return the SHA-256 of the encoded image."""
+        return sha256(self._encoded(number).data).digest()
+
+    def _encoded(self, number: int) -> NDArray[np.uint8]:
+        start = self.ends[number - 1] if number else 0
+        return self.data[start : self.ends[number]]
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """A split of encoded images: decoded, cropped and resized in ``workers`` processes.
+
+    In evaluation (``epoch=None``) the central part is shown, in training a random part,
+    keyed by (seed, epoch, sample): neither the workers nor the batch nor the order change
+    an image. An image that is ``size x size`` already is shown as it is.
+    """
+
+    store: Store
+    labels: Tensor
+    samples: Tensor
+    channels: int
+    size: int
+    seed: int
+    workers: int
+    streamed = True
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batches(
+        self,
+        order: Tensor,
+        *,
+        batch_size: int,
+        device: torch.device,
+        epoch: int | None = None,
+    ) -> Iterator[Batch]:
+        """Yield float32 batches on ``device``; workers read ahead of it."""
+        chunks = torch.split(order, batch_size) if len(order) else ()
+        pixels = _Pixels(self, chunks, epoch)
+        pin = device.type == "cuda"
+        loader = DataLoader(
+            pixels,
+            batch_size=None,
+            num_workers=min(self.workers, _processors(), len(chunks)),
+            pin_memory=pin,
+            generator=torch.Generator(),  # else the caller's random state moves
+        )
+        for rows, images in zip(chunks, loader, strict=True):
+            if isinstance(images, str):
+                raise ValueError(images)
+            moved = images.to(device, non_blocking=pin).float().div_(255)
+            yield Batch(moved, self.labels[rows].to(device), self.samples[rows].to(device))
+
+    def take(self, positions: Tensor) -> "Folder":
+        """Return the split of these positions, over the same files."""
+        return replace(self, labels=self.labels[positions], samples=self.samples[positions])
+
+    def relabel(self, table: Tensor) -> "Folder":
+        """Return the same files under other labels."""
+        return replace(self, labels=table[self.labels])
+
+    def digest(self) -> str:
+        """Hash the shape, and each image's number, label, path and file size, once.
+
+        A file that is changed and keeps its path and size is not noticed. Of an archive,
+        the encoded images themselves are hashed.
+        """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        content = sha256(f"{self.channels} {self.size}".encode())
+        for label, sample in zip(self.labels.tolist(), self.samples.tolist(), strict=True):
+            mark = self.store.mark(sample)
+            content.update(b"\n%d %d %d " % (label, sample, len(mark)) + mark)
+        return content.hexdigest()
+
+    def read(self, rows: Tensor, epoch: int | None) -> Tensor:
+        """Decode the images at these positions: uint8 ``(rows, channels, size, size)``."""
+        samples = self.samples[rows]
+        images = np.empty((len(rows), self.channels, self.size, self.size), np.uint8)
+        uniform: Sequence[Tensor | None] = [None] * len(rows)
+        if epoch is not None:
+            uniform = box_draws(
+                Draws.of(self.seed, samples).stream("folder", epoch)
+            ).unbind()
+        for row, sample in enumerate(samples.tolist()):
+            blob = self.store.blob(sample)
+            images[row] = decode(blob, uniform[row], channels=self.channels, size=self.size)
+        return torch.from_numpy(images)
+
+
+class _Pixels(Dataset[Tensor | str]):
+    """Item i is the i-th batch, so that a worker decodes whole batches.
+
+    An error comes back as its sentence: a worker would wrap it into a traceback.
+    """
+
+    def __init__(self, split: Folder, chunks: Sequence[Tensor], epoch: int | None) -> None:
+        self.split, self.chunks, self.epoch = split, chunks, epoch
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, number: int) -> Tensor | str:
+        try:
+            return self.split.read(self.chunks[number], self.epoch)
+        except ValueError as error:
+            return str(error)
+
+
+def _unreadable(path: str, error: OSError) -> ValueError:
+    return Blob(path, b"", _REMEDY).bad(f"cannot be read ({error.strerror})")
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

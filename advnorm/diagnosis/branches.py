@@ -1,0 +1,239 @@
+"""Do clean and adversarial images have other statistics? Channel by channel (xie2020)."""
+
+from math import exp, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from advnorm.diagnosis.attacked_domains import weak
+from advnorm.diagnosis.features import moments, places
+from advnorm.diagnosis.option_ranges import Count
+from advnorm.diagnosis.preserve import resting, values
+from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.wasserstein import squared_distance
+from advnorm.draws import permutation
+from advnorm.norms import Domain, batch_norms, mode, route
+from advnorm.norms.moments import Moments
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+
+class Running(NamedTuple):
+    """The running statistics of a batch norm, and its constant c."""
+
+    moments: Moments
+    eps: float
+
+    @property
+    def deviation(self) -> Tensor:
+        """What the norm divides by: not zero for a channel that is constant."""
+        return (self.moments.var + self.eps).sqrt()
+
+
+Branches = dict[str, Running]
+
+
+@question("branches")
+def branches(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    where: str = "",
+    channels: Count = 20,
+    attack: str = "pgd-10",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Statistics of both branches by channel; batch against running (xie2020 Figs. 5, 6).
+
+    The channels are drawn at one place, ``where``, by default the middle norm. The two
+    mini-batches of Fig. 6 are the halves of the images, where there is a threat as the
+    ``attack`` makes them (named as in an evaluation; that of training compares like with
+    like), normalized with their own statistics as in training. A model with a single branch
+    shows only batch against running. What of that is chance is told by how far the two
+    batches are from each other.
+    """
+    running = running_moments(model)
+    name = where or list(running)[len(running) // 2]
+    if name not in running:
+        raise ValueError(f"no batch norm {name!r}; there are: {', '.join(running)}")
+    if len(images) < 4:
+        raise ValueError(
+            f"branches needs at least 4 images, two mini-batches of two, not {len(images)}"
+        )
+    domain: Domain = "clean" if threat is None else "adversarial"
+    with resting(model), route(model, domain=domain):
+        seen = images
+        if threat is not None:
+            seen = weak(
+                model, images, labels, threat, attack=attack, seed=seed, progress=progress
+            )
+        with mode(model, "batch"):
+            halves = [moments(model, half) for half in torch.chunk(seen, 2)]
+    two = len(running[name]) > 1
+    chosen = permutation(len(_own(running[name], domain).moments.mean), seed)
+    chosen = chosen[:channels].sort().values
+    drawn = {
+        f"running, {k}" if two else "running": v.moments for k, v in running[name].items()
+    }
+    batches = {
+        f"batch {i}, {domain}": _unbiased(half[name]) for i, half in enumerate(halves, 1)
+    }
+    return Diagnosis(
+        question="branches",
+        source="xie2020 Figs. 5, 6",
+        reading="Running lines of two branches that lie apart are two domains (a model "
+        "with a single branch has one running line); a batch that lies apart from its "
+        "running line is normalized otherwise in training than at test time.",
+        numbers=_numbers(running, halves, domain),
+        settings={
+            "n": len(images),
+            "place": name,
+            "domain": domain,
+            "channels": channels,
+            "attack": "none" if threat is None else attack,
+        },
+        panels=tuple(
+            _panel(title, {**drawn, **batches}, part, chosen.tolist())
+            for title, part in (("mean", "mean"), ("variance", "var"))
+        ),
+    )
+
+
+def running_moments(model: nn.Module) -> dict[str, Branches]:
+    """Return the running statistics by place and branch: clean and adversarial, or one."""
+    found: dict[str, Branches] = {}
+    for name, layer in places(model).items():
+        inside = {key.rpartition(".")[2]: bn for key, bn in _tracked(layer).items()}
+        if inside:
+            found[name] = {key or "both": _running(bn) for key, bn in inside.items()}
+    if not found:
+        raise ValueError(
+            "branches looks at batch norms with running statistics: this model has none"
+        )
+    return found
+
+
+def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
+    inside = set(batch_norms(layer))
+    named = {name: bn for name, bn in layer.named_modules() if bn in inside}
+    kept = {name: bn for name, bn in named.items() if isinstance(bn, _BatchNorm)}
+    return {name: bn for name, bn in kept.items() if bn.running_mean is not None}
+
+
+def _running(layer: _BatchNorm) -> Running:
+    assert layer.running_mean is not None and layer.running_var is not None
+    found = Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
+    return Running(found, layer.eps)
+
+
+class Gap(NamedTuple):
+    """How far apart two sets of channels are, in deviations and relative to a variance."""
+
+    mean: float
+    variance: float
+
+
+def gap(one: Moments, other: Moments, *, deviation: Tensor) -> Gap:
+    r"""Return the mean over channels of two differences from ``other``.
+
+    .. math::
+        |\mu_1 - \mu_2| / \sigma, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma^2
+
+    where :math:`\sigma` is the ``deviation``, channel by channel.
+    """
+    return Gap(
+        float(((one.mean - other.mean).abs() / deviation).mean()),
+        float(((one.var - other.var).abs() / deviation**2).mean()),
+    )
+
+
+def _numbers(
+    running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
+) -> dict[str, float]:
+    both = [found for found in running.values() if len(found) > 1]
+    pairs = [(found["clean"], found["adversarial"]) for found in both]
+    numbers = _between(pairs) if pairs else {}
+    own = {name: _own(found, domain) for name, found in running.items()}
+    gaps = [
+        gap(_unbiased(half[name]), found.moments, deviation=found.deviation)
+        for half in halves
+        for name, found in own.items()
+    ]
+    numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
+    numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
+    return numbers | _chance(own, halves)
+
+
+def _chance(own: dict[str, Running], halves: list[dict[str, Moments]]) -> dict[str, float]:
+    r"""Return how far a batch would be from running statistics that have converged.
+
+    Two batches of the same size are each :math:`N(0, s^2)` away from what the running
+    statistics converge to, so that their difference is :math:`N(0, 2 s^2)`: its mean size,
+    in the same units, is :math:`\sqrt 2` times that of a batch alone.
+    """
+    first, second = ({name: _unbiased(half[name]) for name in own} for half in halves)
+    gaps = [
+        gap(first[name], second[name], deviation=found.deviation)
+        for name, found in own.items()
+    ]
+    mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
+    return {
+        "batch from running mean by chance, in deviations": mean,
+        "batch from running variance by chance, relative": variance,
+    }
+
+
+def _between(pairs: list[tuple[Running, Running]]) -> dict[str, float]:
+    """Compare clean and adversarial branches; deviations are the adversarial one's."""
+    ratios = [2 * float((b.deviation / a.deviation).log().mean()) for a, b in pairs]
+    above = [
+        float(((b.moments.mean - a.moments.mean) / b.deviation).mean()) for a, b in pairs
+    ]
+    gaps = [gap(a.moments, b.moments, deviation=b.deviation) for a, b in pairs]
+    return {
+        "variance, adversarial by clean (geometric mean)": exp(_mean(ratios)),
+        "mean, adversarial above clean, in deviations": _mean(above),
+        "means of the branches apart, in deviations": _mean([g.mean for g in gaps]),
+        "variances of the branches apart, relative": _mean([g.variance for g in gaps]),
+        "squared distance of the branches": sum(
+            float(squared_distance(a.moments, b.moments)) for a, b in pairs
+        ),
+    }
+
+
+def _own(found: Branches, domain: Domain) -> Running:
+    """Return the branch that normalizes a domain; the only one where there is one."""
+    return found[domain] if domain in found else next(iter(found.values()))
+
+
+def _unbiased(given: Moments) -> Moments:
+    """Return the moments as they enter the running ones."""
+    return given._replace(var=given.var * given.n / max(given.n - 1, 1))
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / len(numbers) if numbers else float("nan")
+
+
+def _panel(title: str, lines: dict[str, Moments], part: str, chosen: list[int]) -> Panel:
+    return Panel(
+        kind="lines",
+        title=f"Channel {title}",
+        x="channel, drawn at random",
+        y=title,
+        log=part == "var",
+        series=tuple(
+            Series(
+                name=name,
+                x=tuple(map(float, range(1, len(chosen) + 1))),
+                y=values(getattr(found, part)[chosen]),
+            )
+            for name, found in lines.items()
+        ),
+    )

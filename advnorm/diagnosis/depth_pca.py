@@ -1,0 +1,109 @@
+"""What does depth do to two mini-batches? Their representations by PCA (galloway2019)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.diagnosis.features import hidden, observed
+from advnorm.diagnosis.option_ranges import Count
+from advnorm.diagnosis.pca import place, spread
+from advnorm.diagnosis.preserve import dealt, resting, values
+from advnorm.diagnosis.principal_components import Plane, principal
+from advnorm.diagnosis.registry import question
+from advnorm.norms import Mode
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+
+@question("depth_pca")
+def depth_pca(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    classes: tuple[int, ...] = (0, 1),
+    layers: Count = 3,
+    statistics: Mode = "batch",
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Two mini-batches through the depth by PCA (galloway2019 Fig. 8).
+
+    The images of each of ``classes`` are dealt to two mini-batches, each of which passes
+    with its own statistics, as in training. The input and ``layers`` places from the first
+    to the last are projected to two components each.
+    """
+    kept = torch.isin(labels, torch.tensor(classes, device=labels.device)).nonzero()
+    rows = kept.squeeze(1)
+    if len(rows) < 4:
+        raise ValueError(
+            f"depth_pca needs at least 4 images of the classes {list(classes)}, not "
+            f"{len(rows)}: choose others with classes"
+        )
+    halves = [rows[half] for half in dealt(labels[rows])]
+    known = list(hidden(model))
+    names = spread(known, layers)
+    with resting(model, statistics):
+        seen = [_representations(model, images[half], names) for half in halves]
+    drawn = {name: principal(torch.cat([part[name] for part in seen])) for name in seen[0]}
+    tags = torch.cat([labels[half] for half in halves]).cpu()
+    numbers = {}
+    for name, plane in drawn.items():
+        numbers[f"{name}: neighbours of the same class"] = neighbours(plane.points, tags)
+        numbers[f"{name}: largest coordinate"] = float(plane.points.abs().max())
+    return Diagnosis(
+        question="depth_pca",
+        source="galloway2019 Fig. 8",
+        reading="Classes that are apart at the input and mixed in depth were mixed by the "
+        "network; with batch norm the two mini-batches are moved apart from each other.",
+        numbers=numbers,
+        settings={"n": len(rows), "statistics": statistics},
+        panels=tuple(
+            _panel(
+                "Input" if name == "input" else f"At {place(name, known)}",
+                plane,
+                tags,
+                len(halves[0]),
+            )
+            for name, plane in drawn.items()
+        ),
+    )
+
+
+def neighbours(points: Tensor, labels: Tensor) -> float:
+    """Return the share of points whose nearest other point has the same label."""
+    apart = torch.cdist(points, points).fill_diagonal_(torch.inf)
+    same = labels[apart.argmin(1)] == labels
+    return float(same.double().mean())
+
+
+def _representations(
+    model: nn.Module, batch: Tensor, names: list[str]
+) -> dict[str, Tensor]:
+    with torch.no_grad(), observed(model, names) as seen:
+        model(batch)
+    found = {"input": batch, **{name: seen[name] for name in names}}
+    return {name: value.flatten(1).cpu() for name, value in found.items()}
+
+
+def _panel(title: str, plane: Plane, labels: Tensor, first: int) -> Panel:
+    clouds: Mapping[str, Tensor] = {
+        f"batch {batch}, class {label}": points[labels_of == label]
+        for batch, points, labels_of in (
+            (1, plane.points[:first], labels[:first]),
+            (2, plane.points[first:], labels[first:]),
+        )
+        for label in sorted(set(labels.tolist()))
+    }
+    return Panel(
+        kind="points",
+        title=title,
+        x="first component",
+        y="second component",
+        series=tuple(
+            Series(name=key, x=values(cloud[:, 0]), y=values(cloud[:, 1]))
+            for key, cloud in clouds.items()
+        ),
+    )

@@ -1,0 +1,66 @@
+"""What does the network take for each class? Images made from noise (galloway2019)."""
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import fooling
+from advnorm.diagnosis.option_ranges import Count, Margin, Positive
+from advnorm.diagnosis.pictures import picture
+from advnorm.diagnosis.preserve import box, counted, logits_of, resting
+from advnorm.diagnosis.registry import question
+from advnorm.draws import Draws
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel
+from advnorm.threat import Threat
+
+
+@question("fooling_images")
+def fooling_images(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    steps: Count = 100,
+    step_size: Positive = 0.2,
+    confidence: Margin = 0.9,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Fooling images of each class with confidences (galloway2019 Figs. 12, 14).
+
+    White noise is changed by steps of fixed L2 length until a class is predicted with a
+    softmax margin of ``confidence``, or ``steps`` were taken; there is no ball around it.
+    """
+    with resting(model):
+        targets = torch.arange(logits_of(model, images[:2]).shape[1], device=images.device)
+        found = fooling(
+            counted(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
+            targets,
+            shape=tuple(images.shape[1:]),
+            bounds=box(threat),
+            steps=steps,
+            step_size=step_size,
+            confidence=confidence,
+            draws=Draws.of(seed, targets),
+        )
+    pictures = tuple(
+        picture(f"{target} ({margin:.0%})", image)
+        for target, margin, image in zip(
+            targets.tolist(), found.confidences.tolist(), found.images, strict=True
+        )
+    )
+    return Diagnosis(
+        question="fooling_images",
+        source="galloway2019 Figs. 12, 14",
+        reading="Each picture started as noise and is taken for the class below it, with "
+        "the softmax margin in brackets: a robust network asks for what a person would "
+        "draw, a fragile one is sure of noise.",
+        numbers={
+            "mean margin": float(found.confidences.mean()),
+            "finished": float((found.confidences >= confidence).double().mean()),
+            "mean steps": float(found.steps.double().mean()),
+        },
+        settings={"steps": steps, "step_size": step_size, "confidence": confidence},
+        panels=(Panel(kind="pictures", title="Fooling images", pictures=pictures),),
+    )

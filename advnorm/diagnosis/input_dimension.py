@@ -1,0 +1,183 @@
+r"""Are larger images easier to attack? Loss and accuracy over the input dimension.
+
+galloway2019, section 5 and appendix F: images are enlarged by repeating pixels, which
+changes nothing that a person sees. Theorem 4 of Simon-Gabriel et al. (2019) predicts that
+the loss under an attack of radius eps grows like :math:`\sqrt d`, by k for images k times
+as wide; weight decay that grows with d is said to undo it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.diagnosis.option_ranges import Count, Counts, Factor
+from advnorm.diagnosis.preserve import box, resting
+from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.small_networks import (
+    Parts,
+    Score,
+    Training,
+    attacked,
+    connected,
+    parted,
+    score,
+    trained,
+)
+from advnorm.draws import Draws
+from advnorm.norms import NORMS
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.registry import unknown
+from advnorm.threat import Linf, Threat
+
+NETWORKS = ["linear", "mlp", "mlp+bn"]
+_BATCH, _STEPS = 128, 100
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Which network, and how it is trained; the defaults are the paper's."""
+
+    network: str = "linear"
+    epochs: int = 50
+    rate: float = 0.01
+    decay: float = 0.0025
+    """Weight decay by the square of the factor: 0.01 and 0.0225 for 2 and 3 (Table 13)."""
+    seed: int = 0
+
+
+class Row(NamedTuple):
+    """What a network of one input dimension reaches on the test images."""
+
+    clean: Score
+    noise: Score
+    attacked: Score
+
+
+def enlarged(images: Tensor, factor: int) -> Tensor:
+    """Repeat each pixel ``factor`` times both ways; of a vector, each value its square."""
+    if images.ndim < 4:
+        return images.repeat_interleave(factor**2, -1)
+    return images.repeat_interleave(factor, -2).repeat_interleave(factor, -1)
+
+
+def measure(
+    parts: Parts, factor: int, threat: Threat, setting: Setting, *, decay: float
+) -> Row:
+    """Train a network on enlarged images; noise is added before they are enlarged."""
+    train, test = (enlarged(images, factor) for images in (parts.images, parts.test_images))
+    size = min(_BATCH, max(8, len(train) // 8))
+    how = Training(setting.epochs, setting.rate, size, decay * factor**2, setting.seed)
+    classes = int(max(parts.labels.max(), parts.test_labels.max())) + 1
+    model = trained(
+        lambda: _network(setting.network, train[0].numel(), classes),
+        train,
+        parts.labels,
+        how,
+    )
+    with resting(model):
+        # one step is the best attack on a linear model
+        steps = 1 if setting.network == "linear" else _STEPS
+        length, labels = threat.eps / steps, parts.test_labels
+        moved = attacked(model, test, labels, threat, steps=steps, step_size=length)
+    noisy = enlarged(parts.test_images + _noise(parts), factor)
+    return Row(*(score(model, x, parts.test_labels) for x in (test, noisy, moved)))
+
+
+@question("input_dimension")
+def input_dimension(
+    model: nn.Module | None,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    factors: Counts = (1, 2, 3),
+    network: str = "linear",
+    epochs: Count = 200,
+    decay: Factor = 0.0025,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Accuracy and loss over the input dimension (galloway2019 Tables 6, 7, 13, 14).
+
+    Networks (``linear``, ``mlp``, ``mlp+bn``) are trained on half of each class and tested
+    on the rest, without weight decay and with ``decay`` times the factor's square; the
+    model itself is not looked at. Batches of 128 as in the paper (50 epochs of MNIST), or
+    an eighth of fewer images. Without a threat the attack is Linf of 0.1.
+    """
+    if network not in NETWORKS:
+        raise unknown("network", network, NETWORKS)
+    progress, parts = progress or Quiet(), parted(images, labels)
+    ball = Linf(0.1, box(threat)) if threat is None else threat
+    setting = Setting(network, epochs=epochs, decay=decay)
+    found: dict[str, list[Row]] = {"no decay": [], "decay": []}
+    progress.update(0, 2 * len(factors), "networks")
+    for name, rows in found.items():
+        chosen = decay if name == "decay" else 0.0
+        for factor in factors:
+            rows.append(measure(parts, factor, ball, setting, decay=chosen))
+            done = sum(map(len, found.values()))
+            text = f"networks; {name}, {factor} times as wide"
+            progress.update(done, 2 * len(factors), text)
+    numbers = {
+        f"{name}, {factor} x: {kind}": number
+        for name, rows in found.items()
+        for factor, row in zip(factors, rows, strict=True)
+        for kind, number in {
+            "clean accuracy": row.clean.accuracy,
+            "noise accuracy": row.noise.accuracy,
+            "attacked accuracy": row.attacked.accuracy,
+            "attacked loss": row.attacked.loss,
+        }.items()
+    }
+    return Diagnosis(
+        question="input_dimension",
+        source="galloway2019 Tables 6, 7, 13, 14",
+        reading="The predicted loss grows with the width of the images; a flat line with "
+        "weight decay says that the growth is no property of the dimension.",
+        numbers=numbers,
+        settings={"n": len(images), "network": network, "eps": ball.eps, "epochs": epochs},
+        panels=_panels(found, factors),
+    )
+
+
+def _network(name: str, features: int, classes: int) -> nn.Module:
+    """Return a linear model, or two hidden layers of half the dimension (section 5)."""
+    if name == "linear":
+        return connected(features, [], classes, [])
+    norm = NORMS["batch"]() if name == "mlp+bn" else None
+    return connected(features, [features // 2] * 2, classes, [norm, None])
+
+
+def _noise(parts: Parts) -> Tensor:
+    """Return Gaussian noise with mean zero and the images' own deviation."""
+    images = parts.test_images
+    draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
+    return images.std() * draws.normal(*images.shape[1:], dtype=images.dtype)
+
+
+def _panels(found: dict[str, list[Row]], factors: Sequence[int]) -> tuple[Panel, ...]:
+    x, wide = tuple(map(float, factors)), "width of the images, relative"
+    accuracies, losses = [], []
+    for name, rows in found.items():
+        scores = {k: [getattr(row, k).accuracy for row in rows] for k in Row._fields}
+        lines = tuple(Series(name=kind, x=x, y=tuple(y)) for kind, y in scores.items())
+        title = f"Accuracy, {name}"
+        accuracies.append(
+            Panel(kind="lines", title=title, x=wide, y="accuracy", series=lines)
+        )
+        start = rows[0].attacked.loss
+        grown = tuple(row.attacked.loss / start for row in rows)
+        losses.append(Series(name=name, x=x, y=grown))
+    predicted = tuple(factor / factors[0] for factor in factors)
+    losses.append(Series(name="predicted without decay", x=x, y=predicted))
+    growth = Panel(
+        kind="lines",
+        title="Growth of the attacked loss",
+        x=wide,
+        y="loss, relative to the first width",
+        series=tuple(losses),
+    )
+    return (*accuracies, growth)

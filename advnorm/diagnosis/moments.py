@@ -1,0 +1,99 @@
+r"""How are the features distributed, down to the deepest map? (sridhar2021, Fig. 1c, d).
+
+The channel-wise mean and variance over the whole batch, averaged over the channels. The
+deepest feature map is the input of the last convolution that runs, or, in a network
+without one, of its last linear layer.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.diagnosis.features import moments as by_place
+from advnorm.diagnosis.preserve import resting
+from advnorm.diagnosis.registry import question
+from advnorm.norms import Mode
+from advnorm.norms.moments import Moments, measure
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def averaged(moments: Moments) -> tuple[Tensor, Tensor]:
+    """Return mean and variance, averaged over the channels."""
+    return moments.mean.mean(), moments.var.mean()
+
+
+def last_layers(model: nn.Module) -> list[nn.Module]:
+    """Return the layers of which the last to run takes the deepest feature map."""
+    layers = list(model.modules())
+    found: list[nn.Module] = [x for x in layers if isinstance(x, _CONVOLUTIONS)]
+    return found or [layer for layer in layers if isinstance(layer, nn.Linear)]
+
+
+@contextmanager
+def deepest(model: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the inputs of the last layers; the deepest feature map is the last one."""
+    seen: list[Tensor] = []
+
+    def look(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        seen[:] = [inputs[0].detach()]
+
+    handles = [layer.register_forward_pre_hook(look) for layer in last_layers(model)]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@question("moments")
+def moments(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    statistics: Mode = "batch",
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Mean and variance of the deepest feature map, and of every one on the way."""
+    with resting(model, statistics), torch.no_grad():
+        with deepest(model) as seen:
+            found = [averaged(m) for m in by_place(model, images).values()]
+        if not seen:
+            raise ValueError("the model has neither a convolution nor a linear layer")
+        mean, variance = averaged(measure(seen[0]))
+    depth = tuple(range(1, len(found) + 1))
+    return Diagnosis(
+        question="moments",
+        source="sridhar2021 Fig. 1c, d",
+        reading="Moments that differ much between layers, or between two batches, are a "
+        "shift that the next layer has to follow.",
+        numbers={"mean": float(mean), "variance": float(variance)},
+        settings={"statistics": statistics, "n": len(images)},
+        panels=(
+            _panel("Mean of the features by depth", "mean", depth, [m for m, _ in found]),
+            _panel(
+                "Variance of the features by depth",
+                "variance",
+                depth,
+                [v for _, v in found],
+                log=True,
+            ),
+        ),
+    )
+
+
+def _panel(
+    title: str, y: str, depth: tuple[int, ...], values: list[Tensor], *, log: bool = False
+) -> Panel:
+    series = Series(name=y, x=depth, y=tuple(map(float, values)))
+    return Panel(
+        kind="lines", title=title, x="place, from the input", y=y, log=log, series=(series,)
+    )

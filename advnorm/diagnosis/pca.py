@@ -1,0 +1,130 @@
+"""Are clean and adversarial features apart? Seen in two dimensions (sitawarin2021)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.diagnosis.attacked_domains import three
+from advnorm.diagnosis.features import gathered, hidden
+from advnorm.diagnosis.option_ranges import Count
+from advnorm.diagnosis.preserve import needed, resting, values
+from advnorm.diagnosis.principal_components import Plane, principal
+from advnorm.diagnosis.registry import question
+from advnorm.progress import Progress
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+
+@question("pca")
+def pca(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    steps: Count = 10,
+    suite: str = "standard",
+    where: str = "",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Clean, PGD and strongest features in two dimensions (sitawarin2021 Fig. 1).
+
+    The inputs of norms are flattened and projected by one PCA of all three domains a
+    place. ``where`` names places with commas between; by default the first, the middle
+    and the last.
+    """
+    threat = needed(threat, "pca")
+    known = list(hidden(model))
+    names = where.split(",") if where else spread(known, 3)
+    with resting(model):
+        seen = three(
+            model,
+            images,
+            labels,
+            threat,
+            steps=steps,
+            suite=suite,
+            seed=seed,
+            progress=progress,
+        )
+        drawn = {name: _project(model, seen, name) for name in names}
+    numbers = {}
+    for name, plane in drawn.items():
+        numbers[f"{name}: variance shown"] = sum(plane.explained)
+        for domain, gap in gaps(plane.points, list(seen), len(images)).items():
+            numbers[f"{name}: clean to {domain}"] = gap
+    return Diagnosis(
+        question="pca",
+        source="sitawarin2021 Fig. 1",
+        reading="Clouds that lie apart are a sign of false robustness: the network has one "
+        "way for clean and one for adversarial images, and a stronger attack falls in "
+        "between. Gaps are in units of the clouds' spread.",
+        numbers=numbers,
+        settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
+        panels=tuple(
+            _panel(place(name, known), plane, list(seen)) for name, plane in drawn.items()
+        ),
+    )
+
+
+def spread(names: list[str], count: int) -> list[str]:
+    """Return as many names, as far apart as can be, the first and the last among them.
+
+    >>> spread(list("abcdefg"), 3), spread(["a", "b"], 3), spread(list("abc"), 1)
+    (['a', 'd', 'g'], ['a', 'b'], ['c'])
+    """
+    if count < 2:
+        return names[-1:]
+    if len(names) <= count:
+        return names
+    return [names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)]
+
+
+def place(name: str, known: list[str]) -> str:
+    """Return where a place is, alike for networks whose layers have other names.
+
+    >>> place("hidden.4", ["hidden.1", "hidden.4"])
+    'place 2 of 2'
+    """
+    return f"place {known.index(name) + 1} of {len(known)}"
+
+
+def gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
+    r"""Return the distance of each cloud's centre from the first's, by their spread.
+
+    .. math:: \|m_d - m_0\| / \sqrt{(s_d^2 + s_0^2) / 2}
+
+    where :math:`s^2` is the sum of a cloud's variances.
+    """
+    clouds = dict(zip(domains, torch.split(points, n), strict=True))
+    first = clouds.pop(domains[0])
+    return {name: float(_gap(first, cloud)) for name, cloud in clouds.items()}
+
+
+def _gap(one: Tensor, other: Tensor) -> Tensor:
+    spread = (one.var(0, correction=0) + other.var(0, correction=0)).sum() / 2
+    tiny = torch.finfo(one.dtype).tiny
+    apart: Tensor = torch.linalg.vector_norm(one.mean(0) - other.mean(0))
+    return apart / spread.clamp(min=tiny).sqrt()
+
+
+def _project(model: nn.Module, seen: Mapping[str, Tensor], name: str) -> Plane:
+    rows = [gathered(model, images, name) for images in seen.values()]
+    return principal(torch.cat(rows))
+
+
+def _panel(where: str, plane: Plane, domains: list[str]) -> Panel:
+    clouds = torch.split(plane.points, len(plane.points) // len(domains))
+    first, second = plane.explained
+    return Panel(
+        kind="points",
+        title=f"Features at {where}",
+        x=f"first component ({first:.0%} of the variance)",
+        y=f"second component ({second:.0%})",
+        series=tuple(
+            Series(name=domain, x=values(cloud[:, 0]), y=values(cloud[:, 1]))
+            for domain, cloud in zip(domains, clouds, strict=True)
+        ),
+    )

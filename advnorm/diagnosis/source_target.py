@@ -1,0 +1,86 @@
+"""What must change for one class to become another? A grid of all pairs (galloway2019)."""
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import transform
+from advnorm.diagnosis.option_ranges import Count, Margin, Positive
+from advnorm.diagnosis.pictures import picture
+from advnorm.diagnosis.preserve import box, resting
+from advnorm.diagnosis.registry import question
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Diagnosis, Panel
+from advnorm.threat import Threat
+
+MOST_CLASSES = 10
+
+
+@question("source_target")
+def source_target(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    steps: Count = 100,
+    step_size: Positive = 0.2,
+    confidence: Margin = 0.9,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Turn an image of each class into every other (galloway2019 Fig. 15).
+
+    The first image of each class, of at most ten, is changed by steps of fixed L2 length
+    (BIM without a ball) until the target has a softmax margin of ``confidence``.
+    """
+    progress = progress or Quiet()
+    classes = sorted(set(labels.tolist()))[:MOST_CLASSES]
+    if len(classes) < 2:
+        raise ValueError(
+            f"source_target needs images of two classes or more, not of {classes} alone: "
+            "take more samples"
+        )
+    sources = torch.stack([images[labels == label][0] for label in classes])
+    targets = torch.tensor(classes, device=images.device)
+    rows, lengths, margins = [], [], []
+    with resting(model):
+        for count, (label, source) in enumerate(zip(classes, sources, strict=True), 1):
+            others = targets != label
+            found = transform(
+                model,
+                source.expand(int(others.sum()), *source.shape),
+                targets[others],
+                bounds=box(threat),
+                steps=steps,
+                step_size=step_size,
+                confidence=confidence,
+            )
+            lengths.append((found.images - source).flatten(1).norm(dim=1))
+            margins.append(found.confidences)
+            made = zip(found.images, found.confidences.tolist(), strict=True)
+            rows.append(dict(zip(targets[others].tolist(), made, strict=True)))
+            progress.update(count, len(classes), f"from class {label}")
+    return Diagnosis(
+        question="source_target",
+        source="galloway2019 Fig. 15",
+        reading="A row is an image of one class, turned into the class of each column (the "
+        "image itself on the diagonal), with the softmax margin reached: where the target "
+        "can be seen, the network looks at what a person does.",
+        numbers={
+            "mean L2 distance": float(torch.cat(lengths).mean()),
+            "mean margin": float(torch.cat(margins).mean()),
+        },
+        settings={"steps": steps, "step_size": step_size, "confidence": confidence},
+        panels=tuple(
+            Panel(
+                kind="pictures",
+                title=f"From class {label}",
+                pictures=tuple(
+                    picture(f"{target} ({row[target][1]:.0%})", row[target][0])
+                    if target in row
+                    else picture(f"{label} (as it is)", source)
+                    for target in classes
+                ),
+            )
+            for label, source, row in zip(classes, sources, rows, strict=True)
+        ),
+    )

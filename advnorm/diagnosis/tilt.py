@@ -1,0 +1,170 @@
+r"""Is the boundary tilted? Its angle with the nearest-centroid classifier (galloway2019).
+
+With :math:`w^*` the difference of the classes' means and w the weights as they act on the
+input, :math:`\theta = \cos^{-1}(w^T w^* / \|w\| \|w^*\|)` (section 3, Table 1). Batch norm
+divides w by :math:`\sqrt{\sigma^2 + c}`: along dimensions of low variance, a small constant
+c tilts the boundary.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.diagnosis.boundary import directions, input_norms, is_linear_classifier
+from advnorm.diagnosis.linear_descent import (
+    Line,
+    angle,
+    descend,
+    moments,
+    normalized,
+    tracked,
+)
+from advnorm.diagnosis.option_ranges import Factor
+from advnorm.diagnosis.preserve import values
+from advnorm.diagnosis.registry import question
+from advnorm.draws import Draws
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Diagnosis, Panel, Series
+from advnorm.threat import Threat
+
+CONSTANTS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""The values of c in Fig. 11."""
+_RATE, _EPOCHS = 0.1, 50  # galloway2019, section 3: MNIST 3 against 7
+
+
+@question("tilt")
+def tilt(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    threat: Threat | None = None,
+    pair: tuple[int, int] = (0, 1),
+    constants: tuple[Factor, ...] = CONSTANTS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Tilt of the first linear boundary (galloway2019 Table 1, Figs. 1, 10, 11).
+
+    Against the nearest-centroid classifier of the classes ``pair``, with tracked
+    statistics and with those of the images. A batch norm on the input is seen with other
+    constants c too, and linear classifiers of the same images are trained at each c, as
+    the paper does. Of a layer with many units the angle is their mean.
+    """
+    progress = progress or Quiet()
+    centroid = centroids(images, labels, pair)
+    own = _angles(model, images, centroid, pair, (None,))
+    numbers = {f"this model, {name}": found[0] for name, found in own.items()}
+    lines = {}
+    if input_norms(model):
+        swept = _angles(model, images, centroid, pair, constants)
+        lines = {f"this model, {name}": found for name, found in swept.items()}
+    else:
+        numbers = {"this model": numbers["this model, tracked"]}
+    plain, anew = retrained(images, labels, pair, constants, seed=seed, progress=progress)
+    numbers["trained anew, no norm"] = plain
+    for name, found in anew.items():
+        numbers[f"trained anew, {name}, c = {constants[0]:g}"] = found[0]
+    lines |= {f"trained anew, {name}": found for name, found in anew.items()}
+    return Diagnosis(
+        question="tilt",
+        source="galloway2019 Table 1, Figs. 10, 11",
+        reading="At 0 degrees the boundary is the nearest-centroid classifier's, the most "
+        "robust linear one here; at 90 degrees it has nothing to do with it. A larger c "
+        "turns the boundary of a batch-normalized input back.",
+        numbers=numbers,
+        settings={"n": len(images), "classes": f"{pair[0]}, {pair[1]}", "seed": seed},
+        panels=(_panel(lines, constants),),
+    )
+
+
+def centroids(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
+    """Return the mean of the second class minus that of the first, flat."""
+    one, other = (images[labels == label].flatten(1) for label in pair)
+    if not (len(one) and len(other)):
+        raise ValueError(
+            f"there are no images of class {pair[0] if not len(one) else pair[1]}: choose "
+            "two classes that there are with pair"
+        )
+    return other.mean(0) - one.mean(0)
+
+
+def boundaries(
+    model: nn.Module, images: Tensor, pair: tuple[int, int], weights: Tensor
+) -> Tensor:
+    """Return the rows that are boundaries: between the classes, or a hidden unit each."""
+    if not is_linear_classifier(model) or len(weights) == 1:
+        return weights
+    if max(pair) >= len(weights):
+        raise ValueError(f"the model has {len(weights)} classes: choose two of them")
+    return weights[pair[1]][None] - weights[pair[0]][None]
+
+
+class Retrained(NamedTuple):
+    """Angles of linear classifiers that were trained on the images."""
+
+    plain: float
+    by_constant: dict[str, list[float]]
+
+
+def retrained(
+    images: Tensor,
+    labels: Tensor,
+    pair: tuple[int, int],
+    constants: tuple[float, ...],
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Retrained:
+    """Train linear classifiers without norm and with batch norm at each c (Fig. 11)."""
+    progress = progress or Quiet()
+    kept = (labels == pair[0]) | (labels == pair[1])
+    x = images[kept].flatten(1).double()
+    signs = torch.where(labels[kept] == pair[1], 1.0, -1.0).double()
+    start, centroid = drawn(x.shape[1], seed, x), centroids(images, labels, pair)
+    line = descend(x, signs, start, rate=_RATE, steps=_EPOCHS)
+    here = moments(x)
+    running = tracked(here, _EPOCHS)
+    found: dict[str, list[float]] = {"tracked": [], "batch": []}
+    for count, c in enumerate(constants, 1):
+        w = descend(normalized(x, here, c), signs, start, rate=_RATE, steps=_EPOCHS).weight
+        for name, given in (("tracked", running), ("batch", here)):
+            found[name].append(float(angle(w * (given.var + c).rsqrt(), centroid)))
+        progress.update(count, len(constants), f"c = {c:g}")
+    return Retrained(float(angle(line.weight, centroid)), found)
+
+
+def drawn(features: int, seed: int, like: Tensor) -> Line:
+    r"""Return PyTorch's start of a linear layer, :math:`U(-1/\sqrt d, 1/\sqrt d)`."""
+    draws = Draws.of(seed, torch.zeros(1, dtype=torch.int64)).stream("linear")
+    both = (2 * draws.uniform(features + 1, dtype=torch.float64)[0] - 1) * features**-0.5
+    return Line(both[:-1].to(like), both[-1].to(like))
+
+
+def _angles(
+    model: nn.Module,
+    images: Tensor,
+    centroid: Tensor,
+    pair: tuple[int, int],
+    constants: tuple[float | None, ...],
+) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {"tracked": [], "batch": []}
+    for c in constants:
+        for name, statistics in (("tracked", "running"), ("batch", "batch")):
+            weights = directions(model, images, statistics=statistics, c=c)  # type: ignore[arg-type]
+            rows = boundaries(model, images, pair, weights)
+            found[name].append(float(angle(rows, centroid).mean()))
+    return found
+
+
+def _panel(lines: Mapping[str, list[float]], constants: tuple[float, ...]) -> Panel:
+    powers = values(torch.tensor(constants, dtype=torch.float64).log10())
+    return Panel(
+        kind="lines",
+        title="Tilt over the constant c",
+        x="log10 of c",
+        y="angle, degrees",
+        series=tuple(Series(name=n, x=powers, y=tuple(v)) for n, v in lines.items()),
+    )

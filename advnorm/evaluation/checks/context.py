@@ -1,0 +1,236 @@
+"""What a check may look at: the model, the samples, the threat, and attacks run once."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from advnorm.attacks import classify
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluation.checks.history import History
+from advnorm.evaluation.checks.pgd_path import Path, join, walk
+from advnorm.evaluation.checks.significance import differing, exceeds, rounding_of
+from advnorm.evaluation.checks.slopes import Slopes, measure
+from advnorm.evaluation.condition_names import SUITES
+from advnorm.evaluation.conditions import cells
+from advnorm.evaluation.engine import judge, logits_of
+from advnorm.model_state import frozen
+from advnorm.registry import Registry
+from advnorm.threat import Threat
+
+WEAK = "pgd-10"
+"""The attack that is doubted: sitawarin2021, section 3.2, trains and tests with it."""
+PGD = "pgd-50"
+FEW = 64
+"""Samples that are enough to see a symptom of the outputs."""
+CHANCE = 0.1
+"""Above chance: the accuracy from which a model has something to hide."""
+SLOPES = 16
+"""Samples whose slopes are measured, in double precision where that can be had."""
+DECISIONS, DECIDED = "hop_skip_jump-20", 64
+"""The attack on decisions, and the samples that it is tried on where nothing is suspect."""
+STRONG = SUITES["strong"]
+"""Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
+GRADIENT_FREE = ("clean", "hop_skip_jump", "square")
+
+
+class Finding(NamedTuple):
+    """What a check found."""
+
+    flagged: bool
+    says: str
+    numbers: dict[str, float]
+
+
+class NotRun(Exception):
+    """A check cannot be made on this model."""
+
+
+class Subject:
+    """A model in evaluation with its samples; each attack is run at most once."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        threat: Threat,
+        *,
+        suite: Sequence[str] = STRONG,
+        surrogate: nn.Module | None = None,
+        batch_size: int = 250,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.surrogate, self.threat = model, surrogate, threat
+        self.images, self.labels, self.samples = batch
+        self.suite = tuple(name for name in _parts(suite) if self._possible(name))
+        self.batch_size, self.seed = batch_size, seed
+        self.logits_fn = logits_of(model)
+        self.draws = Draws.of(seed, self.samples).stream("audit")
+        self.history: History | None = None
+        """The model's first answers, where it is asked about a memory."""
+        self.masked = False
+        """Whether a check found gradients or scores suspect, so far."""
+        self._known: dict[tuple[str, float], Tensor] = {}
+
+    def _possible(self, name: str) -> bool:
+        return self.images.ndim == 4 or not name.startswith("square")
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return logits without a graph, a batch at a time."""
+        with torch.no_grad():
+            return torch.cat(
+                [self.logits_fn(x) for x in torch.split(images, self.batch_size)]
+            )
+
+    @cached_property
+    def clean_logits(self) -> Tensor:
+        """The logits of the clean images."""
+        return self.logits(self.images)
+
+    @cached_property
+    def few_logits(self) -> Tensor:
+        """The logits of the first few images, in a pass of their own."""
+        return self.logits(self.images[:FEW])
+
+    @cached_property
+    def randomness(self) -> float:
+        """The share of the first few images that two passes answer differently."""
+        again = self.logits(self.images[:FEW])
+        return differing(self.few_logits, again, rounding_of(self.model))
+
+    @cached_property
+    def right(self) -> Tensor:
+        """Which clean images are classified well."""
+        return self.classified_well(self.clean_logits)
+
+    def refuse_guessing(self) -> None:
+        """Refuse to look for a mask on a model that has nothing to hide.
+
+        Raises:
+            NotRun: If it is right hardly more often than chance. An untrained network may
+                be as rugged as a masked one, and its accuracy says so by itself.
+        """
+        limit = CHANCE + 1 / self.clean_logits.shape[1]
+        if not exceeds(int(self.right.sum()), len(self.right), limit):
+            raise NotRun("the model is right hardly more often than chance")
+
+    def classified_well(self, logits: Tensor) -> Tensor:
+        """Tell which logits of all samples name the label, alone."""
+        return classify(logits, self.labels) == self.labels
+
+    @cached_property
+    def nearby(self) -> Tensor:
+        """A random admissible image each: nothing there is round or on an edge."""
+        return self.threat.sample(self.images, self.draws.stream("nearby"))
+
+    @cached_property
+    def gradients(self) -> Tensor | None:
+        """The input gradient of the cross-entropy; ``None`` if there is none."""
+        found = [self._gradient(x, y) for x, y in self._pairs()]
+        whole = [gradient for gradient in found if gradient is not None]
+        return torch.cat(whole) if len(whole) == len(found) else None
+
+    def _pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        size = self.batch_size
+        return zip(
+            torch.split(self.images, size), torch.split(self.labels, size), strict=True
+        )
+
+    def _gradient(self, images: Tensor, labels: Tensor) -> Tensor | None:
+        x = images.detach().clone().requires_grad_()
+        with torch.enable_grad(), frozen(self.model):
+            loss = F.cross_entropy(self.logits_fn(x), labels, reduction="sum")
+        if not loss.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(loss, x, allow_unused=True)
+        return gradient
+
+    def standing(
+        self, attack: str, *, threat: Threat | None = None, among: Tensor | None = None
+    ) -> Tensor:
+        """Tell which samples stay right under an attack, named as a cell.
+
+        With ``among`` only these are attacked, and the others do not stand.
+        """
+        threat = threat or self.threat
+        if not self._possible(attack):
+            raise NotRun(f"{attack} needs images (channels, height, width)")
+        if not attack.startswith(GRADIENT_FREE) and self.gradients is None:
+            raise NotRun(f"{attack} needs gradients, and the model has none")
+        if among is not None:
+            return self._judged(attack, threat, among)
+        key = (attack, threat.eps)
+        if key not in self._known:
+            self._known[key] = self._judged(attack, threat, torch.ones_like(self.right))
+        return self._known[key]
+
+    def _judged(self, attack: str, threat: Threat, among: Tensor) -> Tensor:
+        (cell,) = cells([attack], [threat], threat.bounds)
+        rows = among.nonzero().squeeze(1)
+        batches = (
+            Batch(self.images[part], self.labels[part], self.samples[part])
+            for part in torch.split(rows, self.batch_size)
+        )
+        found = judge(self.model, batches, cell, total=len(rows), seed=self.seed)
+        robust = torch.zeros_like(among)
+        robust[rows] = torch.tensor(found.robust, dtype=torch.bool, device=among.device)
+        return robust
+
+    @cached_property
+    def slopes(self) -> Slopes | None:
+        """The slopes of the margin at a few samples; ``None`` without gradients."""
+        few = slice(SLOPES)
+        draws = self.draws[few].stream("slopes")
+        return measure(self.model, self.images[few], self.threat, draws)
+
+    @cached_property
+    def path(self) -> Path:
+        """How PGD went on all samples."""
+        if self.gradients is None:
+            raise NotRun("PGD needs gradients, and the model has none")
+        parts = torch.split(self.draws.keys, self.batch_size)
+        each = zip(self._pairs(), map(Draws, parts), strict=True)
+        with frozen(self.model):
+            return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
+
+    @cached_property
+    def left(self) -> Tensor:
+        """Tell which samples PGD and the strong attacks leave, those that can be run."""
+        robust = self.right
+        for attack in (WEAK, PGD, *self.suite):
+            known = self._known.get((attack, self.threat.eps))
+            with suppress(NotRun):
+                robust = (
+                    self.standing(attack, among=robust) if known is None else robust & known
+                )
+        return robust
+
+    @cached_property
+    def decided(self) -> Tensor:
+        """Tell which of the samples that are left are robust to decisions alone too.
+
+        Only the first :data:`DECIDED` of them are attacked, unless gradients or scores are
+        suspect: the attack takes thousands of queries a sample.
+        """
+        few = torch.arange(len(self.left), device=self.left.device) < DECIDED
+        asked = self.left if self.masked else self.left & few
+        return torch.where(asked, self.standing(DECISIONS, among=asked), self.left)
+
+    @cached_property
+    def strongest(self) -> Tensor:
+        """Tell which samples withstand all attacks of the audit together."""
+        self.standing(WEAK), self.standing(PGD)
+        return self.decided
+
+
+CHECKS: Registry[Callable[[Subject], Finding]] = Registry("check")
+
+
+def _parts(suite: Sequence[str]) -> Iterator[str]:
+    for name in suite:
+        yield from SUITES.get(name, (name,))

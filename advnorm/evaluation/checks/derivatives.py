@@ -1,0 +1,90 @@
+"""Whether gradients are those of the answers, and say more than the next pixel."""
+
+import torch
+from torch import Tensor
+
+from advnorm.evaluation.checks.context import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluation.checks.significance import count, exceeds
+from advnorm.evaluation.checks.slopes import SCALES, Slopes
+
+OFF = 0.5
+"""The relative error of a slope that makes it a wrong one."""
+MANY, MANY_IN_SINGLE = 0.1, 0.3
+"""The share of samples with wrong slopes that is too many. In single precision steps are
+larger, and a kink of the model may lie within one."""
+FACTOR = 5.0
+"""By which the typical slope may change with the distance."""
+_ENOUGH = 8
+"""Samples from which a typical slope can be told."""
+
+
+@CHECKS.register("wrong_gradients")
+def wrong_gradients(subject: Subject) -> Finding:
+    """Ask whether gradients are those of the answers, by finite differences.
+
+    Along the gradient itself and along a random direction. A backward pass of its own
+    (BPDA, straight-through), a detached part or a decoy shows.
+    """
+    slopes = _slopes(subject)
+    own = _off(slopes.own, slopes.own_by_gradient, slopes.floor)
+    random = _off(slopes.random, slopes.random_by_gradient, slopes.floor)
+    limit, n = MANY if slopes.double else MANY_IN_SINGLE, len(own)
+    return Finding(
+        exceeds(count(own), n, limit) or exceeds(count(random), n, limit),
+        "the gradient is not that of the model's answers: something in the backward pass "
+        "is cut, replaced or lost; trust attacks without gradients only (hop_skip_jump)",
+        {
+            "wrong along itself": count(own) / n,
+            "wrong along noise": count(random) / n,
+            "double precision": float(slopes.double),
+        },
+    )
+
+
+@CHECKS.register("rugged_scores")
+def rugged_scores(subject: Subject) -> Finding:
+    """Ask whether slopes at a tiny distance are those at a larger one.
+
+    Rounding (even with a gradient that leaks around it), ripples and noise that is a
+    function of the image make gradients that say nothing about the next pixel.
+    """
+    slopes = _slopes(subject)
+    if len(slopes.random) < _ENOUGH or not subject.threat.eps:
+        raise NotRun(f"fewer than {_ENOUGH} samples, or a radius of 0")
+    here, floor = _length(slopes.random), slopes.floor
+    ratios = [_ratio(_length(far), here, floor) for far in slopes.larger]
+    return Finding(
+        any(not 1 / FACTOR <= ratio <= FACTOR for ratio in ratios),
+        "the slope right at an image is not the slope around it (rounded inputs, ripples, "
+        "hashed scores), so gradients mislead: trust attacks on decisions (hop_skip_jump)",
+        {
+            f"slope at {scale:g} eps": ratio
+            for scale, ratio in zip(SCALES, ratios, strict=True)
+        },
+    )
+
+
+def _slopes(subject: Subject) -> Slopes:
+    subject.refuse_guessing()
+    if subject.slopes is None:
+        raise NotRun("the model has no gradients at all")
+    return subject.slopes
+
+
+def _length(slopes: Tensor) -> Tensor:
+    """Return the root mean square over directions, a number a sample."""
+    return slopes.square().mean(1).sqrt()
+
+
+def _ratio(far: Tensor, here: Tensor, floor: Tensor) -> float:
+    """Return the median ratio of slopes; where all of them are rounding, 1."""
+    seen = torch.maximum(far, here) > floor
+    if not bool(seen.any()):
+        return 1.0
+    return (far.clamp(min=floor) / here.clamp(min=floor))[seen].median().item()
+
+
+def _off(measured: Tensor, predicted: Tensor, floor: Tensor) -> Tensor:
+    """Tell which samples have slopes that are wrong by more than :data:`OFF`."""
+    size = torch.maximum(_length(measured), _length(predicted))
+    return _length(measured - predicted) > OFF * size + floor

@@ -1,0 +1,236 @@
+"""Runs the checks: all of them, or those that one look at the outputs decides."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import SupportsFloat
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import NonFiniteGradientError
+from advnorm.data import Batch
+from advnorm.evaluation.checks import (  # noqa: F401
+    checklist,
+    derivatives,
+    failures,
+    gap,
+    inputs,
+    memory,
+    outputs,
+    scores,
+)
+from advnorm.evaluation.checks.context import CHECKS, FEW, STRONG, WEAK, NotRun, Subject
+from advnorm.evaluation.checks.history import History
+from advnorm.evaluation.checks.significance import count
+from advnorm.evaluation.checks.snapshot import Held
+from advnorm.evaluation.conditions import attackers_of
+from advnorm.evaluation.engine import look
+from advnorm.evaluation.inputs import check_labels, radius_of
+from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.model_state import evaluating
+from advnorm.norms import branch
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Accuracy, Audit, Check, ThreatRecord
+from advnorm.threat import THREATS, Bounds, Threat
+
+ORDER = (
+    *outputs.PROBES,
+    "standardization_outside",
+    "piecewise_constant",
+    "unstable_predictions",
+    "silent_success",
+    "incomplete_optimization",
+    "transfer_failure",
+    "unconstrained_failure",
+    "one_step_stronger",
+    "not_monotone_in_eps",
+    "above_chance_at_any_eps",
+    "more_steps_help",
+    "more_restarts_help",
+    "black_box_stronger",
+    "noise_stronger",
+    "transfer_stronger",
+    "decisions_stronger",
+    "false_robustness",
+    "stateful",
+)
+"""All checks, the cheap ones first."""
+
+
+def audit(  # noqa: PLR0913 (one flat call, for newcomers)
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: SupportsFloat,
+    norm: str = "linf",
+    bounds: Bounds = (0.0, 1.0),
+    checks: Sequence[str] = ORDER,
+    suite: Sequence[str] = STRONG,
+    surrogate: nn.Module | None = None,
+    batch_size: int = 250,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Audit:
+    """Ask whether the robustness of ``model`` on these samples is real.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Softmax(1))
+    >>> images, labels = torch.rand(8, 1, 8, 8), torch.arange(8)
+    >>> "softmax_output" in audit(model, images, labels, eps=8 / 255).flagged
+    True
+
+    A hundred samples are enough for most checks. The model is put in evaluation for the
+    time of the audit; its mode, weights, buffers and the random state are put back.
+
+    Args:
+        model: Maps images in ``bounds`` to logits.
+        images: Floats in ``bounds``, shape ``(n, ...)``.
+        labels: Class indices, shape ``(n,)``.
+        eps: The radius.
+        norm: ``"linf"`` or ``"l2"``.
+        bounds: The smallest and largest value of a valid image.
+        checks: Names of ``advnorm list checks``; by default all.
+        suite: The strong attacks, by name; ``("standard",)`` is AutoAttack's.
+        surrogate: Another model of the same classes, for the check of transfer.
+        batch_size: Samples attacked together.
+        seed: Decides every random number.
+        progress: Where to report; by default nowhere.
+    """
+    if norm not in THREATS:
+        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
+    threat = THREATS[norm](radius_of(eps), bounds)
+    with by_itself():
+        samples, model = samples_of(images, labels, bounds), usable(model)
+        samples.check_images([threat])
+        count = len(samples.images)
+        batch = next(samples.batches(model, count))
+        with kept(model, seed):
+            history = History(model, batch, threat)
+            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=bounds)
+        check_labels(batch.labels, count=count, classes=classes)
+        other = None if surrogate is None else usable(surrogate)
+        examiner = Examiner(checks, suite, other, batch_size=batch_size, seed=seed)
+        return examiner.audit(model, batch, threat, progress, history)
+
+
+def probe(model: nn.Module, batch: Batch, threat: Threat) -> tuple[Check, ...]:
+    """Return the checks that a few passes decide: every evaluation can afford them."""
+    few = Batch(*(tensor[:FEW] for tensor in batch))
+    with kept(model):
+        subject = Subject(model, few, threat)
+        return tuple(ask(subject, name) for name in outputs.PROBES)
+
+
+def flags_of(checks: Sequence[Check]) -> tuple[str, ...]:
+    """Return what stands beside an accuracy: a sentence a flagged check."""
+    return tuple(check.flag for check in checks if check.status == "flagged")
+
+
+def has_gradients(checks: Sequence[Check]) -> bool:
+    """Tell whether a probe found that gradients reach the input."""
+    found = (c.numbers for c in checks if c.name == "unavailable_gradients")
+    return all(numbers.get("available", 1.0) > 0 for numbers in found)
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """How an audit is made."""
+
+    checks: Sequence[str] = ORDER
+    suite: Sequence[str] = STRONG
+    surrogate: nn.Module | None = None
+    batch_size: int = 250
+    seed: int = 0
+
+    def audit(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        threat: Threat,
+        progress: Progress | None = None,
+        history: History | None = None,
+    ) -> Audit:
+        """Run every check on one batch of samples.
+
+        ``history`` holds the model's first answers, where it was asked before.
+        """
+        start, progress = perf_counter(), progress or Quiet()
+        if threat.eps <= 0:
+            raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
+        for name in self.checks:
+            CHECKS[name]  # an unknown name is refused before anything is run
+        for name in self.suite:
+            attackers_of(name, threat)
+        with kept(model, self.seed), kept(self.surrogate or nn.Identity(), self.seed):
+            subject = Subject(
+                model,
+                batch,
+                threat,
+                suite=self.suite,
+                surrogate=self.surrogate,
+                batch_size=self.batch_size,
+                seed=self.seed,
+            )
+            checks = []
+            if "stateful" in self.checks:
+                subject.history = history or History(model, batch, threat)
+            for number, name in enumerate(self.checks, start=1):
+                checks.append(ask(subject, name))
+                flagged = checks[-1].status == "flagged"
+                subject.masked |= flagged and name in outputs.MASKED
+                progress.update(number, len(self.checks), f"audit: {name}")
+            return Audit(
+                threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),
+                n=len(subject.labels),
+                **_accuracies(subject, checks),
+                suite=subject.suite,
+                checks=tuple(checks),
+                branch=branch(model),
+                seed=self.seed,
+                seconds=perf_counter() - start,
+            )
+
+
+def _accuracies(subject: Subject, checks: Sequence[Check]) -> dict[str, Accuracy]:
+    """Return the accuracies on clean images, under the weak and under all attacks."""
+    found = {"clean": subject.right}
+    if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
+        found |= {"weak": subject.standing(WEAK), "strong": subject.strongest}
+    return {name: Accuracy(correct=count(s), n=len(s)) for name, s in found.items()}
+
+
+def ask(subject: Subject, name: str) -> Check:
+    """Make one check; what cannot be asked says why, a gradient that is no number flags."""
+    try:
+        flagged, says, numbers = CHECKS[name](subject)
+    except NotRun as reason:
+        return Check(name=name, status="not run", says=str(reason))
+    except NonFiniteGradientError as error:
+        return Check(name=name, status="flagged", says=str(error))
+    except (ValueError, RuntimeError) as error:  # whatever a model raises in a pass
+        text = str(error).partition("\n")[0]
+        return Check(name=name, status="not run", says=f"a pass failed: {text}")
+    status = "flagged" if flagged else "passed"
+    return Check(name=name, status=status, numbers=numbers, says=says)
+
+
+@contextmanager
+def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
+    """Put a model in evaluation; put back what passes change, the random state too.
+
+    Its weights are frozen only where gradients are taken: one that optimizes them in a
+    prediction is seen doing so.
+    """
+    held, tensors = Held(model), [*model.parameters(), *model.buffers()]
+    devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
+    with torch.random.fork_rng(devices), evaluating(model):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
+        for device in devices:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        try:
+            yield
+        finally:
+            held.put_back()

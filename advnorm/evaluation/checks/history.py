@@ -1,0 +1,89 @@
+"""Whether a model answers after many queries as it did before them.
+
+State outside of parameters and buffers (a counter, a list of earlier queries, a global) is
+noticed by its effect: the same images are asked about before and after, new ones of a copy
+of the model that has seen no query, and the slope between neighbours is compared.
+"""
+
+from copy import deepcopy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import LogitsFn
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluation.checks.significance import differing, rounding_of
+from advnorm.evaluation.engine import logits_of
+from advnorm.threat import Threat
+
+FEW = 32
+"""Samples that are asked about."""
+_STEP = 0.1
+"""Between neighbours, in units of eps."""
+
+
+class Change(NamedTuple):
+    """What is not as it was."""
+
+    again: float
+    """The share of images that got another answer the second time."""
+    fresh: float | None
+    """The share of new images that a copy without history answers otherwise."""
+    slope: float
+    """The typical slope between neighbours, relative to the one before."""
+
+
+class History:
+    """The answers of a model before anything else is asked: make it first."""
+
+    def __init__(self, model: nn.Module, batch: Batch, threat: Threat) -> None:
+        self.logits_fn = logits_of(model)
+        self.images, self.threat = batch.images[:FEW], threat
+        self.draws = Draws.of(0, batch.samples[:FEW]).stream("history")
+        self.copy, self.rounding = _copy(model), rounding_of(model)
+        self.points = self._points("before")
+        self.answers = self._ask(self.points)
+
+    def change(self) -> Change:
+        """Ask again, and say what is not as it was."""
+        again = self._ask(self.points)
+        points = self._points("after")
+        answers = self._ask(points)
+        before, after = _steepness(self.answers), _steepness(answers)
+        fresh = None
+        if self.copy is not None:
+            fresh = differing(answers, self._ask(points, of_copy=True), self.rounding)
+        return Change(
+            differing(self.answers, again, self.rounding),
+            fresh,
+            1.0 if before == after else (after / before).item(),
+        )
+
+    def _points(self, name: str) -> Tensor:
+        """Return points in the ball around the images, and a neighbour of each."""
+        draws = self.draws.stream(name)
+        x = self.threat.sample(self.images, draws)
+        signs = torch.where(draws.stream("step").bits(*x.shape[1:]) > 0, 1.0, -1.0).to(x)
+        near = self.threat.with_eps(_STEP * self.threat.eps)
+        return torch.cat([x, near.project(x + self.threat.eps * signs, x)])
+
+    @torch.no_grad()
+    def _ask(self, points: Tensor, *, of_copy: bool = False) -> Tensor:
+        asked = self.copy if of_copy else self.logits_fn
+        assert asked is not None
+        return torch.cat([asked(x) for x in torch.split(points, FEW)])
+
+
+def _steepness(answers: Tensor) -> Tensor:
+    here, near = answers.double().chunk(2)
+    return (near - here).abs().amax(1).median()
+
+
+def _copy(model: nn.Module) -> LogitsFn | None:
+    """Return the answers of a copy that nothing was asked of."""
+    try:
+        return logits_of(deepcopy(model))
+    except Exception:  # a model that cannot be copied: whatever it raises
+        return None

@@ -1,0 +1,33 @@
+"""State that a model keeps from query to query, noticed by its effect."""
+
+from advnorm.evaluation.checks.context import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluation.checks.history import Change
+
+FACTOR = 4.0
+"""By which the slope between neighbours may change; sound models differ by the points."""
+
+
+@CHECKS.register("stateful")
+def stateful(subject: Subject) -> Finding:
+    """Ask whether the model answers after many queries as it did before them."""
+    history = subject.history
+    if history is None:
+        raise NotRun("the model's first answers were not kept")
+    if subject.randomness:
+        raise NotRun("the model is randomized, so answers cannot be compared")
+    if subject.gradients is not None:
+        subject.path  # noqa: B018 (many queries, where no attack was run yet)
+    return remembers(history.change())
+
+
+def remembers(change: Change) -> Finding:
+    """Say whether a change of answers is that of a model with a memory."""
+    numbers = {"asked again": change.again, "slope": change.slope}
+    if change.fresh is not None:
+        numbers["copy without history"] = change.fresh
+    return Finding(
+        change.again > 0 or bool(change.fresh) or not 1 / FACTOR <= change.slope <= FACTOR,
+        "the model answers otherwise after many queries (a counter, a memory of earlier "
+        "images), so each attack meets another model: evaluate it without that state",
+        numbers,
+    )

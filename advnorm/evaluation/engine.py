@@ -1,0 +1,184 @@
+"""Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm import ranks
+from advnorm.allocator import freed_memory_kept
+from advnorm.attacks import LogitsFn
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluation.certificates import judge_cell
+from advnorm.evaluation.conditions import Cell
+from advnorm.evaluation.inputs import check_images, check_labels, check_logits
+from advnorm.evaluation.predictions import predict
+from advnorm.evaluation.sharding import dealt
+from advnorm.evaluation.stages import STANDS, Judged
+from advnorm.model_state import evaluating, frozen
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Verdicts
+from advnorm.threat import Bounds
+
+
+class Examples(NamedTuple):
+    """A few images before and after, for people to look at."""
+
+    clean: Tensor
+    adversarial: Tensor
+    labels: Tensor
+    clean_predictions: Tensor
+    adversarial_predictions: Tensor
+
+
+class Judgement(NamedTuple):
+    """What a cell found."""
+
+    verdicts: Verdicts
+    examples: Examples | None
+
+
+def judge(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    cell: Cell,
+    *,
+    total: int,
+    seed: int = 0,
+    done: Verdicts | None = None,
+    save: Callable[[Judgement], None] | None = None,
+    progress: Progress | None = None,
+) -> Verdicts:
+    """Judge every sample by ``cell``; ``done`` are the verdicts to go on from.
+
+    The model is put in evaluation with frozen parameters for the time of the search, and
+    put back. ``save`` is called after each batch with all verdicts so far, and once with
+    the examples, which are those of the first samples. Several ranks share each batch, and
+    the first one saves.
+    """
+    verdicts = done or Verdicts()
+    progress, logits_fn = progress or Quiet(), logits_of(model)
+    kept = freed_memory_kept(next(model.parameters(), None))
+    with evaluating(model), frozen(model), kept:
+        for batch in batches:
+            if not len(batch.samples):
+                continue
+            draws = Draws.of(seed, batch.samples)
+            images = batch.images.to(search_dtype(model))
+            rows = (logits_fn, images, batch.labels, draws)
+            *parts, sure = dealt(partial(_flat, model, cell), *rows)
+            found = Judged(*parts)
+            first = not verdicts.samples
+            verdicts = _extend(verdicts, batch, found, cell, sure)
+            if save:
+                seen = (logits_fn, images, batch.labels, found.images)
+                shown = Judgement(verdicts, _examples(*seen) if first else None)
+                ranks.lead(partial(save, shown))
+            so_far = verdicts.accuracy()
+            progress.update(so_far.n, total, f"{cell.key} {so_far.rate:.1%}")
+    return verdicts
+
+
+def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+    """Refuse what cannot be attacked, as it will be: frozen; return the number of classes.
+
+    A model that optimizes its own weights in a prediction fails then.
+    """
+    try:
+        with frozen(model):
+            return look(model, batch, bounds=bounds)
+    except RuntimeError as error:
+        if "does not require grad" not in str(error):
+            raise
+        raise ValueError(
+            "the model takes gradients of its own weights in a prediction, and these are "
+            "frozen: evaluate it without adapting it, or audit it as it is "
+            "(advnorm.evaluation.checks)"
+        ) from error
+
+
+def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+    """Refuse a model and images that do not fit together; return the number of classes."""
+    check_images(batch.images, bounds)
+    given = batch.images.clone()
+    with evaluating(model), torch.no_grad():
+        logits = logits_of(model)(given)
+    if not torch.equal(given, batch.images):
+        raise ValueError(
+            "the model changes the images that it is given in place, and an attack would "
+            "lose them: write x = x - mean instead of x.sub_(mean)"
+        )
+    check_logits(logits, count=len(batch.images))
+    classes = int(logits.shape[1])
+    check_labels(batch.labels, count=len(batch.images), classes=classes)
+    return classes
+
+
+def logits_of(model: nn.Module) -> LogitsFn:
+    """Return a function that feeds the model its precision, and answers in the search's.
+
+    An attack on a model in half precision so keeps its images and steps in float32.
+    """
+    own, wide = _dtype(model), search_dtype(model)
+
+    def logits_fn(images: Tensor) -> Tensor:
+        return _logits(model(images.to(own))).to(wide)
+
+    return logits_fn
+
+
+def _logits(output: Any) -> Tensor:
+    """Return the logits of what a model returned: a tensor, or something that has them."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    output = getattr(output, "logits", output)
+    if not isinstance(output, Tensor):
+        raise ValueError(
+            f"the model returns a {type(output).__name__}, not a tensor of logits: wrap "
+            "it, as in lambda images: model(images)[0]"
+        )
+    return output
+
+
+def search_dtype(model: nn.Module) -> torch.dtype:
+    """Return float64 for a model in double precision, else float32."""
+    return torch.promote_types(_dtype(model), torch.float32)
+
+
+def _dtype(model: nn.Module) -> torch.dtype:
+    kinds = (p.dtype for p in model.parameters() if p.is_floating_point())
+    return next(kinds, torch.float32)
+
+
+def _flat(model: nn.Module, cell: Cell, *rows: Any) -> tuple[Tensor | None, ...]:
+    """Judge a batch; return one tuple, a row a sample: what dealing out needs."""
+    found, sure = judge_cell(model, cell, *rows)
+    return (*found, sure)
+
+
+def _extend(
+    done: Verdicts, batch: Batch, found: Judged, cell: Cell, sure: Tensor
+) -> Verdicts:
+    attackers = cell.attackers
+    names = ["" if number == STANDS else attackers[number] for number in found.by.tolist()]
+    covered = sure.tolist() if cell.certificate else []
+    return Verdicts(
+        fingerprint=done.fingerprint,
+        samples=(*done.samples, *batch.samples.tolist()),
+        labels=(*done.labels, *batch.labels.tolist()),
+        predictions=(*done.predictions, *found.predictions.tolist()),
+        robust=(*done.robust, *found.robust.tolist()),
+        by=(*done.by, *names),
+        certified=(*done.certified, *covered),
+        curve=(*done.curve, *([] if found.curve is None else found.curve.tolist())),
+    )
+
+
+def _examples(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
+    """Keep images that were right before; what is shown is what was judged."""
+    before, after = (predict(logits_fn, images, labels) for images in (clean, seen))
+    rows = (before == labels).nonzero().squeeze(1)
+    return Examples(*(t[rows].cpu() for t in (clean, seen, labels, before, after)))

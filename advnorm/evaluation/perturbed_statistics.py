@@ -1,0 +1,193 @@
+r"""Accuracy with perturbed batch-norm statistics (apart2022, sections 4.4 and 4.5).
+
+A direction :math:`v \in [-1, 1]^d` a layer is scaled by a radius :math:`\epsilon` and
+shifts
+
+- ``mean``: :math:`\hat\mu \leftarrow (1 + \epsilon v) \hat\mu` (4.5),
+- ``deviation``: :math:`\hat\sigma \leftarrow (1 + \epsilon v) \hat\sigma` (4.5),
+- ``both``: :math:`\delta_\mu = \epsilon v, \delta_\sigma = \epsilon v'` in Eq. 3 (4.4).
+
+Directions are drawn once a seed and shared by all radii and models of the same layers:
+``uniform`` in :math:`[-1, 1]^d`, ``sign`` in :math:`\{-1, 1\}^d`; or ``adversarial``, the
+sign of the loss's gradient over one batch (Algorithm 1, line 5).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from advnorm import norms
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluation.conditions import Cell
+from advnorm.evaluation.engine import judge, logits_of
+from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.evaluation.stages import natural
+from advnorm.model_state import evaluating, frozen
+from advnorm.norms import Shift, Shifts
+from advnorm.records import Accuracy, Verdicts
+
+Direction = Literal["uniform", "sign", "adversarial"]
+Part = Literal["mean", "deviation", "both"]
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Which statistics are shifted, and where to."""
+
+    direction: Direction = "sign"
+    part: Part = "mean"
+    batch: bool = False
+    """Shift the batch's statistics (4.4) instead of the running ones (4.5)."""
+    groups: int = 1
+    """Of a batch, that are normalized each by itself; for batch statistics."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in (("direction", Direction), ("part", Part)):
+            if getattr(self, name) not in get_args(kinds):
+                raise ValueError(
+                    f"no {name} {getattr(self, name)!r}; there are: "
+                    f"{', '.join(get_args(kinds))}"
+                )
+        if self.groups < 1 or (self.groups > 1 and not self.batch):
+            raise ValueError(
+                f"groups={self.groups}: groups are normalized by batch statistics; give 1, "
+                "or statistics of the batch"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of its results, without part and radius."""
+        kind = f"-batch-{self.groups}" if self.batch else ""
+        return f"statistics-{self.direction}{kind}"
+
+    def check(self, radius: float) -> None:
+        """Refuse a radius that turns a deviation to zero or below, or is none."""
+        if not 0 <= radius < 1:
+            raise ValueError(
+                f"a radius of perturbed statistics is relative, from 0 and below 1, not "
+                f"{radius:g}"
+            )
+
+    def shifts(self, directions: Shifts, radius: float) -> Shifts:
+        """Scale directions to the shifts of Eq. 3; of both parts or of one."""
+        self.check(radius)
+        return {layer: self._shift(*v, radius) for layer, v in directions.items()}
+
+    def _shift(self, mean: Tensor, deviation: Tensor, radius: float) -> Shift:
+        if self.part == "both":
+            return Shift(radius * mean, radius * deviation)
+        if self.part == "mean":
+            return Shift(radius * mean, torch.zeros_like(deviation))
+        # Eq. 3 multiplies by 1 + delta where a deviation divides.
+        return Shift(torch.zeros_like(mean), 1 / (1 + radius * deviation) - 1)
+
+
+def directions(
+    model: nn.Module, what: Perturbation, *, seed: int = 0, attacked: Batch | None = None
+) -> Shifts:
+    """Return a direction a layer; ``adversarial`` ones climb the loss on ``attacked``."""
+    if what.direction == "adversarial":
+        if attacked is None:
+            raise ValueError("an adversarial direction needs a batch to climb the loss on")
+        return _climbing(model, what, attacked)
+    norms.check_perturbable(model)
+    draw = _uniform if what.direction == "uniform" else _sign
+    return {
+        layer: Shift(*(draw(layer, seed, number, part) for part in ("mean", "deviation")))
+        for number, layer in enumerate(norms.batch_norms(model))
+    }
+
+
+def judge_perturbed(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    what: Perturbation,
+    shifts: Shifts,
+    *,
+    total: int,
+) -> Verdicts:
+    """Judge clean images with shifted statistics; the model is as before afterwards."""
+    with norms.perturbed(model, shifts, groups=what.groups, batch=what.batch):
+        return judge(model, batches, Cell(what.name, natural(_unchanged)), total=total)
+
+
+def perturbed_statistics(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    radii: Sequence[float],
+    what: Perturbation | None = None,
+    attacked: tuple[Tensor, Tensor] | None = None,
+    batch_size: int = 250,
+    seed: int = 0,
+) -> dict[float, Accuracy]:
+    """Return the accuracy of ``model`` at each radius of a perturbation of its statistics.
+
+    ``attacked`` are the samples that an adversarial direction climbs the loss on; by
+    default the first ``batch_size`` of ``images``.
+
+    >>> model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    >>> images, labels = torch.rand(8, 1, 2, 2), torch.zeros(8, dtype=torch.long)
+    >>> sorted(perturbed_statistics(model, images, labels, radii=[0.0, 0.1]))
+    [0.0, 0.1]
+    """
+    what, unbound = what or Perturbation(), (-torch.inf, torch.inf)
+    for radius in radii:
+        what.check(radius)
+    samples = samples_of(images, labels, unbound)
+    climbed = samples if attacked is None else samples_of(*attacked, unbound)
+    with by_itself():
+        model = usable(model)
+        samples.check(model, [])
+        climbed.check(model, [])
+        size = batch_size if attacked is None else len(climbed.images)
+        first = next(climbed.batches(model, size))
+        found = directions(model, what, seed=seed, attacked=first)
+        return {
+            radius: judge_perturbed(
+                model,
+                samples.batches(model, batch_size),
+                what,
+                what.shifts(found, radius),
+                total=len(samples.images),
+            ).accuracy()
+            for radius in radii
+        }
+
+
+def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Shifts:
+    """Return the sign of the statistics gradient; a deviation climbs against its delta."""
+    with (
+        evaluating(model),
+        frozen(model),
+        norms.statistics_gradient(model, batch=what.batch) as zeros,
+        torch.enable_grad(),
+    ):
+        loss = F.cross_entropy(logits_of(model)(attacked.images), attacked.labels)
+        deltas = [delta for shift in zeros.values() for delta in shift]
+        found = iter(torch.autograd.grad(loss, deltas, materialize_grads=True))
+    side = -1.0 if what.part == "deviation" else 1.0
+    return {layer: Shift(next(found).sign(), side * next(found).sign()) for layer in zeros}
+
+
+def _uniform(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
+    draws = Draws.of(seed, torch.arange(layer.num_features)).stream(part, number)
+    like = layer.weight if layer.running_mean is None else layer.running_mean
+    wide = torch.float64 if like is not None and like.dtype == torch.float64 else None
+    drawn = 2 * draws.uniform(dtype=wide or torch.float32) - 1
+    return drawn if like is None else drawn.to(like.device)
+
+
+def _sign(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
+    return _uniform(layer, seed, number, part).sign()
+
+
+def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
+    return clean

@@ -1,0 +1,112 @@
+"""What a caller hands over: a model and samples of theirs, in whatever state."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from advnorm import ranks
+from advnorm.data import Batch
+from advnorm.evaluation.engine import check, search_dtype
+from advnorm.evaluation.inputs import (
+    check_count,
+    check_images,
+    check_labels,
+    check_radius,
+)
+from advnorm.threat import Bounds, Threat
+
+
+@contextmanager
+def by_itself() -> Iterator[None]:
+    """Judge with gradients, and alone, whatever mode and process group the caller is in."""
+    with torch.inference_mode(mode=False), ranks.apart():
+        yield
+
+
+class FunctionModel(nn.Module):
+    """A plain function in the place of a module."""
+
+    def __init__(self, function: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: Tensor) -> Any:
+        """Call it."""
+        return self.function(images)
+
+
+def usable(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
+    """Return a module that can be attacked: of a function, or of inference tensors too.
+
+    A model made in inference mode is copied: no gradient may pass through its tensors.
+    """
+    if isinstance(model, type):
+        raise ValueError(f"the model is the class {model.__name__}: make one, and load it")
+    if not isinstance(model, nn.Module):
+        if not callable(model):
+            raise ValueError(
+                f"the model is a {type(model).__name__}: give a torch.nn.Module, or a "
+                "function from images to logits"
+            )
+        return FunctionModel(model)
+    tensors = chain(model.parameters(), model.buffers())
+    return deepcopy(model) if any(t.is_inference() for t in tensors) else model
+
+
+def samples_of(images: Any, labels: Any, bounds: Bounds) -> "Samples":
+    """Take images and labels as tensors, arrays or lists."""
+    return Samples(_tensor(images, "images"), _tensor(labels, "labels"), bounds)
+
+
+def _tensor(values: Any, name: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"{name} are a tensor, a NumPy array or a list of numbers, not "
+            f"{type(values).__name__}: of a DataLoader, concatenate its batches"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images and labels as they were given."""
+
+    images: Tensor
+    labels: Tensor
+    bounds: Bounds
+
+    def check(self, model: nn.Module, threats: Sequence[Threat]) -> int:
+        """Look at all images, labels and radii, and the logits of a few; count classes."""
+        self.check_images(threats)
+        classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
+        check_labels(self.labels, count=len(self.images), classes=classes)
+        return classes
+
+    def check_images(self, threats: Sequence[Threat]) -> None:
+        """Look at all images and radii, and count the labels."""
+        check_images(self.images, self.bounds)
+        check_count(self.labels, count=len(self.images))
+        for threat in threats:
+            check_radius(threat, self.images.shape[1:])
+
+    def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
+        """Yield tensors of our own, in the search's precision and exactly in the bounds."""
+        device = next((p.device for p in model.parameters()), self.images.device)
+        for start in range(0, len(self.images), size):
+            rows = slice(start, start + size)
+            images = self.images[rows].detach().to(device, search_dtype(model))
+            labels = self.labels[rows].to(device, copy=True)
+            yield Batch(
+                images.clamp(*self.bounds),
+                labels.long(),
+                torch.arange(start, start + len(images), device=device),
+            )

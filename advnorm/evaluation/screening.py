@@ -1,0 +1,109 @@
+"""Reasons to doubt an evaluation, looked for before it, in it and after it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.data import Batch
+from advnorm.evaluation.checks.checklist import larger_radius_weaker, one_step_better
+from advnorm.evaluation.checks.context import FEW, GRADIENT_FREE, Finding
+from advnorm.evaluation.checks.examiner import flags_of, has_gradients, kept, probe
+from advnorm.evaluation.checks.history import History
+from advnorm.evaluation.checks.memory import remembers
+from advnorm.evaluation.checks.outputs import MASKED
+from advnorm.evaluation.condition_names import family_of
+from advnorm.evaluation.conditions import Cell
+from advnorm.evaluation.samples import Samples
+from advnorm.records import Check, Verdicts
+from advnorm.threat import Threat
+
+_ONE_STEP = "fgsm"
+_PASSES_DIFFER = frozenset({"randomized", "dynamic"})
+"""Flags of models whose answers differ anyway, so that a memory cannot be told."""
+
+
+class Suspicion:
+    """What a few passes say about a model, before and after it was attacked."""
+
+    def __init__(
+        self, model: nn.Module, batch: Batch, threat: Threat, history: History
+    ) -> None:
+        self.model, self.history = model, history
+        self.checks = probe(model, Batch(*(tensor[:FEW] for tensor in batch)), threat)
+        self.flagged = {check.name for check in self.checks if check.status == "flagged"}
+
+    @property
+    def masked(self) -> bool:
+        """Whether gradients or scores are suspect."""
+        return bool(self.flagged & MASKED)
+
+    def refuse_blind(self, columns: Iterable[Cell]) -> None:
+        """Refuse to follow gradients where there are none."""
+        for cell in columns:
+            follows = cell.searches and not cell.name.startswith(GRADIENT_FREE)
+            if follows and not has_gradients(self.checks):
+                raise ValueError(
+                    f"{cell.name} follows gradients, and none reaches the images: "
+                    "something in the model cuts the graph (detach, argmax); repair that, "
+                    "or attack with square or hop_skip_jump"
+                )
+
+    def flags(self) -> tuple[str, ...]:
+        """Return a sentence a flag; call it when all attacks are done."""
+        checks = self.checks
+        if not self.flagged & _PASSES_DIFFER:
+            with kept(self.model), torch.no_grad():
+                checks = (*checks, _check("stateful", remembers(self.history.change())))
+        return flags_of(checks)
+
+
+def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History:
+    """Ask a model before anything else does, so that a memory has nothing to go by."""
+    with kept(model):
+        return History(model, next(samples.batches(model, FEW)), threat)
+
+
+def contradictions(
+    columns: Sequence[Cell], verdicts: Sequence[Verdicts]
+) -> list[tuple[str, ...]]:
+    """Return the flags that results raise against each other, a tuple a cell.
+
+    One step that breaks more than many, and a larger radius that breaks less than a
+    smaller one, are signs of an attack that does not search well.
+    """
+    searching = [(cell, _robust(v)) for cell, v in zip(columns, verdicts, strict=True)]
+    searching = [(cell, robust) for cell, robust in searching if cell.searches]
+    flags: dict[str, list[str]] = {cell.key: [] for cell in columns}
+    for (one, few), (other, many) in combinations(searching, 2):
+        for finding in _compared(one, few, other, many):
+            if finding[1].flagged:
+                for cell in (one, other):
+                    flags[cell.key].append(_check(*finding).flag)
+    return [tuple(dict.fromkeys(flags[cell.key])) for cell in columns]
+
+
+def _compared(
+    one: Cell, robust: Tensor, other: Cell, robust_too: Tensor
+) -> Iterable[tuple[str, Finding]]:
+    """Yield what two results say of each other."""
+    assert one.threat and other.threat
+    results = {one.name: robust, other.name: robust_too}
+    if one.threat == other.threat and _ONE_STEP in results:
+        (many,) = (name for name in results if name != _ONE_STEP)
+        if not family_of(many).startswith(GRADIENT_FREE):
+            finding = one_step_better(results[_ONE_STEP], results[many], many)
+            yield "one_step_stronger", finding
+    if one.name == other.name and one.threat.name == other.threat.name:
+        by_radius = {one.threat.eps: robust, other.threat.eps: robust_too}
+        yield "not_monotone_in_eps", larger_radius_weaker(dict(sorted(by_radius.items())))
+
+
+def _robust(verdicts: Verdicts) -> Tensor:
+    return torch.tensor(verdicts.robust, dtype=torch.bool)
+
+
+def _check(name: str, finding: Finding) -> Check:
+    status = "flagged" if finding.flagged else "passed"
+    return Check(name=name, status=status, numbers=finding.numbers, says=finding.says)

@@ -1,0 +1,214 @@
+"""Adversarial examples of one model, judged by others (galloway2019, Table 12, E.2)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.attacks import LogitsFn
+from advnorm.data import Batch
+from advnorm.draws import Draws
+from advnorm.evaluation.conditions import attackers_of
+from advnorm.evaluation.engine import logits_of, search_dtype
+from advnorm.evaluation.inputs import radius_of
+from advnorm.evaluation.predictions import predict
+from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.evaluation.sharding import dealt
+from advnorm.evaluation.stages import Attacker, worst_case
+from advnorm.model_state import evaluating, frozen
+from advnorm.progress import Progress, Quiet
+from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
+from advnorm.threat import THREATS, Bounds, Threat
+
+Batches = Callable[[], Iterable[Batch]]
+
+
+class Strike(NamedTuple):
+    """An attack by its name, and what it may change."""
+
+    name: str
+    threat: Threat
+    step_ratio: float = 2.5
+
+
+def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
+    sources: Mapping[str, nn.Module],
+    targets: Mapping[str, nn.Module],
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: float,
+    norm: str = "linf",
+    attack: str = "pgd-40",
+    bounds: Bounds = (0.0, 1.0),
+    step_ratio: float = 2.5,
+    batch_size: int = 250,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TransferMatrix:
+    """Attack each source, and return the accuracy of each target on what came of it.
+
+    >>> make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    >>> models = {"a": make(), "b": make()}
+    >>> images, labels = torch.rand(8, 1, 2, 2), torch.zeros(8, dtype=torch.long)
+    >>> found = transfer(models, models, images, labels, eps=0.1, attack="bim-10")
+    >>> len(found.accuracies), found.accuracies[0][1].n
+    (2, 8)
+
+    Args:
+        sources: Models that are attacked, white-box, by their names.
+        targets: Models that judge; one under the same name as a source is that source, and
+            its entry is the accuracy of the white-box evaluation.
+        images: Floats in ``bounds``, shape ``(n, ...)``.
+        labels: Class indices, shape ``(n,)``.
+        eps: The radius.
+        norm: ``"linf"`` or ``"l2"``.
+        attack: The name of an attack or a suite.
+        bounds: The smallest and largest value of a valid image.
+        step_ratio: Step size = ratio x eps / steps.
+        batch_size: Samples attacked together; no verdict depends on it.
+        seed: Decides every random start.
+        progress: Where to report; by default nowhere.
+    """
+    if norm not in THREATS:
+        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
+    strike = Strike(attack, THREATS[norm](radius_of(eps), bounds), step_ratio)
+    samples = samples_of(images, labels, bounds)
+    with by_itself():
+        models = {**sources, **targets}
+        own = {name: usable(model) for name, model in models.items()}
+        _refuse_namesakes(sources, targets)
+        for model in own.values():
+            samples.check(model, [strike.threat])
+        widest = max(own.values(), key=lambda model: search_dtype(model).itemsize)
+        return judge_transfer(
+            {name: own[name] for name in sources},
+            {name: own[name] for name in targets},
+            lambda: samples.batches(widest, batch_size),
+            strike,
+            total=len(samples.images),
+            seed=seed,
+            progress=progress,
+        )
+
+
+def judge_transfer(
+    sources: Mapping[str, nn.Module],
+    targets: Mapping[str, nn.Module],
+    batches: Batches,
+    strike: Strike,
+    *,
+    total: int,
+    data: str = "given",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TransferMatrix:
+    """Judge every target on every source's adversarial examples, over all samples.
+
+    As in Table 12 of galloway2019 all samples count, also those that the target gets wrong
+    when they are clean, and all are attacked, also those that the source gets wrong.
+    Several ranks share each batch, and all return the whole matrix.
+    """
+    _refuse_namesakes(sources, targets)
+    attackers = attackers_of(strike.name, strike.threat, step_ratio=strike.step_ratio)
+    progress, start, models = progress or Quiet(), perf_counter(), {**sources, **targets}
+    right = {(source, target): 0 for source in sources for target in targets}
+    clean, n = dict.fromkeys(targets, 0), 0
+    with ExitStack() as scopes:
+        for model in models.values():
+            scopes.enter_context(evaluating(model))
+            scopes.enter_context(frozen(model))
+        for batch in batches():
+            n += len(batch.samples)
+            for name, model in targets.items():
+                clean[name] += int(_right(model, batch.images, batch.labels).sum())
+            for name, model in sources.items():
+                images = _seen(batch.images, model)
+                found = dealt(
+                    partial(_struck, name, targets, attackers, strike),
+                    logits_of(model),
+                    images,
+                    batch.labels.to(images.device),
+                    Draws.of(seed, batch.samples.to(images.device)),
+                )
+                for target, stands in zip(targets, found, strict=True):
+                    right[name, target] += int(stands.sum())
+            progress.update(n, total, f"transfer of {strike.name}")
+    threat = strike.threat
+    return TransferMatrix(
+        attack=strike.name,
+        settings=_settings(attackers),
+        threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),
+        data=data,
+        seed=seed,
+        sources=tuple(sources),
+        targets=tuple(targets),
+        clean=tuple(Accuracy(correct=clean[name], n=n) for name in targets),
+        accuracies=tuple(
+            tuple(Accuracy(correct=right[source, target], n=n) for target in targets)
+            for source in sources
+        ),
+        seconds=perf_counter() - start,
+    )
+
+
+def _struck(
+    source: str,
+    targets: Mapping[str, nn.Module],
+    attackers: Sequence[Attacker],
+    strike: Strike,
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    draws: Draws,
+) -> tuple[Tensor, ...]:
+    """Tell which of a source's adversarial examples each target gets right."""
+    found = worst_case(attackers, strike.threat)(logits_fn, clean, labels, draws)
+    rows = (predict(logits_fn, clean, labels) != labels).nonzero().squeeze(1)
+    images = found.images.clone()
+    if len(rows):
+        first = attackers[0]
+        stream = draws[rows].stream(first.stream, 0)
+        images[rows] = first.attack(logits_fn, clean[rows], labels[rows], stream)
+    inside = strike.threat.contains(images, clean)
+    images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
+    return tuple(
+        found.robust if target == source else _right(other, images, labels)
+        for target, other in targets.items()
+    )
+
+
+def _right(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Tell which images a model classifies well, on the labels' device."""
+    images = _seen(images, model)
+    own = labels.to(images.device)
+    return (predict(logits_of(model), images, own) == own).to(labels.device)
+
+
+def _seen(images: Tensor, model: nn.Module) -> Tensor:
+    device = next((p.device for p in model.parameters()), images.device)
+    return images.to(device, search_dtype(model))
+
+
+def _settings(attackers: Sequence[Attacker]) -> dict[str, Setting]:
+    if len(attackers) == 1:
+        return dict(attackers[0].settings)
+    return {
+        f"{a.name}.{key}": value for a in attackers for key, value in a.settings.items()
+    }
+
+
+def _refuse_namesakes(
+    sources: Mapping[str, nn.Module], targets: Mapping[str, nn.Module]
+) -> None:
+    if not sources or not targets:
+        raise ValueError("a transfer wants at least one source and one target")
+    for name in sources.keys() & targets.keys():
+        if sources[name] is not targets[name]:
+            raise ValueError(
+                f"{name!r} names a source and another target: give them two names"
+            )

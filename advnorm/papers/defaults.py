@@ -1,0 +1,71 @@
+"""What is assumed where nothing is said, and whether a record assumed the same.
+
+Recipes are compared without their defaults, so that a new setting does not make old runs
+another thing. What the defaults were is therefore kept with the numbers: of a recipe, of
+its schedules, and of the questions that are asked.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, get_args
+
+from advnorm.diagnosis import QUESTIONS, REVISIONS
+from advnorm.recipe import Recipe, ScheduleSpec
+from advnorm.registry import options
+
+_IDLE = {("name",), ("seed",), ("checkpoint_seconds",), ("data", "workers")}
+"""Settings that decide no number, or are always said."""
+_SCHEDULES = get_args(get_args(ScheduleSpec)[0])
+
+
+def assumed() -> dict[str, Any]:
+    """Return every setting of a recipe, a schedule and a question if nothing is said."""
+    found: dict[str, Any] = Recipe().model_dump(mode="json")
+    found["schedules"] = {
+        schedule.__name__: {
+            name: field.default
+            for name, field in schedule.model_fields.items()
+            if not field.is_required()
+        }
+        for schedule in _SCHEDULES
+    }
+    found["questions"] = {
+        name: {**options(QUESTIONS[name]), "revision": REVISIONS.get(name, 1)}
+        for name in QUESTIONS
+    }
+    told: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return told
+
+
+def alike(
+    before: Mapping[str, Any], now: Mapping[str, Any], asked: Collection[str]
+) -> bool:
+    """Tell whether numbers of then would be those of now, for jobs that ask questions.
+
+    Settings that are new since then do not matter, nor do questions that are not asked.
+
+    >>> alike({"epochs": 30, "name": "a"}, {"epochs": 30, "name": "b", "new": 1}, ())
+    True
+    >>> then, here = ({"questions": {"dead": {"count": count}}} for count in (1, 2))
+    >>> alike(then, here, ["dead"]), alike(then, here, ["pca"])
+    (False, True)
+    """
+    if not before:
+        return False
+    then, present = (
+        {key: value for key, value in settings.items() if key != "questions"}
+        for settings in (before, now)
+    )
+    questions, here = before.get("questions", {}), now.get("questions", {})
+    return _same(then, present) and all(
+        name not in questions or _same(questions[name], here.get(name)) for name in asked
+    )
+
+
+def _same(before: object, now: object, path: tuple[str, ...] = ()) -> bool:
+    if not isinstance(before, dict) or not before:
+        return before == now
+    return isinstance(now, dict) and all(
+        (*path, key) in _IDLE or (key in now and _same(value, now[key], (*path, key)))
+        for key, value in before.items()
+    )

@@ -1,0 +1,86 @@
+"""Evaluates a run: its weights, its data, the attacks of its recipe; resumable."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from advnorm import ranks
+from advnorm.data import DataSet, every_set
+from advnorm.evaluation import Cell, cells
+from advnorm.evaluation.certificates import certified_first, refuse_meeting
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe
+from advnorm.records import Result, Run
+from advnorm.training.build import check as check_names
+from advnorm.training.build import choose_device, threats
+from advnorm.runs.condition import judged
+from advnorm.training.components import load
+from advnorm.runs.load import Subject, fits, subject_of
+
+
+def assess(
+    run: Run,
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Run the recipe's evaluation on the run's weights; finished cells are not run again.
+
+    Under torchrun the ranks share the samples; verdicts are those of one process.
+
+    ``recipe`` is the run's own, with its ``evaluation`` changed at will.
+    """
+    check_names(recipe)
+    where = choose_device(device)
+    with ranks.joined(where), ExitStack() as held:
+        progress = progress if progress and ranks.first() else Quiet()
+        ranks.lead(lambda: held.enter_context(run.lock()))
+        subject = subject_of(run, recipe, root, where, progress)
+        columns = _columns(recipe, subject.data.shape)
+        results = [
+            judged(run, tested, cell, progress)
+            for tested in _on_each_set(subject, root)
+            for cell in columns
+        ]
+        refuse_meeting((result, run.verdicts(result.key)) for result in run.results())
+        return results
+
+
+def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
+    spec = recipe.evaluation
+    if not spec.attacks:
+        raise ValueError("evaluation.attacks is empty: name at least one, such as pgd-40")
+    columns = cells(
+        spec.attacks,
+        threats(recipe),
+        recipe.threat.bounds,
+        step_ratio=spec.step_ratio,
+        shape=shape,
+    )
+    return certified_first(columns, spec.certify)
+
+
+def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
+    """Yield the subject on its own data, or on each set that the evaluation names."""
+    recipe = subject.recipe
+    if recipe.evaluation.data is None:
+        yield subject
+        return
+    for name in every_set(recipe.evaluation.data):
+        data = _other(recipe, name, subject.data, root)
+        fits(recipe, subject.model, data, subject.device)
+        yield subject._replace(data=data)
+
+
+def _other(recipe: Recipe, name: str, data: DataSet, root: Path | None) -> DataSet:
+    """Read a data set that the evaluation names instead of the run's own."""
+    spec = recipe.data.model_copy(update={"name": name})
+    other = load(recipe.model_copy(update={"data": spec}), root=root)
+    if other.shape != data.shape or len(other.classes) != len(data.classes):
+        raise ValueError(
+            f"{other.name} has images of shape {other.shape} and {len(other.classes)} "
+            f"classes; the model was made for {data.shape} and {len(data.classes)}"
+        )
+    return other

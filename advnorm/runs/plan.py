@@ -1,0 +1,288 @@
+"""What a recipe costs, counted on the meta device: nothing is allocated or computed.
+
+The step is the one that training takes (attack, objective, gradient rule), run on tensors
+that have shapes and no values, under PyTorch's counter of operations. An operation is an
+addition or a multiplication of a convolution or a matrix product; the rest is not counted.
+
+Schedules change what a step does: without a radius there is no attack and no bound, and
+one of two terms may be left out where its weight is 0 (of CROWN's bound and the intervals',
+at beta 0 or 1). Each kind of step is run once and counts as often as training takes it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from advnorm.data import Batch, DataSet, Tensors
+from advnorm.objectives import CERTIFIED
+from advnorm.recipe import Constant, Recipe, override
+from advnorm.training import components
+from advnorm.training.build import Job, check
+from advnorm.runs.operation_counter import Counter
+from advnorm.runs.devices import Device
+from advnorm.runs.activation_memory import Live
+from advnorm.training.state import State
+from advnorm.training.step import Stepper
+from advnorm.training.trial import try_statistics
+
+SETS: dict[str, tuple[tuple[int, int, int], int, int]] = {
+    "digits": ((1, 8, 8), 10, 1437),
+    "mnist": ((1, 28, 28), 10, 60_000),
+    "fashion_mnist": ((1, 28, 28), 10, 60_000),
+    "cifar10": ((3, 32, 32), 10, 50_000),
+    "cifar100": ((3, 32, 32), 100, 50_000),
+    "svhn": ((3, 32, 32), 10, 73_257),
+    "tiny-imagenet": ((3, 64, 64), 200, 100_000),
+    "imagenette": ((3, 160, 160), 10, 9_469),
+    "imagenet": ((3, 224, 224), 1000, 1_281_167),
+}
+"""Shape, classes and training images (with those held out) of the published sets."""
+
+_SIMPLE = [  # what changes no count, or would leave a part out of it
+    "model.standardize=none",
+    "precision=float32",
+    "channels_last=false",
+    "compile=false",
+    "start=null",
+    "data.augment=none",
+    "data.mixup=0",
+    "norm.freeze_last=0",
+]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Counts of one recipe; operations of floating-point numbers, and bytes."""
+
+    parameters: int
+    forward: int
+    """Operations of one sample through the network."""
+    step: int
+    """Operations of a training step, attack included; of the longest, where they differ."""
+    steps_per_epoch: int
+    epochs: int
+    training: int
+    """Operations of all epochs, without validation."""
+    activations: int
+    """Most bytes that the tensors kept for backward passes take at once."""
+    state: int
+    """Bytes of weights, gradients and the optimizer's memory."""
+    half: bool
+
+    @property
+    def epoch(self) -> int:
+        """Operations of an epoch on average, without validation."""
+        return self.training // self.epochs
+
+    def hours(self, device: Device, *, epochs: int = 1) -> float:
+        """Return the hours that so many epochs take on one device."""
+        return device.hours(self.epoch * epochs, half=self.half)
+
+
+def plan(recipe: Recipe) -> Plan:
+    """Count what ``recipe`` costs; a set of one's own is read for its shape and size."""
+    check(recipe)
+    data = _outline(recipe)
+    job = _job(override(recipe, _SIMPLE), data)
+    try_statistics(job, *_batch(job)[:2])
+    taken, counter = _course(job), Counter()
+    counts = {kind: _count(job, kind, at, counter) for kind, at in taken.items()}
+    half = recipe.precision in ("bfloat16", "float16")
+    width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
+    remembered = {"adam": 2, "rmsprop": 1}.get(recipe.optimizer.name, 0)
+    if recipe.optimizer.name != "adam" and recipe.optimizer.momentum:
+        remembered += 1
+    size = 8 if recipe.precision == "float64" else 4
+    parameters = sum(p.numel() for p in job.model.parameters())
+    return Plan(
+        parameters=parameters,
+        forward=_forward(job.model, data),
+        step=max(counts[kind].of(1, at.longest) for kind, at in taken.items()),
+        steps_per_epoch=job.steps_per_epoch,
+        epochs=recipe.epochs,
+        training=sum(counts[kind].of(at.steps, at.attack) for kind, at in taken.items()),
+        activations=round(width * max(count.live for count in counts.values())),
+        state=size * (2 + remembered) * parameters,
+        half=half,
+    )
+
+
+class _Kind(NamedTuple):
+    """What tells steps apart that do different things, but for the attack's length."""
+
+    attacked: bool
+    weights: tuple[float | None, ...]
+    """Those that are 0 or 1, at which a term may be left out; else none."""
+
+
+@dataclass
+class _Taken:
+    """The steps of one kind that training takes."""
+
+    first: State
+    steps: int = 0
+    attack: int = 0
+    """Steps of their attacks, together."""
+    longest: int = 0
+
+
+def _course(job: Job) -> dict[_Kind, _Taken]:
+    """Return what kinds of steps training takes, and how often."""
+    stepper, found = Stepper(job), dict[_Kind, _Taken]()
+    schedules = (job.recipe.threat.schedule, job.recipe.attack.steps_schedule)
+    changes = stepper.weights or any(one != Constant() for one in schedules)
+    epochs, steps = job.recipe.epochs, job.steps_per_epoch
+    alike = 1 if changes else epochs * steps
+    for number in range(0, epochs * steps, alike):
+        epoch, seen = divmod(number, steps)
+        now = epoch + seen / steps
+        weights = (weight(now) for weight in stepper.weights.values())
+        ends = tuple(weight if weight in (0, 1) else None for weight in weights)
+        kind = _Kind(stepper.eps(now) > 0, ends)
+        taken = found.setdefault(kind, _Taken(State(epoch=epoch, seen=seen)))
+        length = stepper.attack_steps(now)
+        taken.steps += alike
+        taken.attack += alike * length
+        taken.longest = max(taken.longest, length)
+    return found
+
+
+class _Count(NamedTuple):
+    """Operations of a step with one step of attack, of a further one, and bytes kept."""
+
+    flops: int
+    further: int
+    live: int
+
+    def of(self, steps: int, attack: int) -> int:
+        """Return the operations of so many steps with so many of attack in all."""
+        return steps * self.flops + (attack - steps) * self.further
+
+
+def _count(job: Job, kind: _Kind, taken: _Taken, counter: Counter) -> _Count:
+    """Count a step of a kind; every further step of its attack costs the same."""
+    once, live = _step(job, 1, taken.first, counter)
+    if not kind.attacked or job.recipe.objective.name in CERTIFIED:
+        return _Count(once, 0, live)
+    twice, more = _step(job, 2, taken.first, counter)
+    return _Count(once, twice - once, max(live, more))
+
+
+def _step(job: Job, attack_steps: int, at: State, counter: Counter) -> tuple[int, int]:
+    """Take a step; return its operations, and the most bytes that it keeps."""
+    alike = [f"attack.steps={attack_steps}", "attack.steps_schedule={kind: constant}"]
+    stepper = Stepper(replace(job, recipe=override(job.recipe, alike)))
+    live, before = Live(job.model), counter.flops
+    with torch.random.fork_rng(), counter, live:
+        stepper(_batch(job), at)
+    return counter.flops - before, live.most
+
+
+def _job(recipe: Recipe, data: DataSet) -> Job:
+    with torch.device("meta"):
+        model = components.network(recipe, data)
+    return Job(
+        recipe=recipe,
+        data=data,
+        model=model,
+        optimizer=_optimizer(model),
+        threat=recipe.threat.build(),
+        device=torch.device("cpu"),  # the type that autocast is asked about
+    )
+
+
+def _batch(job: Job) -> Batch:
+    rows = torch.empty((job.batch_size,), dtype=torch.int64, device="meta")
+    images = torch.empty((job.batch_size, *job.data.shape), device="meta")
+    return Batch(images, rows, rows)
+
+
+def _forward(model: nn.Module, data: DataSet) -> int:
+    model.eval()
+    with torch.no_grad(), Counter() as counter:
+        model(torch.empty((1, *data.shape), device="meta"))
+    flops: int = counter.flops
+    return flops
+
+
+def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """Move nothing: the optimizer's own work is too small to count."""
+    free = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.SGD([{"params": free, "factor": 1.0}], lr=0.0)
+
+
+def _outline(recipe: Recipe) -> DataSet:
+    """Return a set of the recipe's shape, without images."""
+    spec = recipe.data
+    shape: tuple[int, ...]
+    if spec.name in SETS:
+        (channels, height, width), every, count = SETS[spec.name]
+        shape = (channels, spec.size or height, spec.size or width)
+        classes = len(spec.classes or range(every))
+        count = round(count * classes / every)
+        kept = count - round(spec.validation * count)
+        bounds = (0.0, 1.0)
+    else:
+        data = components.load(recipe, root=None)
+        shape, classes = data.shape, len(data.classes)
+        kept, bounds = len(data.train), data.bounds
+    kept = min(kept, spec.train or kept)
+    return DataSet(
+        spec.name,
+        shape,
+        tuple(map(str, range(classes))),
+        bounds,
+        *(_nothing(n, shape) for n in (kept, 0, 0)),
+    )
+
+
+def _nothing(count: int, shape: tuple[int, ...]) -> Tensors:
+    labels = torch.empty((count,), dtype=torch.int64, device="meta")
+    return Tensors(torch.empty((count, *shape), device="meta"), labels, labels)
+
+
+def table(recipe: Recipe, devices: dict[str, Device]) -> str:
+    """Return what ``advnorm plan`` prints."""
+    found = plan(recipe)
+    memory = found.activations + found.state
+    alike = found.training == found.step * found.steps_per_epoch * found.epochs
+    lines = [
+        f"{recipe.name}: {recipe.model.name} on {recipe.data.name}, "
+        f"{found.epochs} epochs of {found.steps_per_epoch} steps of {recipe.batch_size}",
+        f"parameters           {found.parameters:,}",
+        f"forward, one sample  {_flops(found.forward)}",
+        f"{'one step' if alike else 'the longest step':<20} {_flops(found.step)}",
+        f"{'one epoch' if alike else 'one epoch on average':<20} {_flops(found.epoch)}",
+        f"activations          {_bytes(found.activations)}",
+        f"weights and optimizer {_bytes(found.state)}",
+        "",
+        f"{'device':<10} {'one epoch':>12} {'all epochs':>12}  fits (one device)",
+    ]
+    for name, device in devices.items():
+        one, whole = found.hours(device), found.hours(device, epochs=found.epochs)
+        fits = "yes" if memory < device.memory * 1e9 else "no: use more ranks"
+        lines.append(f"{name:<10} {one:>10.4f} h {whole:>10.3f} h  {fits}")
+    return "\n".join(lines)
+
+
+def _flops(count: int) -> str:
+    return _scaled(count, "FLOP", 1000)
+
+
+def _bytes(count: int) -> str:
+    return _scaled(count, "B", 1000)
+
+
+def _scaled(count: float, unit: str, base: int) -> str:
+    """Write a count with three digits.
+
+    >>> _scaled(1_110_000_000, "FLOP", 1000)
+    '1.11 GFLOP'
+    """
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if count < base:
+            return f"{count:.3g} {prefix}{unit}"
+        count /= base
+    return f"{count:.3g} E{unit}"

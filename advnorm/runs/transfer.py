@@ -1,0 +1,145 @@
+"""The transfer matrix of runs: each is a source and a target (galloway2019, Table 12)."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from advnorm import ranks
+from advnorm.data import DataSet
+from advnorm.evaluation.engine import check as check_model
+from advnorm.evaluation.transferability import Strike, judge_transfer
+from advnorm.norms import Domain, branch, route
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Evaluation, Recipe
+from advnorm.records import Run, Training, TransferMatrix
+from advnorm.training.build import check, choose_device
+from advnorm.training.components import load
+from advnorm.runs.load import asked_threats, load_run
+
+
+def transfer_runs(
+    runs: Sequence[Run],
+    recipes: Sequence[Recipe],
+    *,
+    sources: int | None = None,
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[TransferMatrix]:
+    """Return a matrix for each attack and radius of the first recipe's evaluation.
+
+    ``recipes`` are the runs' own, with their ``evaluation`` changed at will. The first one
+    also decides threat, seed and samples. The first ``sources`` runs are attacked, by
+    default all of them. Runs on other test data are refused. Under torchrun the ranks share
+    the samples, and each returns the whole matrices.
+    """
+    where = choose_device(device)
+    with ranks.joined(where):
+        progress = progress if progress and ranks.first() else Quiet()
+        return _transferred(runs, recipes, sources, root, where, progress)
+
+
+def _transferred(
+    runs: Sequence[Run],
+    recipes: Sequence[Recipe],
+    sources: int | None,
+    root: Path | None,
+    where: torch.device,
+    progress: Progress,
+) -> list[TransferMatrix]:
+    """Load every run's model, and attack and judge them."""
+    names = _names(runs)
+    models: dict[str, nn.Module] = {}
+    weights: dict[str, str] = {}
+    training: dict[str, Training] = {}
+    shared: DataSet | None = None
+    for name, run, recipe in zip(names, runs, recipes, strict=True):
+        check(recipe)
+        data = load(recipe, root=root)
+        shared = _same(shared or data, data, names[0], name)
+        told: list[str] = []
+        models[name], weights[name], far = load_run(
+            run, recipe, data, weights=recipe.evaluation.weights, warnings=told
+        )
+        models[name].to(where)
+        training |= {name: far} if far else {}
+        for warning in told:
+            progress.line(warning)
+    assert shared is not None
+    ranks.agree(
+        f"{shared.test.digest()} {weights}",
+        "the ranks see different runs or data: give all of them the same",
+    )
+    attacked = {name: models[name] for name in names[:sources]}
+    found = _matrices(attacked, models, recipes[0], shared, where, progress)
+    of_runs = {"weights": weights, "training": training}
+    return [matrix.model_copy(update=of_runs) for matrix in found]
+
+
+def _matrices(
+    attacked: Mapping[str, nn.Module],
+    models: Mapping[str, nn.Module],
+    recipe: Recipe,
+    data: DataSet,
+    device: torch.device,
+    progress: Progress,
+) -> list[TransferMatrix]:
+    spec, radii = recipe.evaluation, asked_threats(recipe)
+    order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
+    few = next(data.test.batches(order[:8], batch_size=8, device=device))
+    found = []
+    with ExitStack() as scopes:
+        for model in models.values():
+            scopes.enter_context(route(model, domain=_domain(spec)))
+            check_model(model, few, bounds=recipe.threat.bounds)
+        branches = {name: branch(model) for name, model in models.items()}
+        for name in spec.attacks:
+            for threat in radii:
+                matrix = judge_transfer(
+                    attacked,
+                    models,
+                    lambda: data.test.batches(
+                        order,
+                        batch_size=spec.batch_size * ranks.size(),
+                        device=device,
+                    ),
+                    Strike(name, threat, spec.step_ratio),
+                    total=len(order),
+                    data=data.name,
+                    seed=recipe.seed,
+                    progress=progress,
+                )
+                named = {key: value for key, value in branches.items() if value}
+                found.append(matrix.model_copy(update={"branches": named}))
+    return found
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """Return the folders' names, or their whole paths where two names are the same."""
+    if len(runs) < 2:
+        raise ValueError("a transfer wants at least two runs: name another one")
+    names = [run.path.resolve().name for run in runs]
+    if len(set(names)) == len(names):
+        return names
+    paths = [str(run.path.resolve()) for run in runs]
+    if len(set(paths)) < len(paths):
+        raise ValueError("a run is named twice: leave one out")
+    return paths
+
+
+def _same(one: DataSet, other: DataSet, first: str, name: str) -> DataSet:
+    if one.test.digest() != other.test.digest() or one.classes != other.classes:
+        raise ValueError(
+            f"{first} and {name} have other test data ({one.name} and {other.name}): give "
+            "runs that share it, with the same data.test, size and classes"
+        )
+    return one
+
+
+def _domain(spec: Evaluation) -> Domain:
+    if spec.branch == "worst":
+        raise ValueError("a transfer is of one branch: set branch=adversarial or clean")
+    return spec.branch

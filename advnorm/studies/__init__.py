@@ -1,0 +1,1 @@
+"""Many runs compared: the engine that spreads them over processes or a cluster."""

@@ -1,0 +1,21 @@
+"""Training: the only part that turns a recipe into objects."""
+
+from advnorm.data import every_set
+from advnorm.training.build import Job, build, check
+from advnorm.training.components import load, network
+from advnorm.training.guards import NotFiniteError
+from advnorm.training.run import how_to_resume, train
+from advnorm.training.stop import StoppedError
+
+__all__ = [
+    "Job",
+    "NotFiniteError",
+    "StoppedError",
+    "build",
+    "check",
+    "every_set",
+    "how_to_resume",
+    "load",
+    "network",
+    "train",
+]

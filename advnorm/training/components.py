@@ -1,0 +1,205 @@
+"""The parts of a run, each made of its part of the recipe."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from advnorm import data as sets
+from advnorm import models
+from advnorm.gradients import GRADIENTS, Rule
+from advnorm.models import PerImage, Standardize, TiledLinear
+from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
+from advnorm.objectives import OBJECTIVES, Objective
+from advnorm.recipe import (
+    Constant,
+    Model,
+    Recipe,
+    RecipeError,
+    ScheduleSpec,
+    largest,
+)
+from advnorm.records import Run
+from advnorm.registry import bind, options
+from advnorm.schedules import Schedule
+from advnorm.training import checkpoints
+from advnorm.training.state import MismatchError, restore
+
+
+def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
+    """Read the recipe's data, and refuse bounds that do not hold it."""
+    spec = recipe.data
+    data = sets.load(
+        spec.name,
+        root=root,
+        size=spec.size,
+        resample=spec.resample,
+        validation=spec.validation,
+        seed=recipe.seed,
+        workers=spec.workers,
+    )
+    if spec.classes is not None:
+        data = sets.select(data, classes=spec.classes)
+    if spec.train is not None or spec.test is not None:
+        data = sets.subset(data, train=spec.train, test=spec.test, seed=recipe.seed)
+    (low, high), (least, most) = data.bounds, recipe.threat.bounds
+    if low < least or high > most:
+        raise RecipeError(
+            f"{spec.name} lives in [{low:g}, {high:g}], outside of threat.bounds "
+            f"[{least:g}, {most:g}]: set threat.bounds=[{_yaml(low)}, {_yaml(high)}]"
+        )
+    return data
+
+
+def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
+    """Build the recipe's model, with standardization as its first layer."""
+    spec, where, norm = recipe.model, recipe.norm.where, norm_of(recipe)
+    first = _first_layer(spec, data)
+    if where == "input":
+        first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
+        norm = NORMS["none"]()
+    elif where != "all":
+        norm = Chosen(norm, where)
+    model = models.build(
+        spec.name,
+        shape=data.shape,
+        classes=len(data.classes),
+        norm=norm,
+        standardize=first,
+        options={k: v for k, v in spec.options.items() if v is not None},
+    )
+    if isinstance(norm, Chosen):
+        norm.check()
+    return model
+
+
+def norm_of(recipe: Recipe) -> Norm:
+    """Build the recipe's norm, after checking its options."""
+    name = recipe.norm.name
+    what = f"option of norm {name!r} called"
+    norm: Norm = bind(NORMS[name], recipe.norm.options, what=what)()
+    return norm
+
+
+def objective_of(recipe: Recipe) -> Objective:
+    """Return the recipe's objective with the settings that were given."""
+    name = recipe.objective.name
+    what = f"setting of objective {name!r} called"
+    return bind(OBJECTIVES[name], recipe.objective.settings(), what=what)
+
+
+def rule_of(recipe: Recipe) -> Rule:
+    """Return the recipe's gradient rule with the settings that were given."""
+    name = recipe.gradient.name
+    what = f"setting of gradient rule {name!r} called"
+    return bind(GRADIENTS[name], recipe.gradient.settings(), what=what)
+
+
+def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
+    """Return the objective's weights that change over the epochs, as functions of them."""
+    return {
+        name: _scaled(schedule.build(), base)
+        for name, (base, schedule) in _weights(recipe).items()
+        if schedule != Constant()
+    }
+
+
+def largest_weights(recipe: Recipe) -> dict[str, float]:
+    """Return the most that each of the objective's weights comes to in training."""
+    return {
+        name: base * largest(schedule, recipe.epochs)
+        for name, (base, schedule) in _weights(recipe).items()
+    }
+
+
+def _weights(recipe: Recipe) -> dict[str, tuple[float, ScheduleSpec]]:
+    """Return the base value and the schedule of each weight that the objective has."""
+    spec, found = recipe.objective, dict[str, tuple[float, ScheduleSpec]]()
+    values = options(OBJECTIVES[spec.name])
+    for name in ("gamma", "beta", "kappa"):
+        schedule: ScheduleSpec = getattr(spec, f"{name}_schedule")
+        if name in values:
+            found[name] = (spec.settings().get(name, values[name]), schedule)
+        elif schedule != Constant():
+            raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
+    return found
+
+
+def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
+    """Build the recipe's optimizer; what it does not train is frozen."""
+    spec = recipe.optimizer
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    trained = set(norm_parameters(model)) if spec.only == "norms" else None
+    if trained is not None and not trained:
+        raise RecipeError("optimizer.only=norms, but the model's norms have no parameters")
+    for parameter in model.parameters():
+        if trained is not None and parameter not in trained:
+            parameter.requires_grad_(False)
+            continue
+        decay = spec.weight_decay if parameter.ndim > 1 or spec.decay_norms else 0.0
+        factor = spec.scalar_factor if parameter.numel() == 1 else 1.0
+        groups.setdefault((decay, factor), []).append(parameter)
+    settings = [
+        {"params": parameters, "weight_decay": decay, "factor": factor}
+        for (decay, factor), parameters in groups.items()
+    ]
+    if any(isinstance(layer, TiledLinear) for layer in model.modules()):
+        _check_tiles(recipe)
+    if spec.name == "adam":
+        return torch.optim.Adam(settings, lr=spec.rate, fused=True)
+    if spec.name == "rmsprop":
+        return torch.optim.RMSprop(
+            settings, lr=spec.rate, alpha=0.9, eps=1.0, momentum=spec.momentum
+        )
+    return torch.optim.SGD(
+        settings,
+        lr=spec.rate,
+        momentum=spec.momentum,
+        nesterov=spec.nesterov,
+        fused=True,
+    )
+
+
+def _check_tiles(recipe: Recipe) -> None:
+    """Refuse what would not train a layer of tiles as a plain one, or cannot."""
+    name = recipe.optimizer.name
+    if name != "sgd":
+        raise RecipeError(
+            f"the model's option tile is exact under sgd, not under {name}: leave it out"
+        )
+    if recipe.objective.name != "standard" or recipe.validation.robust != "pgd":
+        raise RecipeError(
+            "the model's option tile is for objective.name=standard and validation.robust="
+            "pgd: attacked images are not of tiles, and bounds are of plain layers"
+        )
+
+
+def start(path: str, model: nn.Module) -> None:
+    """Load the best weights of another run into ``model``."""
+    run, warnings = Run.open(Path(path)), list[str]()
+    found = checkpoints.load(run.checkpoints, "best", warnings=warnings)
+    if found is None:
+        raise FileNotFoundError(
+            f"start: {path} has no whole best checkpoint: train it first"
+        )
+    try:
+        restore(found.tensors, model, None)
+    except MismatchError as error:
+        raise RecipeError(
+            f"start: the weights of {path} are of another model ({error})"
+        ) from None
+
+
+def _scaled(schedule: Schedule, base: float) -> Schedule:
+    return lambda epoch: base * schedule(epoch)
+
+
+def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
+    if spec.standardize == "data":
+        mean, std = data.moments()
+        return Standardize(mean.tolist(), std.tolist())
+    return PerImage() if spec.standardize == "per_image" else None
+
+
+def _yaml(value: float) -> str:
+    return f"{value:g}".replace("inf", ".inf")

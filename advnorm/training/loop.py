@@ -1,0 +1,117 @@
+"""The training loop, on one page, read from top to bottom."""
+
+from functools import partial
+from time import perf_counter
+
+from advnorm import ranks
+from advnorm.draws import permutation
+from advnorm.progress import Progress
+from advnorm.records import Accuracy, Epoch, Run
+from advnorm.training.build import Job
+from advnorm.training.guards import alarms
+from advnorm.training.monitor import Watch
+from advnorm.training.saver import Saver
+from advnorm.training.state import State, Totals
+from advnorm.training.step import Stepper
+from advnorm.training.stop import Stop
+from advnorm.training.validate import Validated, validate
+
+
+def fit(
+    job: Job, run: Run, state: State, saver: Saver, *, stop: Stop, progress: Progress
+) -> None:
+    """Train from ``state`` to the recipe's last epoch.
+
+    ``stop.check()`` raises only where weights, optimizer and state belong together, so that
+    whoever catches it may save them.
+    """
+    recipe, train = job.recipe, job.data.train
+    watch = Watch(job, run, progress) if recipe.watch.questions else None
+    step = Stepper(job, watch)
+    total = recipe.epochs * job.steps_per_epoch
+    while state.epoch < recipe.epochs:
+        start = perf_counter()
+        order = permutation(len(train), recipe.seed, "order", state.epoch)
+        order = order[: job.steps_per_epoch * job.batch_size]
+        rest, rows = ranks.deal(order[state.seen * job.batch_size :], job.batch_size)
+        batches = train.batches(
+            rest,
+            batch_size=rows,
+            device=job.device,
+            epoch=state.epoch,
+        )
+        for batch in batches if len(rest) else ():
+            stop.check()
+            numbers = step(batch, state)
+            state.totals.add(job.batch_size, *numbers)
+            state.seen += 1
+            state.step += 1
+            progress.update(state.step, total, _figures(state))
+            if state.seen < job.steps_per_epoch:  # the end of an epoch has its own
+                saver.save_if_due(state)
+        stop.check()
+        checked = _validation(job, state, stop)
+        line = _line(job, state, step, checked, seconds=perf_counter() - start)
+        ranks.lead(partial(run.append_epoch, line))
+        if line.best:
+            state.best_score = _score(job, checked)
+            saver.save_best(state.step)
+        progress.line(_sentence(line, recipe.epochs))
+        state.epoch, state.seen, state.totals = state.epoch + 1, 0, Totals()
+        saver.save(state)
+
+
+def _validation(job: Job, state: State, stop: Stop) -> Validated | None:
+    """Validate after every k-th epoch and after the last."""
+    spec, last = job.recipe.validation, state.epoch + 1 == job.recipe.epochs
+    due = last or (state.epoch + 1) % spec.every == 0
+    return validate(job, stop) if due and len(job.data.validation) else None
+
+
+def _line(
+    job: Job, state: State, step: Stepper, checked: Validated | None, *, seconds: float
+) -> Epoch:
+    totals, now = state.totals, state.epoch + (state.seen - 1) / job.steps_per_epoch
+    train = Accuracy(correct=round(totals.correct), n=totals.count)
+    whole = step.eps(now) >= job.threat.eps  # a smaller radius is no match for validation
+    attacked = train if whole and {"adversarial", "kl"} & totals.parts.keys() else None
+    classes = len(job.data.classes)
+    return Epoch(
+        epoch=state.epoch + 1,
+        step=state.step,
+        rate=job.recipe.optimizer.rate * step.rate(now),
+        eps=step.eps(now),
+        loss=totals.loss / totals.count,
+        parts={name: value / totals.count for name, value in totals.parts.items()},
+        train=train,
+        validation_clean=checked.clean.accuracy() if checked else None,
+        validation_robust=checked.robust.accuracy() if checked else None,
+        best=checked is not None and _score(job, checked) > state.best_score,
+        alarms=alarms(attacked, *checked, classes=classes) if checked else (),
+        seconds=seconds,
+    )
+
+
+def _score(job: Job, checked: Validated | None) -> float:
+    """Return the held-out accuracy that the best checkpoint maximizes."""
+    assert checked is not None
+    rates = {
+        "clean": checked.clean.accuracy().rate,
+        "robust": checked.robust.accuracy().rate,
+    }
+    return sum(rates[name] for name in job.recipe.validation.prefer.split("+"))
+
+
+def _figures(state: State) -> str:
+    totals = state.totals
+    loss, rate = totals.loss / totals.count, totals.correct / totals.count
+    return f"epoch {state.epoch + 1} loss {loss:.3f} accuracy {rate:.1%}"
+
+
+def _sentence(line: Epoch, epochs: int) -> str:
+    text = f"epoch {line.epoch}/{epochs}: loss {line.loss:.4f}, train {line.train.rate:.1%}"
+    if line.validation_clean and line.validation_robust:
+        text += f", validation clean {line.validation_clean.rate:.1%}"
+        text += f" robust {line.validation_robust.rate:.1%}"
+    text += " (best so far)" if line.best else ""
+    return "\n".join([text, *(f"  alarm: {alarm}" for alarm in line.alarms)])

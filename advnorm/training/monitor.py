@@ -1,0 +1,64 @@
+"""Watches training: every k-th step is looked at, and written down by the first rank."""
+
+from functools import partial
+from time import perf_counter
+
+from advnorm import ranks
+from advnorm.objectives import CERTIFIED
+from advnorm.progress import Progress, clock
+from advnorm.records import Run, Watched
+from advnorm.training.build import Job
+from advnorm.training.state import State
+from advnorm.training.step_probe import Glimpse
+
+
+class Watch:
+    """Decides which steps are looked at, and keeps what they show."""
+
+    def __init__(self, job: Job, run: Run, progress: Progress) -> None:
+        self._job, self._run, self._progress = job, run, progress
+        self._spec = job.recipe.watch
+        self._told = False
+
+    def glimpse(self, state: State) -> Glimpse | None:
+        """Return what looks at the step that comes now, if it is one of those."""
+        if state.step % self._spec.every:
+            return None
+        certified = self._job.recipe.objective.name in CERTIFIED
+        return Glimpse(self._job.model, self._spec.questions, certified=certified)
+
+    def keep(self, glimpse: Glimpse, state: State) -> None:
+        """Write down what a step has shown; the weights are still those of the step."""
+        numbers = glimpse.numbers()
+        ranks.lead(partial(self._write, glimpse, state, numbers))
+
+    def _write(self, glimpse: Glimpse, state: State, numbers: dict[str, float]) -> None:
+        if "hessian" in self._spec.questions:
+            numbers |= self._hessian(glimpse, state)
+        line = Watched(
+            step=state.step + 1,
+            epoch=state.epoch + state.seen / self._job.steps_per_epoch,
+            numbers=numbers,
+        )
+        self._run.append_watched(line)
+
+    def _hessian(self, glimpse: Glimpse, state: State) -> dict[str, float]:
+        start, spec = perf_counter(), self._spec
+        found = glimpse.sharpness(steps=spec.hessian_steps, samples=spec.hessian_samples)
+        if not self._told:
+            self._told = True
+            self._tell(perf_counter() - start, state)
+        return {
+            "hessian": found.largest,
+            "hessian/dominant": found.dominant,
+            "hessian/error": found.error,
+        }
+
+    def _tell(self, seconds: float, state: State) -> None:
+        """Say what the Hessian will cost, from its first time."""
+        left = self._job.recipe.epochs * self._job.steps_per_epoch - state.step
+        looks = -(-left // self._spec.every)
+        self._progress.line(
+            f"watching the Hessian takes {seconds:.2g} s, {looks} times: about "
+            f"{clock(seconds * looks)} in all (watch.every, watch.hessian_samples)"
+        )

@@ -1,0 +1,242 @@
+"""A training run from its recipe to its folder: begin, go on, stop."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from advnorm import ranks
+from advnorm.allocator import freed_memory_kept
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
+from advnorm.records import Environment, Run, RunLostError
+from advnorm.training import checkpoints
+from advnorm.training.build import Job, build, choose_device
+from advnorm.training.completion import how_far
+from advnorm.training.guards import NotFiniteError
+from advnorm.training.loop import fit
+from advnorm.training.saver import Saver
+from advnorm.training.state import ResumePoint, State, restore
+from advnorm.training.step import HALF_SCALE
+from advnorm.training.stop import Stop, StoppedError
+from advnorm.training.trial import try_out
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Train ``recipe`` into the folder ``out``, or go on with the run that is there.
+
+    Under torchrun the ranks share each batch, the first one writes, and after a restart
+    the run goes on by itself. Ranks on several machines need a folder that all can read.
+
+    Raises:
+        StoppedError: After a signal; everything is saved.
+        RunLostError: If the folder, or what a run needs of it, was taken away meanwhile.
+        NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
+            checkpoint is on disk and named.
+        PeerLostError: Another rank or its host is lost; the same is named.
+    """
+    with _losses_named(out), ranks.joined(choose_device(device)), ExitStack() as held:
+        progress = progress if progress and ranks.first() else Quiet()
+        resume = resume or _restarted(out)
+        ranks.share(out, "recipe.yaml")
+        if resume:
+            _same(recipe, Run.open(out))
+        begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
+        job = build(recipe, root=root, device=device, begun=begun)
+        try_out(job)
+        ranks.agree(
+            to_yaml(recipe) + job.data.digest(),
+            "the ranks do not have the same recipe and data: give all of them the same",
+        )
+        _name_start(recipe, progress, begun=begun)
+        if not resume:
+            ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
+            ranks.share(out, "recipe.yaml")
+        run = Run.open(out)
+        ranks.lead(lambda: held.enter_context(run.lock()))
+        with _told_what_is_lost(run):
+            _go_on(job, run, progress)
+    return run
+
+
+@contextmanager
+def _losses_named(out: Path) -> Iterator[None]:
+    """Where another rank is lost, name the last checkpoint and the command that goes on."""
+    try:
+        yield
+    except ranks.PeerLostError as lost:
+        good = checkpoints.manifests(out / "checkpoints", "state")
+        if good:
+            path = good[-1].with_suffix(".safetensors")
+            lost.args = (f"{lost}. The last good checkpoint is {path}",)
+            lost.resume = how_to_resume(out)
+        raise
+
+
+def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
+    """Say if training starts from the weights of a run that is not finished."""
+    if recipe.start is None or begun:
+        return
+    start = Run.open(Path(recipe.start))
+    training = how_far(start, from_yaml(start.recipe_text()).epochs)
+    if training and not training.finished:
+        progress.line(f"start: {start.path} is unfinished: {training}")
+
+
+def _restarted(out: Path) -> bool:
+    """Tell whether torchrun started us over, and it was us who began the run."""
+    begun = ranks.most(ranks.restarts()) > 0 and (out / "recipe.yaml").is_file()
+    ours = begun and Run.open(out).environment().launch == ranks.launch()
+    return bool(ranks.say("yes" if ours else ""))
+
+
+def _environment(job: Job) -> Environment:
+    return Environment.here(
+        device=str(job.device),
+        threads=torch.get_num_threads(),
+        ranks=ranks.size(),
+        launch=ranks.launch(),
+    )
+
+
+def _go_on(job: Job, run: Run, progress: Progress) -> None:
+    """Train from the newest checkpoint, or from the start, to the end."""
+    saver, state = Saver(job, run), _begin(job, run, progress)
+    ranks.follow([*job.model.parameters(), *job.model.buffers()])
+    if not ranks.most(len(checkpoints.manifests(run.checkpoints, "state"))):
+        saver.save(state)
+    kept = freed_memory_kept(next(job.model.parameters(), None))
+    with Stop() as stop, _reproducible(), kept:
+        try:
+            fit(job, run, state, saver, stop=stop, progress=progress)
+            ranks.lead(saver.check)
+        except StoppedError as stopped:
+            saver.save(state)
+            stopped.resume = how_to_resume(run.path)
+            raise
+        except NotFiniteError as error:
+            if ranks.first():  # the others need not be here
+                saver.check()
+            good = checkpoints.manifests(run.checkpoints, "state")[-1]
+            raise NotFiniteError(
+                f"{error} in epoch {state.epoch + 1}, step {state.step + 1}: stopped "
+                f"before the optimizer's step. The last good checkpoint is "
+                f"{good.with_suffix('.safetensors')}; try a smaller optimizer.rate, or "
+                "precision=float32"
+            ) from error
+
+
+@contextmanager
+def _told_what_is_lost(run: Run) -> Iterator[None]:
+    """Say what can still be done where a run folder is taken away from its training."""
+    try:
+        yield
+    except RunLostError as lost:
+        raise RunLostError(lost.path, lost.what, _remedy(run, lost.path)) from None
+
+
+def _remedy(run: Run, lost: Path) -> str:
+    """Say what is lost with a part of a run folder, and what can still be done."""
+    if lost == run.path:
+        return (
+            "its weights are lost, unless it was moved: then go on from its last "
+            "checkpoint with --resume, else train anew"
+        )
+    if not checkpoints.manifests(run.checkpoints, "state"):
+        return "its weights are lost: train anew in another folder"
+    if lost.name == "recipe.yaml":
+        return (
+            "its weights are of no use without it: put a copy back and go on with: "
+            f"{how_to_resume(run.path)}, or train anew in another folder"
+        )
+    return (
+        "what it held is lost, the last weights are not; go on with: "
+        f"{how_to_resume(run.path)}"
+    )
+
+
+def how_to_resume(out: Path) -> str:
+    """Return the command that goes on with a stopped run."""
+    recipe = str(out / "recipe.yaml")
+    command = ["advnorm", "train", recipe, "--out", str(out), "--resume"]
+    return shlex.join([*ranks.launcher(), *command])
+
+
+def _same(recipe: Recipe, run: Run) -> None:
+    changed = differences(from_yaml(run.recipe_text()), recipe)
+    if changed:
+        raise RecipeError(
+            f"{run.path} was begun with another recipe; these keys differ (run -> given):\n"
+            + "\n".join(f"  {line}" for line in changed)
+            + f"\nGo on with its own: {how_to_resume(run.path)}"
+        )
+
+
+def _begin(job: Job, run: Run, progress: Progress) -> State:
+    """Return a fresh state, or the newest whole checkpoint's with everything put back."""
+    warnings: list[str] = []
+    found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
+    for warning in warnings:
+        progress.line(warning)
+    ranks.see_the_same(found.digest if found else "", run.path)
+    if found is None:
+        if warnings:
+            raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
+        if run.epochs():
+            raise ValueError(
+                f"{run.path} has lost its checkpoints, so that it cannot go on after epoch "
+                f"{run.epochs()[-1].epoch}: train it anew, in another folder"
+            )
+        return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
+    point = ResumePoint.of(found.facts)
+    if point.data != job.data.digest():
+        raise ValueError(
+            f"{run.path} was begun with other data than {job.recipe.data.name} holds now: "
+            "give the --data that it was begun with, or train anew"
+        )
+    restore(found.tensors, job.model, job.optimizer)
+    ranks.lead(partial(run.truncate_epochs, point.epochs))
+    state = point.state
+    _name_losses(run, state, progress)
+    ranks.lead(partial(run.truncate_watched, state.step))
+    progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
+    return state
+
+
+def _name_losses(run: Run, state: State, progress: Progress) -> None:
+    """Say what was removed from a run that goes on, and have the best weights anew."""
+    known = len(run.epochs())
+    if known < state.epoch:
+        progress.line(
+            f"{run.path / 'metrics.jsonl'} has {known} of {state.epoch} epochs: the record "
+            "of the others is lost"
+        )
+    if state.best_score >= 0 and not checkpoints.manifests(run.checkpoints, "best"):
+        progress.line(
+            "the best weights are lost: the best of the epochs from here on are kept, and "
+            "the last with --set evaluation.weights=last"
+        )
+        state.best_score = -1.0
+
+
+@contextmanager
+def _reproducible() -> Iterator[None]:
+    """Leave the caller's random state alone, and let cuDNN repeat itself exactly."""
+    deterministic = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        torch.backends.cudnn.deterministic = deterministic

@@ -1,0 +1,275 @@
+"""One step: augment, attack, differentiate, look at the numbers, move the weights."""
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from advnorm import ranks
+from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
+from advnorm.data import AUGMENTATIONS, Batch, mixup, smoothed
+from advnorm.draws import Draws
+from advnorm.gradients import Problem
+from advnorm.norms import freeze_statistics, unsynced
+from advnorm.objectives import Adversary, Loss, Objective
+from advnorm.training.build import DTYPES, Job
+from advnorm.training.components import objective_of, rule_of, weight_schedules
+from advnorm.training.guards import NotFiniteError, gradient_norm
+from advnorm.training.monitor import Watch
+from advnorm.training.state import State
+from advnorm.training.step_probe import Glimpse
+
+HALF_SCALE = 2.0**10
+GROWTH_STEPS = 2000
+_LOUDNESS = (HALF_SCALE, HALF_SCALE**0.5, 1.0)
+"""How much an attack in float16 scales its gradients, and less where that overflows."""
+
+
+class Numbers(NamedTuple):
+    """What a step reports, read from the device in one transfer."""
+
+    loss: float
+    correct: float
+    parts: dict[str, float]
+
+
+class Stepper:
+    """Holds what does not change between steps."""
+
+    def __init__(self, job: Job, watch: Watch | None = None) -> None:
+        recipe = job.recipe
+        self.job, self.watch = job, watch
+        self.objective = objective_of(recipe)
+        self.rule = rule_of(recipe)
+        self.weights = weight_schedules(recipe)
+        self.steps = recipe.attack.steps_schedule.build()
+        self.augment = AUGMENTATIONS[recipe.data.augment]
+        self.rate = recipe.optimizer.schedule.build()
+        self.radius = recipe.threat.schedule.build()
+        self.aim = AIMS[recipe.attack.target]
+        self.own_buffers = unsynced(job.model)
+        self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
+        self.failed: NonFiniteGradientError | None = None
+        self.logits: nn.Module = (
+            torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
+        )
+
+    def __call__(self, batch: Batch, state: State) -> Numbers:
+        """Take one step; numbers that are not finite raise before the weights move."""
+        job, recipe = self.job, self.job.recipe
+        now = state.epoch + state.seen / job.steps_per_epoch
+        for group in job.optimizer.param_groups:
+            group["lr"] = recipe.optimizer.rate * self.rate(now) * group["factor"]
+        _seed(recipe.seed + 1_000_003 * (state.step + 1), batch.images.device)
+        draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
+        images, labels = self._prepare(batch, draws)
+        share = len(batch.labels) / job.batch_size
+        glimpse = self.watch.glimpse(state) if self.watch else None
+        job.model.train()
+        job.optimizer.zero_grad(set_to_none=True)
+        try:
+            with self._autocast(), self._statistics(state.epoch):
+                loss = self._gradient(images, labels, draws, now, state.scale, glimpse)
+        except NonFiniteGradientError as error:
+            raise NotFiniteError(str(error)) from error
+        norm, numbers = self._over_ranks(loss, share)
+        if glimpse:
+            glimpse.gradients(state.scale)
+        if self._fit_to_step(numbers.loss, norm, state):
+            if self.watch and glimpse:
+                self.watch.keep(glimpse, state)
+            job.optimizer.step()
+        ranks.follow(self.own_buffers)  # else the ranks' next attacks see other models
+        return numbers
+
+    def _over_ranks(self, loss: Loss, share: float) -> tuple[float, Numbers]:
+        """Add up the ranks' numbers; NaN on one of them is NaN on all."""
+        model, parts = self.job.model, loss.parts
+        means = [share * x.detach().double() for x in (loss.total, *parts.values())]
+        failed = torch.full_like(means[0], float(self.failed is not None))
+        values = torch.stack([*means, loss.correct.double(), failed])
+        ranks.add_up([values])
+        norm, total, *rest = torch.cat([gradient_norm(model)[None], values]).tolist()
+        if rest[-1]:
+            other = "the attack of another rank met a gradient that is not finite"
+            raise NotFiniteError(str(self.failed or other))
+        return norm, Numbers(total, rest[-2], dict(zip(parts, rest, strict=False)))
+
+    def _gradient(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        draws: Draws,
+        now: float,
+        scale: float,
+        glimpse: Glimpse | None = None,
+    ) -> Loss:
+        """Fill ``.grad`` by the recipe's rule, one part of the batch after the other."""
+        weights = {name: value(now) for name, value in self.weights.items()}
+        pieces, losses = self.job.recipe.optimizer.accumulate, list[Loss]()
+        for rows in torch.arange(len(images)).chunk(pieces):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            objective: Objective = partial(self.objective, **weights)
+            adversary = self._adversary(now, draws[part])
+            if glimpse and not losses:  # the first part of the batch stands for all
+                objective, adversary = glimpse.watching(
+                    objective, adversary, images[part], labels[part]
+                )
+            problem = Problem(
+                self.job.model,
+                images[part],
+                labels[part],
+                objective,
+                adversary,
+                scale=scale / pieces,
+                logits=self.logits,
+                whole=self.job.batch_size // pieces,
+            )
+            losses.append(self.rule(problem))
+        return _together(losses)
+
+    def eps(self, now: float) -> float:
+        """Return the radius at a time in epochs."""
+        return self.job.threat.eps * self.radius(now)
+
+    def attack_steps(self, now: float) -> int:
+        """Return the steps of the attack at a time in epochs."""
+        return max(1, round(self.job.recipe.attack.steps * self.steps(now)))
+
+    def _prepare(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
+        recipe = self.job.recipe
+        images = self.augment(batch.images, draws.stream("augment"))
+        labels = batch.labels
+        if recipe.data.mixup:
+            rows = self.job.batch_size  # a partner may be another rank's
+            images, labels = mixup(
+                ranks.collect(images, rows),
+                ranks.collect(labels, rows),
+                Draws(ranks.collect(draws.stream("mixup").keys, rows)),
+                alpha=recipe.data.mixup,
+                classes=len(self.job.data.classes),
+            )
+            images, labels = images[ranks.part(rows)], labels[ranks.part(rows)]
+        if recipe.data.smoothing:
+            classes = len(self.job.data.classes)
+            labels = smoothed(labels, share=recipe.data.smoothing, classes=classes)
+        if recipe.precision == "float64":
+            images = images.double()
+            labels = labels.double() if labels.is_floating_point() else labels
+        if recipe.channels_last and images.ndim == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images, labels
+
+    def _adversary(self, now: float, draws: Draws) -> Adversary:
+        spec, factor = self.job.recipe.attack, self.radius(now)
+        statistics = spec.statistics_at(now)
+        if factor <= 0:
+            return Adversary(None, statistics)
+        threat = self.job.threat.with_eps(self.job.threat.eps * factor)
+        steps = self.attack_steps(now)
+        step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
+
+        def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+            for loudness in self.loudness:
+                found, failed = clean, None
+                try:
+                    found = pgd(
+                        logits_fn,
+                        clean,
+                        labels,
+                        threat,
+                        steps=steps,
+                        step_size=step_size * factor,
+                        aim=_louder(aim, loudness),
+                        clean_start=spec.clean_start,
+                        draws=draws.stream("attack"),
+                    )
+                except NonFiniteGradientError as error:
+                    failed = error
+                # all ranks try again or none: their norms may share statistics
+                if loudness == 1 or not ranks.most(int(failed is not None)):
+                    break
+            if failed and ranks.size() == 1:
+                raise failed
+            self.failed = self.failed or failed  # the others wait: the step ends first
+            return found
+
+        return Adversary(search, statistics, self.aim, threat)
+
+    def _statistics(self, epoch: int) -> AbstractContextManager[None]:
+        """Freeze the running statistics in the last epochs, where the recipe says so."""
+        frozen = epoch >= self.job.recipe.epochs - self.job.recipe.norm.freeze_last
+        return freeze_statistics(self.job.model) if frozen else nullcontext()
+
+    def _autocast(self) -> torch.autocast:
+        dtype = DTYPES[self.job.recipe.precision]
+        half = dtype in (torch.bfloat16, torch.float16)
+        return torch.autocast(
+            self.job.device.type, dtype=dtype if half else torch.bfloat16, enabled=half
+        )
+
+    def _fit_to_step(self, loss: float, norm: float, state: State) -> bool:
+        """Unscale, tell whether the weights may move, or raise if no number helps."""
+        finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
+        if finite[0] and finite[1]:
+            self._rescale(norm, state.scale)
+            if self.job.recipe.precision == "float16":
+                _grow(state)
+            return True
+        if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
+            state.scale, state.steady = state.scale / 2, 0
+            return False
+        what = f"the loss is {loss}" if not finite[0] else f"a gradient is {norm}"
+        raise NotFiniteError(what)
+
+    def _rescale(self, norm: float, scale: float) -> None:
+        """Undo the scale of half precision, and shorten a gradient that is too long."""
+        clip = self.job.recipe.optimizer.clip
+        if clip is not None and norm > clip * scale:
+            scale = norm / clip
+        if scale != 1.0:
+            grads = [p.grad for p in self.job.model.parameters() if p.grad is not None]
+            torch._foreach_div_(grads, scale)
+
+
+def _louder(aim: Aim, scale: float) -> Aim:
+    """Scale what is climbed: the direction stays, and float16 does not underflow."""
+    if scale == 1:
+        return aim
+
+    def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+        gain = aim(f, clean, labels, draws)
+        return lambda logits: scale * gain(logits)
+
+    return louder
+
+
+def _together(losses: list[Loss]) -> Loss:
+    """Return the loss of a batch from those of its parts, which are equally large."""
+    if len(losses) == 1:
+        return losses[0]
+    parts = {
+        name: torch.stack([loss.parts[name] for loss in losses]).mean()
+        for name in losses[0].parts
+    }
+    total = torch.stack([loss.total.detach() for loss in losses]).mean()
+    return Loss(total, parts, torch.stack([loss.correct for loss in losses]).sum())
+
+
+def _grow(state: State) -> None:
+    state.steady += 1
+    if state.steady >= GROWTH_STEPS:
+        state.scale, state.steady = state.scale * 2, 0
+
+
+def _seed(seed: int, device: torch.device) -> None:
+    """Seed what dropout draws from: on a CPU its own generator alone.
+
+    ``torch.manual_seed`` notes down a stack trace for each absent accelerator, every time.
+    """
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)

@@ -1,0 +1,126 @@
+"""Certificates as a column, before attacks, and never against them."""
+
+import pytest
+import torch
+from torch import nn
+
+import advnorm
+from advnorm.draws import Draws
+from advnorm.evaluation.certificates import (
+    CertificateError,
+    certified_first,
+    judge_cell,
+    refuse_meeting,
+)
+from advnorm.evaluation.conditions import Attacker, Cell, worst_case
+from advnorm.records import Accuracy, Result, ThreatRecord, Verdicts
+from advnorm.threat import Linf
+
+
+@pytest.fixture(scope="module")
+def subject():
+    """Train a small network on two noisy patterns: some samples certify, some break."""
+    torch.manual_seed(0)
+    labels = torch.arange(120) % 2
+    images = (0.5 + 0.16 * (2 * labels - 1)).view(-1, 1, 1, 1) + 0.22 * torch.randn(
+        120, 1, 3, 3
+    )
+    images = images.clamp(0, 1)
+    model = nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(16, 2))
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+    return model, images, labels
+
+
+@pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])
+def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(subject, method):
+    asked = {"eps": 0.05, "attacks": ["pgd-10", method]}
+    plain = advnorm.evaluate(*subject, **asked)
+    first = advnorm.evaluate(*subject, **asked, certify=method)
+    alone, key = first.verdicts[f"{method}_linf_0.05"], "pgd-10_linf_0.05"
+    assert first.verdicts[key].robust == plain.verdicts[key].robust
+    assert first.verdicts[key].by == plain.verdicts[key].by
+    assert first.verdicts[key].certified == alone.robust == alone.certified
+    assert 10 < sum(alone.robust) <= sum(plain.verdicts[key].robust) < 120
+    assert all(
+        robust or not sure
+        for sure, robust in zip(alone.robust, plain.verdicts[key].robust, strict=True)
+    )
+    assert plain.verdicts[key].certified == ()
+
+
+def test_covered_samples_are_not_attacked(subject):
+    seen, model = [], subject[0]
+
+    def attack(logits_fn, clean, labels, draws):
+        seen.append(len(clean))
+        return clean
+
+    cell = Cell(
+        "fake",
+        worst_case([Attacker("fake", attack, 1, {})], Linf(0.05)),
+        Linf(0.05),
+        {},
+        ("fake",),
+    )
+    (cell,) = certified_first([cell], "crown")
+    found, sure = judge_cell(
+        model, cell, model, *subject[1:], Draws.of(0, torch.arange(120))
+    )
+    right = model(subject[1]).argmax(1) == subject[2]
+    assert seen == [int((right & ~sure).sum())] and found.robust.equal(right)
+
+
+def result(attack, eps, **changes):
+    facts = {"weights": "best", "data": "digits", "seed": 0, "seconds": 0.0} | changes
+    return Result(
+        attack=attack,
+        threat=ThreatRecord(norm="linf", eps=eps),
+        accuracy=Accuracy(correct=1, n=2),
+        **facts,
+    )
+
+
+PROOF = (result("crown", 0.1), Verdicts(samples=(0, 1), robust=(True, False), by=("", "")))
+
+
+def broken(sample, eps, **changes):
+    by = tuple("pgd-5" if s == sample else "" for s in (0, 1))
+    robust = tuple(not name for name in by)
+    return result("pgd-5", eps, **changes), Verdicts(samples=(0, 1), robust=robust, by=by)
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.05])
+def test_an_attack_on_a_covered_sample_fails_loudly(eps):
+    with pytest.raises(CertificateError, match="broke sample 0"):
+        refuse_meeting([PROOF, broken(0, eps)])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        broken(1, 0.1),
+        broken(0, 0.2),
+        broken(0, 0.1, weights="last"),
+        broken(0, 0.1, data="x"),
+    ],
+    ids=["uncovered", "larger", "weights", "data"],
+)
+def test_what_a_certificate_does_not_speak_of_is_no_contradiction(other):
+    refuse_meeting([PROOF, other])
+
+
+def test_an_unknown_certificate_says_which_there_are(subject):
+    with pytest.raises(ValueError, match="crown-ibp"):
+        advnorm.evaluate(*subject, eps=0.1, certify="crwn")
+
+
+def test_results_say_where_a_certificate_alone_decided(subject):
+    model, images, labels = subject
+    names = ["clean", "ibp", "pgd-2"]
+    found = advnorm.evaluate(model, images, labels, eps=0.05, attacks=names, certify="ibp")
+    proved = {result.attack: result.certificate for result in found.results}
+    assert proved == {"clean": False, "ibp": True, "pgd-2": False}

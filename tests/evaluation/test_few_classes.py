@@ -1,0 +1,100 @@
+"""Two and three classes: every attack and suite works, and says what it fell back to."""
+
+import pytest
+import torch
+from torch import nn
+
+from advnorm.attacks import ATTACKS, FALLBACKS
+from advnorm.evaluation import cells, evaluate
+from advnorm.evaluation.conditions import SUITES
+from advnorm.recipe import Recipe, override
+from advnorm.report import terminal
+from advnorm.runs import assess
+from advnorm.threat import L2, Linf
+from advnorm.training import train
+
+DUALS = {"linf": 1, "l2": 2}
+SHORT = {"apgd_ce-100": "apgd_ce-20", "apgd_t-100": "apgd_t-20", "fab_t-100": "fab_t-20"}
+SHORT |= {"square-5000": "square-300", "apgd_dlr-100x5": "apgd_dlr-20x2"}
+SHORT |= {"pgd-200x5": "pgd-40x2"}
+ALONE = ["fgsm", "bim-40", "pgd-40", "apgd_ce-20", "apgd_dlr-20", "apgd_t-20", "fab_t-20"]
+
+EVERY_WAY = ["standard", "full", "apgd_t-20", "fab_t-20"]
+"""These try each class; one loss over all of 3 classes may climb the wrong way."""
+
+
+def problem(classes, norm, n=40):
+    """Return a linear model on tiny images, and how far each is from any other class."""
+    generator = torch.Generator().manual_seed(classes)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, classes)).double()
+    with torch.no_grad():
+        model[1].weight.copy_(torch.randn(classes, 16, generator=generator))
+        model[1].bias.copy_(-model[1].weight.sum(1) / 2)
+    images = (torch.rand(n, 1, 4, 4, generator=generator).double() - 0.5) * 0.2 + 0.5
+    logits, w = model(images).detach(), model[1].weight.detach()
+    labels = logits.argmax(1)
+    gap = logits.gather(1, labels[:, None]) - logits
+    length = (w[labels][:, None] - w[None]).norm(p=DUALS[norm], dim=2)
+    ways = (gap / length).scatter(1, labels[:, None], torch.inf)
+    return model, images, labels, ways.min(1).values
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_every_suite_and_attack_breaks_what_the_closed_form_says(
+    monkeypatch, classes, norm
+):
+    for suite, attacks in SUITES.items():
+        monkeypatch.setitem(SUITES, suite, tuple(SHORT.get(a, a) for a in attacks))
+    model, images, labels, distance = problem(classes, norm)
+    eps = distance.median().item()
+    names = [*SUITES, *ALONE, "square-300"]
+    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=names)
+    beyond, within = distance > eps * (1 + 1e-6), distance < 0.9 * eps
+    for result in found.results:
+        robust = torch.tensor(found.verdicts[result.key].robust)
+        assert robust[beyond].all(), f"{result.attack} breaks what cannot be broken"
+        missed = (robust & within).sum().item()
+        most = 0 if classes == 2 or result.attack in EVERY_WAY else 2
+        most = len(images) if result.attack in ("fgsm", "square-300") else most
+        assert missed <= most, result.attack
+
+
+@pytest.mark.parametrize(
+    "classes, told", [(2, {"apgd_dlr", "apgd_t"}), (3, {"apgd_t"}), (4, set())]
+)
+def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
+    for name in (*ATTACKS, *SUITES):
+        threat = L2(0.1) if name == "cw" else Linf(0.1)
+        (cell,) = cells([name], [threat], (0.0, 1.0))
+        families = {part.partition("-")[0] for part in cell.attackers}
+        notes = cell.notes(classes)
+        assert {note.partition(":")[0].partition("-")[0] for note in notes} == (
+            families & told
+        )
+        assert all(f"there are {classes}: the plain margin" in note for note in notes)
+    assert set(FALLBACKS) == {"apgd_dlr", "apgd_t"}
+
+
+def test_a_note_stands_beside_the_number_in_python():
+    model, images, labels, _ = problem(3, "linf", n=4)
+    names = ["apgd_ce-2", "apgd_t-2"]
+    found = evaluate(model, images, labels, eps=0.01, attacks=names)
+    plain, noted = str(found).splitlines()
+    assert found.results[0].notes == () and "!" not in plain
+    assert noted.endswith(
+        "n=4  ! apgd_t-2: the targeted DLR needs 4 classes, there are 3: "
+        "the plain margin is climbed instead"
+    )
+
+
+def test_a_note_is_recorded_and_printed_for_a_run(tmp_path):
+    changes = ["data.classes=[3, 7]", "data.train=60", "data.test=20", "epochs=1"]
+    changes += ["model.options={depth: 1, width: 4}", "attack.steps=1"]
+    changes += ["evaluation={attacks: [clean, apgd_dlr-2], eps: [0.1]}"]
+    recipe = override(Recipe(), changes)
+    run = train(recipe, tmp_path / "run")
+    clean, noted = assess(run, recipe)
+    assert clean.notes == () and len(noted.notes) == 1 and noted.flags == ()
+    assert run.result(noted.key) == noted
+    assert "*1 apgd_dlr-2: the DLR needs 3 classes, there are 2" in terminal([run])

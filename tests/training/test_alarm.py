@@ -1,0 +1,60 @@
+"""The alarm of false robustness: held-out PGD against a stronger attack."""
+
+from dataclasses import replace
+
+import pytest
+from torch import nn
+
+from advnorm.recipe import override
+from advnorm.records import Verdicts
+from advnorm.runs import load_model
+from advnorm.training import build, guards, train
+from advnorm.training.stop import Stop
+from advnorm.training.validate import FEW, validate
+
+
+class Times(nn.Module):
+    def forward(self, x):
+        return 1e5 * x
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_masked_gradients_raise_the_alarm_and_sound_ones_do_not(tiny, tmp_path, masked):
+    """Logits x 100,000 leave PGD without a slope, and the stronger attack with its own."""
+    recipe = override(
+        tiny, ["data.train=600", "objective.name=standard", "epochs=6", "threat.eps=0.2"]
+    )
+    run, job = train(recipe, tmp_path / "run"), build(recipe, root=None, device="cpu")
+    model, _ = load_model(run, recipe, job.data, weights="last", warnings=[])
+    found = validate(
+        replace(job, model=nn.Sequential(model, Times()) if masked else model), Stop()
+    )
+    assert len(found.strong.samples) == min(FEW, 30)
+    alarms = guards.alarms(None, *found, classes=10)
+    assert [("false robustness" in alarm) for alarm in alarms] == [True] * masked
+    assert not any(epoch.alarms for epoch in run.epochs())
+
+
+def verdicts(robust, first=0):
+    count = len(robust)
+    labels = tuple(i % 3 for i in range(count))
+    samples = tuple(range(first, first + count))
+    return Verdicts(
+        samples=samples, labels=labels, predictions=labels, robust=tuple(robust)
+    )
+
+
+@pytest.mark.parametrize(
+    "strong, rung", [(10, False), (6, False), (5, False), (4, True), (0, True)]
+)
+def test_the_gap_counts_the_same_samples_and_must_halve_what_stood(strong, rung):
+    """10 of the 20 samples under both attacks stand under PGD; the other 20 do not count."""
+    clean = verdicts([True] * 40)
+    robust = verdicts([True] * 10 + [False] * 10 + [True] * 20)
+    few = verdicts([True] * strong + [False] * (20 - strong))
+    assert bool(guards.alarms(None, clean, robust, few, classes=3)) is rung
+
+
+def test_a_small_gap_is_no_alarm():
+    clean, robust = verdicts([True] * 50), verdicts([True] * 10 + [False] * 40)
+    assert guards.alarms(None, clean, robust, verdicts([False] * 50), classes=3) == ()
