@@ -1,18 +1,26 @@
 r"""Threat models: which perturbed inputs an adversary may choose.
 
-A threat model is a set :math:`S(x)` around a clean input :math:`x`: a norm ball cut with
-the box of valid images. Every attack is written against its maps, so no attack mentions a
-norm.
+A threat model is a set :math:`S(x)` around a clean input :math:`x`: a norm ball,
+intersected with the box of valid images. Attacks use only the methods below, so no attack
+mentions a norm.
+
+>>> Linf(8 / 255)
+Linf(eps=8/255)
+>>> L2(128, bounds=(0, 255))
+L2(eps=128.0, bounds=(0.0, 255.0))
 """
 
 from dataclasses import dataclass, replace
 from math import isfinite, prod
+from numbers import Real
 from typing import ClassVar, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from advnorm.draws import Draws
+from advnorm.text import shorten
 
 Bounds = tuple[float, float]
 
@@ -52,11 +60,11 @@ class Threat(Protocol):
         ...
 
     def distance(self, x: Tensor, clean: Tensor) -> Tensor:
-        """Return how far each ``x`` is from its clean input; shape ``(batch,)``."""
+        """Return the distance of each ``x`` from its clean input; shape ``(batch,)``."""
         ...
 
     def shrink(self, x: Tensor, clean: Tensor, radius: Tensor) -> Tensor:
-        """Project as :meth:`project` does, to a radius of each sample, ``(batch,)``."""
+        """Project as :meth:`project` does, with one radius per sample, ``(batch,)``."""
         ...
 
     def with_eps(self, eps: float) -> Self:
@@ -64,31 +72,43 @@ class Threat(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Ball:
-    """What both norms share: a radius, the box of valid images, and their checks."""
+    """A radius and the box of valid images, checked and kept as plain floats."""
 
     eps: float
     bounds: Bounds = (0.0, 1.0)
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _refuse_other_bounds(self.bounds)
-        if isinstance(self.eps, bool):
-            raise ValueError("eps is a radius, such as 8/255, not True or False")
-        if not (isfinite(self.eps) and self.eps >= 0):
-            raise ValueError(
-                f"eps is the radius of a ball and must be >= 0 and finite, not {self.eps:g}"
-            )
+        object.__setattr__(self, "eps", _radius(self.eps))
+        object.__setattr__(self, "bounds", _box(self.bounds))
+
+    def __repr__(self) -> str:
+        levels = round(self.eps * 255)
+        eps = f"{levels}/255" if 0 < levels < 255 and levels / 255 == self.eps else self.eps
+        bounds = "" if self.bounds == (0.0, 1.0) else f", bounds={self.bounds}"
+        return f"{type(self).__name__}(eps={eps}{bounds})"
 
     def with_eps(self, eps: float) -> Self:
         """Return the same threat with another radius."""
         return replace(self, eps=eps)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Linf(_Ball):
-    r""":math:`\{x' \in [l, h]^d : \|x' - x\|_\infty \le \epsilon\}`."""
+    r"""Every pixel may change by at most ``eps``.
+
+    .. math:: S(x) = \{x' \in [l, h]^d : \|x' - x\|_\infty \le \epsilon\}
+
+    ``eps`` is in the units of the images. ``bounds`` are the smallest and the largest value
+    of a valid pixel, (l, h).
+
+    >>> Linf(8 / 255).eps
+    0.03137254901960784
+    >>> Linf(8, bounds=(0, 255))
+    Linf(eps=8.0, bounds=(0.0, 255.0))
+    """
 
     name: ClassVar[str] = "linf"
 
@@ -98,7 +118,7 @@ class Linf(_Ball):
         if self.eps > high - low:
             raise ValueError(
                 f"eps {self.eps:g} is larger than the whole range of pixels "
-                f"[{low:g}, {high:g}]: write 8/255, not 8"
+                f"[{low:g}, {high:g}]: write 8/255, not 8, or set the bounds of your images"
             )
 
     def sample(self, clean: Tensor, draws: Draws) -> Tensor:
@@ -129,9 +149,18 @@ class Linf(_Ball):
         return torch.clamp(x, clean - r, clean + r).clamp_(*self.bounds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class L2(_Ball):
-    r""":math:`\{x' \in [l, h]^d : \|x' - x\|_2 \le \epsilon\}`."""
+    r"""The Euclidean length of the change is at most ``eps``.
+
+    .. math:: S(x) = \{x' \in [l, h]^d : \|x' - x\|_2 \le \epsilon\}
+
+    ``eps`` is in the units of the images. ``bounds`` are the smallest and the largest value
+    of a valid pixel, (l, h).
+
+    >>> L2(0.5)
+    L2(eps=0.5)
+    """
 
     name: ClassVar[str] = "l2"
 
@@ -174,19 +203,41 @@ class L2(_Ball):
         return (clean + (r / norm).clamp(max=1) * delta).clamp_(*self.bounds)
 
 
-def _refuse_other_bounds(bounds: Bounds) -> None:
-    """Refuse bounds that are not two numbers, the smaller one first."""
-    try:
-        low, high = bounds
-        low, high = low + 0.0, high + 0.0  # text has no sum
-        ordered = bool(low < high)
-    except (TypeError, ValueError, RuntimeError):
+def _radius(eps: object) -> float:
+    """Return the radius as a float; refuse anything but one finite number from 0."""
+    number = _number(eps)
+    if number is None:
         raise ValueError(
-            f"bounds are two numbers, (low, high), not {bounds!r}: for bounds of each "
-            "channel, scale the channels inside the model"
-        ) from None
-    if not ordered:
-        raise ValueError(f"bounds are (low, high) with low < high, not {bounds}")
+            f"eps is a radius: give one number, such as 8/255, not {shorten(eps)}; for "
+            "several radii, give a list of threats"
+        )
+    if not (isfinite(number) and number >= 0):
+        raise ValueError(f"eps is a radius: it must be >= 0 and finite, not {number:g}")
+    return number
+
+
+def _box(bounds: object) -> Bounds:
+    """Return the bounds as floats; refuse anything but two numbers, the smaller first."""
+    pair = bounds if isinstance(bounds, tuple | list | Tensor | np.ndarray) else ()
+    numbers = [_number(value) for value in pair]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        raise ValueError(
+            f"bounds are two numbers, (low, high), not {shorten(bounds)}: for bounds of "
+            "each channel, scale the channels inside the model"
+        )
+    low, high = numbers[0], numbers[1]
+    if not low < high:
+        raise ValueError(f"bounds are (low, high) with low < high, not ({low:g}, {high:g})")
+    return low, high
+
+
+def _number(value: object) -> float | None:
+    """Return a number of Python, of NumPy or of a tensor with one entry, else None."""
+    if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return float(value)
 
 
 THREATS: dict[str, type[Linf] | type[L2]] = {"linf": Linf, "l2": L2}

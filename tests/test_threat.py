@@ -1,5 +1,6 @@
 """Threat models against brute force and closed forms."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -100,9 +101,40 @@ def test_contains_refuses_what_leaves_ball_or_bounds(threat):
         (lambda: L2(-1.0), "must be >= 0"),
         (lambda: Linf(float("nan")), "must be >= 0"),
         (lambda: Linf(8.0), "write 8/255"),
+        (lambda: Linf(float("inf")), "must be >= 0 and finite"),
+        (lambda: Linf("8/255"), "give one number, such as 8/255, not '8/255'"),
+        (lambda: L2(True), "give one number.*not True"),
+        (lambda: L2(np.bool_(True)), "give one number"),
+        (lambda: L2(torch.tensor(True)), "give one number"),
+        (lambda: L2(None), "give one number.*not None"),
+        (lambda: L2(1 + 2j), "give one number"),
+        (lambda: Linf([4 / 255, 8 / 255]), "give a list of threats"),
+        (lambda: Linf(torch.tensor([0.1, 0.2])), "give a list of threats"),
+        (lambda: L2(1.0).with_eps("1"), "give one number"),
         (lambda: Linf(0.1, (1.0, 0.0)), "low < high"),
+        (lambda: Linf(0.1, (0.0, float("nan"))), "low < high"),
+        (lambda: Linf(0.1, 1.0), "bounds are two numbers"),
+        (lambda: Linf(0.1, "01"), "bounds are two numbers"),
+        (lambda: Linf(0.1, (False, True)), "bounds are two numbers"),
+        (lambda: L2(0.1, (0, 0.5, 1)), "bounds are two numbers"),
+        (lambda: L2(0.1, (torch.zeros(3), torch.ones(3))), "bounds of each channel"),
     ],
 )
-def test_a_wrong_radius_is_refused_with_the_remedy(make, words):
+def test_wrong_radius_or_bounds_are_refused_with_the_remedy(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+@pytest.mark.parametrize(
+    "eps", [1, np.float32(1), np.int64(1), np.ones(()), torch.tensor(1.0), torch.tensor(1)]
+)
+@pytest.mark.parametrize("kind", [Linf, L2])
+def test_numbers_of_any_library_make_the_same_threat(kind, eps):
+    threat = kind(eps, [np.float64(0), torch.tensor(1)])
+    assert threat == kind(1.0) and hash(threat) == hash(kind(1.0))
+    assert type(threat.eps) is float and set(map(type, threat.bounds)) == {float}
+
+
+@pytest.mark.parametrize("threat", [*THREATS, Linf(8 / 255), L2(0.1234567), Linf(0)])
+def test_the_repr_makes_the_same_threat(threat):
+    assert eval(repr(threat)) == threat
