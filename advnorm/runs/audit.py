@@ -8,15 +8,15 @@ from pathlib import Path
 from torch.nn import Module
 
 from advnorm import ranks
-from advnorm.evaluation.checks.examiner import Examiner
 from advnorm.evaluation.checks.context import STRONG
+from advnorm.evaluation.checks.examiner import Examiner
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Audit, Run
-from advnorm.training.build import choose_device
 from advnorm.runs.load import asked_threats, first, subject_of
+from advnorm.training.build import choose_device
 
 SAMPLES = 200
 """Test samples of an audit, where ``evaluation.samples`` does not say."""

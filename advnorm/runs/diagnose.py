@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 from advnorm import ranks
+from advnorm.allocator import freed_memory_kept
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.question_options import typed
-from advnorm.allocator import freed_memory_kept
 from advnorm.norms import branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
+from advnorm.runs.load import Loaded, Subject, examined, first, subject_of
 from advnorm.training.build import choose_device
 from advnorm.training.components import load
-from advnorm.runs.load import Loaded, Subject, examined, first, subject_of
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""

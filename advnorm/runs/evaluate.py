@@ -11,11 +11,11 @@ from advnorm.evaluation.certificates import certified_first, refuse_meeting
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run
+from advnorm.runs.condition import judged
+from advnorm.runs.load import Subject, fits, subject_of
 from advnorm.training.build import check as check_names
 from advnorm.training.build import choose_device, threats
-from advnorm.runs.condition import judged
 from advnorm.training.components import load
-from advnorm.runs.load import Subject, fits, subject_of
 
 
 def assess(

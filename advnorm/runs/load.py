@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from advnorm.data import Batch, DataSet
-from advnorm.evaluation.checks.examiner import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.inputs import check_labels
+from advnorm.evaluation.checks.examiner import flags_of, probe
 from advnorm.evaluation.engine import check
+from advnorm.evaluation.inputs import check_labels
 from advnorm.models import untiled
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress

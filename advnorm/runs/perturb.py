@@ -13,14 +13,18 @@ import torch
 
 from advnorm import ranks
 from advnorm.data import Batch
-from advnorm.evaluation.perturbed_statistics import Perturbation, directions, judge_perturbed
+from advnorm.evaluation.perturbed_statistics import (
+    Perturbation,
+    directions,
+    judge_perturbed,
+)
 from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
-from advnorm.training.build import check, choose_device
 from advnorm.runs.condition import kept
 from advnorm.runs.load import Subject, subject_of
+from advnorm.training.build import check, choose_device
 
 
 def perturb(

@@ -18,11 +18,11 @@ from torch import nn
 from advnorm.data import Batch, DataSet, Tensors
 from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Constant, Recipe, override
+from advnorm.runs.activation_memory import Live
+from advnorm.runs.devices import Device
+from advnorm.runs.operation_counter import Counter
 from advnorm.training import components
 from advnorm.training.build import Job, check
-from advnorm.runs.operation_counter import Counter
-from advnorm.runs.devices import Device
-from advnorm.runs.activation_memory import Live
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 from advnorm.training.trial import try_statistics

@@ -15,9 +15,9 @@ from advnorm.norms import Domain, branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
 from advnorm.records import Run, Training, TransferMatrix
+from advnorm.runs.load import asked_threats, load_run
 from advnorm.training.build import check, choose_device
 from advnorm.training.components import load
-from advnorm.runs.load import asked_threats, load_run
 
 
 def transfer_runs(

@@ -1,0 +1,19 @@
+"""What is done with a run folder: evaluate, audit, diagnose, perturb, transfer, plan."""
+
+from advnorm.runs.audit import audit_run
+from advnorm.runs.diagnose import diagnose_model, diagnose_run, questions
+from advnorm.runs.evaluate import assess
+from advnorm.runs.load import load_model
+from advnorm.runs.perturb import perturb
+from advnorm.runs.transfer import transfer_runs
+
+__all__ = [
+    "assess",
+    "audit_run",
+    "diagnose_model",
+    "diagnose_run",
+    "load_model",
+    "perturb",
+    "questions",
+    "transfer_runs",
+]
