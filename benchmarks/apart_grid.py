@@ -85,7 +85,7 @@ def cell(out: Path, method: str, seeds: int, key: str) -> str:
     """Return mean and standard error over the seeds that are there."""
     runs = [Run(folder(out, method, seed)) for seed in range(seeds)]
     found = [run.result(key) for run in runs if run.path.exists()]
-    rates = [100 * result.accuracy.rate for result in found if result]
+    rates = [100 * result.accuracy.fraction for result in found if result]
     if not rates:
         return "-"
     error = f" ± {stdev(rates) / len(rates) ** 0.5:.1f}" if len(rates) > 1 else ""

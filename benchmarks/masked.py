@@ -98,12 +98,12 @@ def _evaluated(model, images, labels, attacks, eps) -> str:
     alone = re.search(r"alone leaves ([0-9.]+%)", " ".join(result.notes))
     flags = [re.match(r"audit, (\w+):", flag)[1] for flag in result.flags]
     before = f"{alone[1]} -> " if alone else ""
-    return f"{before}{result.accuracy.rate:.1%} {', '.join(flags) or 'no flag'}"
+    return f"{before}{result.accuracy.fraction:.1%} {', '.join(flags) or 'no flag'}"
 
 
 def _audited(model, images, labels, eps) -> str:
     found = audit(model, images, labels, eps=eps)
-    strong = f"{found.strong.rate:.1%}" if found.strong else "-"
+    strong = f"{found.strong.fraction:.1%}" if found.strong else "-"
     more = f" and {len(found.flagged) - 3} more" if len(found.flagged) > 3 else ""
     return f"{strong} {', '.join(found.flagged[:3]) or 'no flag'}{more}"
 
@@ -116,7 +116,9 @@ def sound(families: list[str]) -> None:
             results = evaluate(item.model, item.images, item.labels, eps=eps, norm=norm)
             flags = {flag for result in results.results for flag in result.flags}
             count, flagged = count + 1, flagged + bool(flags)
-            rates = " ".join(f"{r.attack} {r.accuracy.rate:.0%}" for r in results.results)
+            rates = " ".join(
+                f"{r.attack} {r.accuracy.fraction:.0%}" for r in results.results
+            )
             print(f"{item.name} {norm}: {rates} {sorted(flags) or 'no flag'}", flush=True)
     print(f"{flagged} of {count} evaluations of sound models flagged")
 

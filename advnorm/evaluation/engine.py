@@ -78,7 +78,7 @@ def judge(
                 shown = Judgement(verdicts, _examples(*seen) if first else None)
                 ranks.lead(partial(save, shown))
             so_far = verdicts.accuracy()
-            progress.update(so_far.n, total, f"{cell.key} {so_far.rate:.1%}")
+            progress.update(so_far.n, total, f"{cell.key} {so_far.fraction:.1%}")
     return verdicts
 
 

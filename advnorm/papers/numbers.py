@@ -55,7 +55,7 @@ def _mean(numbers: Sequence[Number]) -> Number:
 
 
 def _percent(accuracy: Accuracy) -> Number:
-    return Number(100 * accuracy.rate, accuracy.n)
+    return Number(100 * accuracy.fraction, accuracy.n)
 
 
 def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> Number:

@@ -37,8 +37,8 @@ class Accuracy(Record):
         return self
 
     @property
-    def rate(self) -> float:
-        """The fraction that was right."""
+    def fraction(self) -> float:
+        """The fraction of the samples that is correct."""
         return self.correct / self.n if self.n else float("nan")
 
     @property
@@ -51,14 +51,14 @@ class Accuracy(Record):
         """
         if not self.n:
             return (0.0, 1.0)
-        z, p, n = 1.959963984540054, self.rate, self.n
+        z, p, n = 1.959963984540054, self.fraction, self.n
         centre = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         return (max(0.0, centre - half), min(1.0, centre + half))
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.rate:.1%} [{low:.1%}, {high:.1%}] n={self.n}"
+        return f"{self.fraction:.1%} [{low:.1%}, {high:.1%}] n={self.n}"
 
 
 class ThreatRecord(Record):

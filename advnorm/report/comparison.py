@@ -51,7 +51,7 @@ class Shown:
     """One cell of the page."""
 
     text: str
-    rate: float
+    fraction: float
     """For sorting; -1 where there is nothing."""
     best: bool = False
     part: str = ""
@@ -127,8 +127,10 @@ def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
 
 def _best(rows: Sequence[Row], key: str) -> float:
     cells = [row.cells[key] for row in rows]
-    rates = [cell.rate for cell in cells if cell and _trusted(cell)]
-    return max((rate for rate in rates if not isnan(rate)), default=float("nan"))
+    fractions = [cell.fraction for cell in cells if cell and _trusted(cell)]
+    return max(
+        (fraction for fraction in fractions if not isnan(fraction)), default=float("nan")
+    )
 
 
 def _trusted(cell: Cell) -> bool:
@@ -160,12 +162,12 @@ def _shown(
     cell: Cell | None, seeds: int, best: float | None, place: str, notes: Notes
 ) -> Shown:
     if cell is None:
-        return Shown(text="–", rate=-1.0)
-    known = len(cell.rates)
+        return Shown(text="–", fraction=-1.0)
+    known = len(cell.fractions)
     return Shown(
         text=str(cell),
-        rate=-1.0 if isnan(cell.rate) else cell.rate,
-        best=cell.rate == best and _trusted(cell),
+        fraction=-1.0 if isnan(cell.fraction) else cell.fraction,
+        best=cell.fraction == best and _trusted(cell),
         part=f"{known} of {seeds} seeds" if known < seeds else "",
         unfinished=marked(cell.unfinished),
         marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),

@@ -105,4 +105,4 @@ def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Pa
 
 
 def _percent(accuracy: Accuracy | None) -> float:
-    return 100 * accuracy.rate if accuracy else nan
+    return 100 * accuracy.fraction if accuracy else nan

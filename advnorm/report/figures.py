@@ -96,18 +96,18 @@ def svg_of(axes: Axes, prefix: str) -> Markup:
 
 def draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
     """Draw one line of accuracies with its 95% band; a flagged one has a "!" beside it."""
-    rates = [100 * cell.rate for cell in known.values()]
+    fractions = [100 * cell.fraction for cell in known.values()]
     low = [100 * cell.interval[0] for cell in known.values()]
     high = [100 * cell.interval[1] for cell in known.values()]
     eps = list(known)
     axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
-    axes.plot(eps, rates, color=look.colour, marker=look.marker, linestyle=style)
+    axes.plot(eps, fractions, color=look.colour, marker=look.marker, linestyle=style)
     before: tuple[str, ...] = ()
     for place, cell in known.items():
         if cell.flags:
-            doubt(axes, place, 100 * cell.rate)
+            doubt(axes, place, 100 * cell.fraction)
         if cell.unfinished != before:  # once a line, and where it changes
-            progress(axes, place, 100 * cell.rate, cell.unfinished)
+            progress(axes, place, 100 * cell.fraction, cell.unfinished)
         before = cell.unfinished
 
 
@@ -125,7 +125,7 @@ def progress(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
 def told_of(cell: Cell) -> str:
     """Write an accuracy for a description, with its doubt."""
     mark = f" ({marked(cell.unfinished)})" if cell.unfinished else ""
-    return f"{cell.rate:.1%}{FLAGGED if cell.flags else ''}{mark}"
+    return f"{cell.fraction:.1%}{FLAGGED if cell.flags else ''}{mark}"
 
 
 def branched(name: str, branch: str | None) -> str:

@@ -96,4 +96,4 @@ def _radius(
 
 def _by_radius(row: Row, keys: Mapping[float, str]) -> dict[float, Cell]:
     cells = {eps: row.cells.get(key) for eps, key in sorted(keys.items())}
-    return {eps: cell for eps, cell in cells.items() if cell and not isnan(cell.rate)}
+    return {eps: cell for eps, cell in cells.items() if cell and not isnan(cell.fraction)}

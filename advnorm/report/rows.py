@@ -21,7 +21,7 @@ _BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 class Cell:
     """One accuracy: of one seed, or the mean over several."""
 
-    rates: tuple[float, ...]
+    fractions: tuple[float, ...]
     """One fraction a seed."""
     n: int
     """Samples a seed; the fewest where seeds differ."""
@@ -32,16 +32,16 @@ class Cell:
     """How far the runs were whose training was not finished: ``13 of 400 epochs``."""
 
     @property
-    def rate(self) -> float:
+    def fraction(self) -> float:
         """The mean over seeds."""
-        return fmean(self.rates)
+        return fmean(self.fractions)
 
     @property
     def error(self) -> float | None:
         """The standard error of the mean over seeds; ``None`` for one seed."""
-        if len(self.rates) < 2:
+        if len(self.fractions) < 2:
             return None
-        return stdev(self.rates) / sqrt(len(self.rates))
+        return stdev(self.fractions) / sqrt(len(self.fractions))
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -49,29 +49,29 @@ class Cell:
 
         The two are independent sources of error, so their half-widths add in quadrature.
 
-        >>> low, high = Cell(rates=(0.5, 0.5), n=100).interval
+        >>> low, high = Cell(fractions=(0.5, 0.5), n=100).interval
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
-        if isnan(self.rate):
+        if isnan(self.fraction):
             return (0.0, 1.0)
-        low, high = Accuracy(correct=round(self.rate * self.n), n=self.n).interval
+        low, high = Accuracy(correct=round(self.fraction * self.n), n=self.n).interval
         if self.error is None:
             return (low, high)
-        spread = float(stdtrit(len(self.rates) - 1, 0.975)) * self.error
-        below, above = max(0.0, self.rate - low), max(0.0, high - self.rate)
+        spread = float(stdtrit(len(self.fractions) - 1, 0.975)) * self.error
+        below, above = max(0.0, self.fraction - low), max(0.0, high - self.fraction)
         return (
-            max(0.0, self.rate - hypot(below, spread)),
-            min(1.0, self.rate + hypot(above, spread)),
+            max(0.0, self.fraction - hypot(below, spread)),
+            min(1.0, self.fraction + hypot(above, spread)),
         )
 
     def __str__(self) -> str:
-        if isnan(self.rate):
+        if isnan(self.fraction):
             return "no samples"
         if self.error is not None:
-            return f"{self.rate:.1%} ± {100 * self.error:.1f}"
+            return f"{self.fraction:.1%} ± {100 * self.error:.1f}"
         low, high = self.interval
-        return f"{self.rate:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+        return f"{self.fraction:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _cell(key: str, runs: Sequence[Loaded]) -> Cell | None:
     if not results:
         return None
     return Cell(
-        rates=tuple(result.accuracy.rate for result in results),
+        fractions=tuple(result.accuracy.fraction for result in results),
         n=min(result.accuracy.n for result in results),
         flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),

@@ -37,8 +37,8 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
         for point in points:
             look = looks[labels[point.run]]
             axes.errorbar(
-                100 * point.clean.rate,
-                100 * point.robust.rate,
+                100 * point.clean.fraction,
+                100 * point.robust.fraction,
                 xerr=_bars(point.clean),
                 yerr=_bars(point.robust),
                 fmt=look.marker,
@@ -48,14 +48,15 @@ def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Pan
                 elinewidth=0.8,
                 zorder=1 if look is OTHER else 2,
             )
-            place = 100 * point.clean.rate, 100 * point.robust.rate
+            place = 100 * point.clean.fraction, 100 * point.robust.fraction
             if point.flagged:
                 doubt(axes, *place)
             if point.unfinished:
                 progress(axes, *place, point.unfinished)
         svg = svg_of(axes, prefix)
     told = [
-        f"{branched(p.run, p.branch)} {p.clean.rate:.1%} clean, {p.robust.rate:.1%} robust"
+        f"{branched(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
+        f"{p.robust.fraction:.1%} robust"
         f"{FLAGGED if p.flagged else ''}"
         f"{f' ({marked(p.unfinished)})' if p.unfinished else ''}"
         for p in points
@@ -96,5 +97,5 @@ def _points(run: Loaded, key: str) -> list[Point]:
 
 def _bars(accuracy: Accuracy) -> list[list[float]]:
     low, high = accuracy.interval
-    below, above = max(0.0, accuracy.rate - low), max(0.0, high - accuracy.rate)
+    below, above = max(0.0, accuracy.fraction - low), max(0.0, high - accuracy.fraction)
     return [[100 * below], [100 * above]]

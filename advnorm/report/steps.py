@@ -110,7 +110,7 @@ def _known(results: Sequence[Result]) -> dict[float, Cell]:
     far = unfinished(results)
     return {
         float(n): Cell(
-            tuple(a.rate for a in each), min(a.n for a in each), flags, unfinished=far
+            tuple(a.fraction for a in each), min(a.n for a in each), flags, unfinished=far
         )
         for n, each in found.items()
         if all(a.n for a in each)

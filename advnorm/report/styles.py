@@ -45,18 +45,18 @@ def assign(
     """
     labels = [group.label for group in groups]
     if len(labels) > len(LOOKS):
-        rates = {row.label: _rate(row, key) for row in rows}
-        chosen = sorted(labels, key=lambda label: -rates[label])[: len(LOOKS)]
+        fractions = {row.label: _fraction(row, key) for row in rows}
+        chosen = sorted(labels, key=lambda label: -fractions[label])[: len(LOOKS)]
     else:
         chosen = labels
     shown = [label for label in labels if label in chosen]
     return dict.fromkeys(labels, OTHER) | dict(zip(shown, LOOKS, strict=False))
 
 
-def _rate(row: Row, key: str | None) -> float:
+def _fraction(row: Row, key: str | None) -> float:
     cells = [cell for name, cell in row.cells.items() if without_branch(name) == key]
-    rates = [cell.rate for cell in cells if cell and not isnan(cell.rate)]
-    return max(rates, default=-1.0)
+    fractions = [cell.fraction for cell in cells if cell and not isnan(cell.fraction)]
+    return max(fractions, default=-1.0)
 
 
 def headline(groups: Sequence[Group]) -> str | None:
@@ -73,9 +73,11 @@ def headline(groups: Sequence[Group]) -> str | None:
     results = [r for r in attacked if not r.other] or attacked
     if not results:
         return None
-    rates: dict[str, list[float]] = {}
+    fractions: dict[str, list[float]] = {}
     for result in results:
-        rates.setdefault(without_branch(result.key), []).append(result.accuracy.rate)
+        fractions.setdefault(without_branch(result.key), []).append(
+            result.accuracy.fraction
+        )
     count = Counter(key for run in runs for key in {*map(without_branch, run.results)})
     trained = {_number(run.recipe.get("threat.eps", "")) for run in runs}
     last = {without_branch(result.key): result for result in results}
@@ -84,9 +86,9 @@ def headline(groups: Sequence[Group]) -> str | None:
         threat = last[key].threat
         eps = threat.eps if threat else 0.0
         known = any(abs(eps - other) < 1e-6 for other in trained)
-        return (count[key], known, eps, -sum(rates[key]) / len(rates[key]))
+        return (count[key], known, eps, -sum(fractions[key]) / len(fractions[key]))
 
-    return max(sorted(rates), key=merit)
+    return max(sorted(fractions), key=merit)
 
 
 def _number(text: str) -> float:

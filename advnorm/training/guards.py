@@ -42,11 +42,11 @@ def alarms(
     found = []
     if classes > 1 and len(clean.predictions) > 10 and len(set(clean.predictions)) == 1:
         found.append(f"one class ({clean.predictions[0]}) is predicted for every sample")
-    held_out = robust.accuracy().rate
+    held_out = robust.accuracy().fraction
     if (
         attacked is not None
-        and attacked.rate - held_out > OVERFITTING_GAP
-        and held_out < attacked.rate / 2
+        and attacked.fraction - held_out > OVERFITTING_GAP
+        and held_out < attacked.fraction / 2
     ):
         found.append(
             "accuracy under the training attack is far above held-out PGD: catastrophic "

@@ -96,8 +96,8 @@ def _score(job: Job, checked: Validated | None) -> float:
     """Return the held-out accuracy that the best checkpoint maximizes."""
     assert checked is not None
     rates = {
-        "clean": checked.clean.accuracy().rate,
-        "robust": checked.robust.accuracy().rate,
+        "clean": checked.clean.accuracy().fraction,
+        "robust": checked.robust.accuracy().fraction,
     }
     return sum(rates[name] for name in job.recipe.validation.prefer.split("+"))
 
@@ -109,9 +109,10 @@ def _figures(state: State) -> str:
 
 
 def _sentence(line: Epoch, epochs: int) -> str:
-    text = f"epoch {line.epoch}/{epochs}: loss {line.loss:.4f}, train {line.train.rate:.1%}"
+    text = f"epoch {line.epoch}/{epochs}: loss {line.loss:.4f}"
+    text += f", train {line.train.fraction:.1%}"
     if line.validation_clean and line.validation_robust:
-        text += f", validation clean {line.validation_clean.rate:.1%}"
-        text += f" robust {line.validation_robust.rate:.1%}"
+        text += f", validation clean {line.validation_clean.fraction:.1%}"
+        text += f" robust {line.validation_robust.fraction:.1%}"
     text += " (best so far)" if line.best else ""
     return "\n".join([text, *(f"  alarm: {alarm}" for alarm in line.alarms)])

@@ -54,10 +54,12 @@ def test_accuracy_is_that_of_an_evaluation(precision):
     assert seen[-1] == torch.float32, "judged in the model's own precision"
     names = ["clean", "bim-10+step=0.02"]
     clean, robust = evaluate(model, x, y, eps=EPS, attacks=names).results
-    assert found["clean accuracy"] == pytest.approx(100 * clean.accuracy.rate)
-    assert found["attacked accuracy"] == pytest.approx(100 * robust.accuracy.rate, abs=1)
+    assert found["clean accuracy"] == pytest.approx(100 * clean.accuracy.fraction)
+    assert found["attacked accuracy"] == pytest.approx(
+        100 * robust.accuracy.fraction, abs=1
+    )
     if precision == "float32":
-        assert found["attacked accuracy"] == pytest.approx(100 * robust.accuracy.rate)
+        assert found["attacked accuracy"] == pytest.approx(100 * robust.accuracy.fraction)
 
 
 def test_other_precisions_are_refused(linear):

@@ -214,8 +214,8 @@ def test_a_whole_audit_of_a_broken_defense_ends_and_has_its_flag(defect, plain, 
 def test_the_plant_that_only_pgd_cannot_break(plain, samples):
     """Its accuracy under PGD-10 is false: stronger attacks break nearly all of it."""
     found = audit(Rippled(plain), *samples, eps=EPS, checks=["false_robustness"])
-    assert found.weak.rate > 0.8 and found.strong.rate < 0.2
-    assert found.clean.rate > 0.9
+    assert found.weak.fraction > 0.8 and found.strong.fraction < 0.2
+    assert found.clean.fraction > 0.9
     names = ["black_box_stronger", "false_robustness"]
     assert audit(Rippled(plain), *samples, eps=EPS, checks=names).flagged == tuple(names)
 
@@ -240,7 +240,7 @@ def test_sound_models_of_any_norm_and_seed_raise_no_flag(
 ):
     model = trained(name, f"norm={norm}", f"seed={seed}")
     found = audit(model, *digits_test, eps=EPS, seed=seed)
-    assert found.clean.rate > 0.85, "the model did not learn, so it is not sound"
+    assert found.clean.fraction > 0.85, "the model did not learn, so it is not sound"
     assert found.flagged == (), found
 
 

@@ -82,7 +82,7 @@ def test_in_single_precision_at_most_two_verdicts_in_a_thousand_differ():
         strict=True,
     )
     assert sum(a != b for a, b in pairs) <= 4
-    assert 0.05 < one.results[0].accuracy.rate < 0.95
+    assert 0.05 < one.results[0].accuracy.fraction < 0.95
 
 
 def test_the_order_of_the_samples_does_not_matter():

@@ -76,7 +76,7 @@ def test_the_default_evaluation_flags_a_masked_model(name, plain, samples):
     assert FLAGS[name] in flags(results)
     if name not in REMEMBER:
         base = evaluate(plain, images, labels, eps=EPS, attacks=["pgd-50"]).results[0]
-        assert results[-1].accuracy.rate <= base.accuracy.rate + 0.15
+        assert results[-1].accuracy.fraction <= base.accuracy.fraction + 0.15
         assert "square-1000 and hop_skip_jump-20 count too" in results[-1].notes[-1]
 
 
@@ -94,7 +94,7 @@ def test_scores_and_gradients_that_both_lie_do_not_help_under_the_standard_suite
         MASKED[name](plain), images[:40], labels[:40], eps=EPS, attacks=["standard"]
     ).results[0]
     alone = float(re.search(r"alone leaves ([0-9.]+)%", masked.notes[-1])[1]) / 100
-    assert alone > 0.5 and masked.accuracy.rate < 0.3
+    assert alone > 0.5 and masked.accuracy.fraction < 0.3
     assert "uninformative_scores" in flags([masked])
 
 
@@ -116,7 +116,7 @@ def test_an_audit_counts_decisions_where_scores_say_nothing(plain, samples):
     masked = MASKED["smooth scores without information"](plain)
     found = audit(masked, *samples, eps=EPS, checks=checks, suite=["apgd_ce-5"])
     assert "decisions_stronger" in found.flagged
-    assert found.strong.rate < 0.3 < 0.8 < found.weak.rate
+    assert found.strong.fraction < 0.3 < 0.8 < found.weak.fraction
 
 
 class GlobalMemory(Wrapped):

@@ -77,7 +77,7 @@ def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     for number, name in enumerate(record.runs["one"]):
         run = Run.open(tmp_path / "runs" / name)
         ours = record.rows["one"]
-        assert ours["clean"].values[number] == 100 * run.result("clean").accuracy.rate
+        assert ours["clean"].values[number] == 100 * run.result("clean").accuracy.fraction
         assert ours["loss"].values[number] == run.epochs()[-1].loss
     assert record.rows["one"]["clean"].published.value == 1.0
     assert record.rows["two"]["clean"].published is None
@@ -180,7 +180,7 @@ def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
 def test_the_training_accuracy_is_read_in_percent(tmp_path):
     found = carry_out(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
     last = Run.open(tmp_path / found.run).epochs()[-1]
-    assert found.numbers["training"] == 100 * last.train.rate
+    assert found.numbers["training"] == 100 * last.train.fraction
 
 
 def test_names_joined_stand_for_their_mean(tmp_path):
@@ -280,8 +280,8 @@ def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
     runs = [Run.open(tmp_path / identity(recipe)) for recipe in (TINY, OTHER)]
     recipes = [STRUCK, override(OTHER, ["evaluation.attacks=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
-    assert found["other"] == 100 * matrix.accuracies[0][1].rate
-    assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].rate
+    assert found["other"] == 100 * matrix.accuracies[0][1].fraction
+    assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].fraction
     monkeypatch.setattr(elsewhere, "transfer_runs", None)  # it would fail
     assert carry_out(job, tmp_path).numbers == found
 

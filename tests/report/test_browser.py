@@ -204,12 +204,14 @@ def test_a_click_on_a_heading_sorts_the_rows_and_a_second_one_turns_them(browser
     browser.open(report)
     column = "[...document.querySelector('#comparison tbody').rows].map(r => r.cells[2].dataset.value)"
     click = "document.querySelectorAll('#comparison thead button')[2].click()"
-    rates = [float(rate) for rate in browser.value(column)]
+    fractions = [float(fraction) for fraction in browser.value(column)]
     browser.value(click)
-    assert [float(rate) for rate in browser.value(column)] == sorted(rates, reverse=True)
+    assert [float(fraction) for fraction in browser.value(column)] == sorted(
+        fractions, reverse=True
+    )
     browser.value(click)
-    assert [float(rate) for rate in browser.value(column)] == sorted(rates)
-    assert rates != sorted(rates) and rates != sorted(rates, reverse=True)
+    assert [float(fraction) for fraction in browser.value(column)] == sorted(fractions)
+    assert fractions != sorted(fractions) and fractions != sorted(fractions, reverse=True)
 
 
 def test_the_warning_is_readable_text_that_the_mark_leads_to(browser, report):

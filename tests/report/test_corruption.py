@@ -97,8 +97,8 @@ def test_verdicts_beyond_the_samples_of_a_result_do_not_count(tmp_path):
         few = run.verdicts(result.key).first(10).accuracy()
         run.write_result(result.model_copy(update={"accuracy": few}))
     (found,) = corruption_errors(run)
-    rates = [result.accuracy.rate for result in run.results()]
-    assert found.n == 10 and found.mean == pytest.approx(1 - np.mean(rates))
+    fractions = [result.accuracy.fraction for result in run.results()]
+    assert found.n == 10 and found.mean == pytest.approx(1 - np.mean(fractions))
 
 
 def test_a_corruption_without_all_its_severities_does_not_count(tmp_path):

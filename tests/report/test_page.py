@@ -303,11 +303,11 @@ def test_the_headline_counts_a_mixture_norms_branches_as_one_run(maker):
     assert headline(gather([plain, mixture, more])) == "apgd_linf_0.03137"
 
 
-def walk(*rates, n=100):
+def walk(*fractions, n=100):
     counts = (10, 20, 50, 100)
     return {
-        count: Accuracy(correct=rate, n=n)
-        for count, rate in zip(counts, rates, strict=False)
+        count: Accuracy(correct=fraction, n=n)
+        for count, fraction in zip(counts, fractions, strict=False)
     }
 
 

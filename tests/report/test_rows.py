@@ -26,11 +26,11 @@ def test_seeds_of_one_recipe_are_one_row_with_mean_and_standard_error(maker):
     )
     assert row.seeds == ("0", "1", "2")
     cell = row.cells["clean"]
-    assert cell.rate == pytest.approx(0.72)
+    assert cell.fraction == pytest.approx(0.72)
     assert cell.error == pytest.approx(0.02 / sqrt(3))
     assert str(cell) == "72.0% ± 1.2"
     assert [member.name for member in row.members] == ["r0", "r1", "r2"]
-    assert [member.cells["clean"].rate for member in row.members] == [0.70, 0.72, 0.74]
+    assert [member.cells["clean"].fraction for member in row.members] == [0.70, 0.72, 0.74]
 
 
 def test_one_seed_has_wilsons_interval_and_no_error(maker):
@@ -44,15 +44,15 @@ def test_one_seed_has_wilsons_interval_and_no_error(maker):
 
 
 def test_interval_over_two_seeds_by_hand():
-    cell = Cell(rates=(0.49, 0.51), n=10**8)  # so large a sample leaves the seeds' part
+    cell = Cell(fractions=(0.49, 0.51), n=10**8)  # so large a sample leaves the seeds' part
     assert cell.interval[1] - 0.5 == pytest.approx(12.7062 * 0.01, rel=1e-3)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5))
 def test_interval_holds_the_rate_and_stays_in_range(counts):
-    cell = Cell(rates=tuple(count / 50 for count in counts), n=50)
+    cell = Cell(fractions=tuple(count / 50 for count in counts), n=50)
     low, high = cell.interval
-    assert 0 <= low <= cell.rate + 1e-12 and cell.rate - 1e-12 <= high <= 1
+    assert 0 <= low <= cell.fraction + 1e-12 and cell.fraction - 1e-12 <= high <= 1
 
 
 def test_runs_that_differ_in_anything_but_the_seed_are_rows_of_their_own(maker):
@@ -90,7 +90,7 @@ def test_a_seed_without_the_result_is_left_out_of_the_mean(maker):
     done, not_yet = maker.run("a", seed=0), maker.run("b", seed=1)
     maker.result(done, "clean", 900)
     (row,) = table([done, not_yet])
-    assert row.cells["clean"].rates == (0.9,) and row.cells["clean"].error is None
+    assert row.cells["clean"].fractions == (0.9,) and row.cells["clean"].error is None
 
 
 def test_flags_and_alarms_are_kept_once(maker):
@@ -108,7 +108,7 @@ def test_a_repeated_seed_and_a_repeated_folder_count_once(maker):
     maker.result(first, "clean", 900)
     maker.result(again, "clean", 100)
     (row,) = table([first, again, first])
-    assert row.cells["clean"].rates == (0.9,)
+    assert row.cells["clean"].fractions == (0.9,)
     assert [member.name for member in row.members] == ["a", "b"]
 
 

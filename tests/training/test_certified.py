@@ -58,7 +58,7 @@ def test_certified_training_verifies_digits_that_clean_training_does_not(tiny, t
     certified = override(tiny, [*CERTIFIED, *longer, *spread])
     plain = override(tiny, ["objective.name=standard", *longer, *spread])
     rates = [
-        train(recipe, tmp_path / name).epochs()[-1].validation_robust.rate
+        train(recipe, tmp_path / name).epochs()[-1].validation_robust.fraction
         for name, recipe in (("ibp", certified), ("plain", plain))
     ]
     assert rates[0] > rates[1] + 0.3
