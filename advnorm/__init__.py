@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         threat,
         training,
     )
-    from advnorm.bounds import verify as certify
+    from advnorm.bounds import certify
     from advnorm.evaluation import audit, evaluate
     from advnorm.runs import diagnose_model as diagnose
     from advnorm.runs import load_model as load
@@ -67,7 +67,7 @@ _FUNCTIONS = {
     "L2": ("threat", "L2"),
     "Linf": ("threat", "Linf"),
     "audit": ("evaluation", "audit"),
-    "certify": ("bounds", "verify"),
+    "certify": ("bounds", "certify"),
     "diagnose": ("runs", "diagnose_model"),
     "evaluate": ("evaluation", "evaluate"),
     "load": ("runs", "load_model"),

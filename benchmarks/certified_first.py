@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import advnorm
 from advnorm import models, norms, objectives
-from advnorm.bounds import verify
+from advnorm.bounds import certify
 from advnorm.objectives import Adversary
 from advnorm.threat import Linf
 
@@ -20,7 +20,7 @@ COVERED, FASTER, STEP = 0.85, 5.0, 3.2
 def radius(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return the largest radius at which CROWN covers enough, and how much it covers."""
     for eps in RADII:
-        found = verify(model, images, Linf(eps), labels, method="crown").certified
+        found = certify(model, images, labels, Linf(eps), method="crown").certified
         covered = float(found.double().mean())
         if covered >= COVERED:
             return eps, covered

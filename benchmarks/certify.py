@@ -38,7 +38,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import norms
-from advnorm.bounds import METHODS, bounds, certified
+from advnorm.bounds import METHODS, is_certified, margin_bounds
 from advnorm.models import MODELS, Standardize
 from advnorm.threat import Linf
 
@@ -210,7 +210,7 @@ def agreement() -> float:
         x, y, eps = images[:20].double(), labels[:20], 0.03
         for method in METHODS:
             with torch.no_grad():
-                ours = bounds(model, x, Linf(eps), y, method=method)
+                ours = margin_bounds(model, x, y, Linf(eps), method=method)
                 theirs = peer(model, x, y, eps, method, cut=method == "crown")
             difference = float(((ours - theirs).abs() / theirs.abs().clamp(min=1e-3)).max())
             worst = max(worst, difference)
@@ -259,14 +259,14 @@ def ours(
     model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str
 ) -> Tensor:
     """Return our margins."""
-    return bounds(model, images, Linf(eps), labels, method=method)
+    return margin_bounds(model, images, labels, Linf(eps), method=method)
 
 
 def verdicts(
     model: nn.Module, images: Tensor, labels: Tensor, eps: float, method: str
 ) -> Tensor:
     """Return our verdicts alone, which the cheapest method gives that can."""
-    return certified(model, images, Linf(eps), labels, method=method)
+    return is_certified(model, images, labels, Linf(eps), method=method)
 
 
 SIDES = {"peer": peer, "ours": ours, "wrap": wrap, "bare": bare, "verdicts": verdicts}

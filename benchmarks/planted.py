@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "certify"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "bounds"))
 
 from planted import (
     ACTIVATIONS,

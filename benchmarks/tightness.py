@@ -13,7 +13,7 @@ from pathlib import Path
 
 from certify import subject
 
-from advnorm.bounds import verify
+from advnorm.bounds import certify
 from advnorm.threat import Linf
 
 ORDER = ("ibp", "crown-ibp", "crown")
@@ -30,7 +30,7 @@ def main() -> None:
     for run in arguments.runs:
         model, images, labels = subject(run, arguments.images)
         for eps in map(float, arguments.eps.split(",")):
-            found = [verify(model, images, Linf(eps), labels, method=m) for m in ORDER]
+            found = [certify(model, images, labels, Linf(eps), method=m) for m in ORDER]
             classes = found[0].margins.shape[1]
             means = [float(part.margins.mean()) * classes / (classes - 1) for part in found]
             shares = [float(part.certified.float().mean()) for part in found]

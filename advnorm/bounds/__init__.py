@@ -1,4 +1,8 @@
-"""Certificates: bounds on what a model can say inside a threat, one rule a layer type."""
+"""Certificates: bounds on what a model can answer inside a threat.
+
+:func:`certify` proves which images keep their label. A model is traced to a graph, and
+bounds go through it operation by operation.
+"""
 
 from advnorm.bounds import (
     interval_activations,
@@ -6,37 +10,42 @@ from advnorm.bounds import (
     interval_linear,
     interval_norms,
 )
-from advnorm.bounds.box import Box, around
-from advnorm.bounds.crown import crown, crown_ibp, crown_ibp_and_ibp
+from advnorm.bounds.box import Box, input_box
+from advnorm.bounds.crown import (
+    crown_ibp_and_ibp_margins,
+    crown_ibp_margins,
+    crown_margins,
+)
 from advnorm.bounds.graph import Graph, Node, Ref, walk
-from advnorm.bounds.graph_cache import remembered
-from advnorm.bounds.interval import Bounded, bounded, boxes
-from advnorm.bounds.methods import METHODS, bounds
+from advnorm.bounds.graph_cache import cached_trace
+from advnorm.bounds.interval import Margins, ibp_margins, interval_bounds
+from advnorm.bounds.methods import METHODS, margin_bounds
 from advnorm.bounds.tracing import trace
-from advnorm.bounds.verdicts import Certificates, certified, verify
+from advnorm.bounds.verdicts import Certificates, certify, is_certified, is_proof
 
 __all__ = [
     "METHODS",
-    "Bounded",
     "Box",
     "Certificates",
     "Graph",
+    "Margins",
     "Node",
     "Ref",
-    "around",
-    "bounded",
-    "bounds",
-    "boxes",
-    "certified",
-    "crown",
-    "crown_ibp",
-    "crown_ibp_and_ibp",
+    "cached_trace",
+    "certify",
+    "crown_ibp_and_ibp_margins",
+    "crown_ibp_margins",
+    "crown_margins",
+    "ibp_margins",
+    "input_box",
     "interval_activations",
+    "interval_bounds",
     "interval_functions",
     "interval_linear",
     "interval_norms",
-    "remembered",
+    "is_certified",
+    "is_proof",
+    "margin_bounds",
     "trace",
-    "verify",
     "walk",
 ]

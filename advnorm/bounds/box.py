@@ -134,14 +134,14 @@ def between(clean: Tensor | None, lower: Tensor, upper: Tensor) -> Box:
     return Box(lead, (upper - lower).div_(2))
 
 
-def around(clean: Tensor, threat: InputSet, *, ride: bool = False) -> Box:
-    """Return the set of admissible inputs around ``clean``, which may ``ride`` along."""
+def input_box(clean: Tensor, threat: InputSet, *, with_clean: bool = False) -> Box:
+    """Return the set of admissible inputs around ``clean``; its box may hold it, too."""
     low, high = threat.bounds
     clean = clean if clean.is_floating_point() else clean.to(torch.get_default_dtype())
     middle = clean.clamp(low, high)  # rounding may have taken an image beyond them
     lower = (middle - threat.eps).clamp_(min=low)
     upper = (middle + threat.eps).clamp_(max=high)
-    box = between(clean if ride else None, lower, upper)
+    box = between(clean if with_clean else None, lower, upper)
     if threat.name == "linf":
         return box
     if threat.name != "l2":

@@ -20,12 +20,12 @@ from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box
 from advnorm.bounds.graph import Graph, answer
 from advnorm.bounds.intermediate import tighten
-from advnorm.bounds.interval import Bounded, margins_of
+from advnorm.bounds.interval import Margins, margins_of
 from advnorm.bounds.linear_rules import Rows
 
 
-def crown_ibp(graph: Graph, images: Box, labels: Tensor) -> Bounded:
-    """Return lower bounds of all margins: interval bounds inside, one backward pass.
+def crown_ibp_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
+    """One linear backward pass over interval bounds (Zhang et al., 2020).
 
     Never below the interval bounds of the margins themselves.
 
@@ -35,7 +35,9 @@ def crown_ibp(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     return _larger(Backward(graph, images), labels)
 
 
-def crown_ibp_and_ibp(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Bounded]:
+def crown_ibp_and_ibp_margins(
+    graph: Graph, images: Box, labels: Tensor
+) -> tuple[Margins, Margins]:
     """Return the linear bounds and the interval bounds from one pass over the intervals.
 
     Training mixes them; two passes would move the running statistics twice.
@@ -44,18 +46,18 @@ def crown_ibp_and_ibp(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounde
     return _linear(backward, labels), _interval(backward, labels)
 
 
-def crown(graph: Graph, images: Box, labels: Tensor) -> Bounded:
-    """Return lower bounds of all margins: backward passes for every activation."""
+def crown_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
+    """Linear backward passes for every layer (Zhang et al., 2018): tight and slow."""
     return _larger(Backward(graph, images, tighten=tighten), labels)
 
 
-def _larger(backward: Backward, labels: Tensor) -> Bounded:
+def _larger(backward: Backward, labels: Tensor) -> Margins:
     """Return the larger bound of each margin; both hold."""
     linear, interval = _linear(backward, labels), _interval(backward, labels)
-    return Bounded(torch.maximum(linear.margins, interval.margins), linear.logits)
+    return Margins(torch.maximum(linear.lower, interval.lower), linear.logits)
 
 
-def _interval(backward: Backward, labels: Tensor) -> Bounded:
+def _interval(backward: Backward, labels: Tensor) -> Margins:
     """Return the interval bounds that the forward walk has left at the last layer."""
     last = answer(backward.graph)
     if backward.boxes[last].shape != backward.boxes[backward.graph.output].shape:
@@ -65,7 +67,7 @@ def _interval(backward: Backward, labels: Tensor) -> Bounded:
     return margins_of(backward.graph.nodes[last], given, output, labels)
 
 
-def _linear(backward: Backward, labels: Tensor) -> Bounded:
+def _linear(backward: Backward, labels: Tensor) -> Margins:
     """Return the bounds of one backward pass from the differences of the logits."""
     logits = backward.boxes[backward.graph.output]
     if len(logits.shape) != 2 or labels.ndim != 1 or labels.is_floating_point():
@@ -81,4 +83,4 @@ def _linear(backward: Backward, labels: Tensor) -> Bounded:
     rows.scatter_(2, labels.expand_as(wrong).unsqueeze(2), 1)
     found = backward.least(backward.graph.output, Rows(rows, rows.new_zeros(wrong.shape)))
     margins = found.new_zeros((count, classes)).scatter(1, wrong.T, found.T)
-    return Bounded(margins, logits.clean)
+    return Margins(margins, logits.clean)

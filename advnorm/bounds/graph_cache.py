@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 _KNOWN: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
 
 
-def remembered(model: nn.Module) -> Graph:
+def cached_trace(model: nn.Module) -> Graph:
     """Return the graph of ``model``, traced anew only if its layers or flags changed.
 
     For training, where the code of ``forward`` meets the same model thousands of times. A

@@ -11,8 +11,8 @@ _NOISE = 0.1
 """Its share in the image that is asked about."""
 
 
-def refuse_others(
-    model: nn.Module, graph: Graph, clean: Tensor, threat: InputSet, labels: Tensor
+def check_independence(
+    model: nn.Module, graph: Graph, clean: Tensor, labels: Tensor, threat: InputSet
 ) -> None:
     """Refuse a model whose answer depends on other images or on chance, or is not traced.
 

@@ -51,13 +51,14 @@ def function_rule(*names: str) -> Callable[[FunctionRule], FunctionRule]:
     return enter
 
 
-class Bounded(NamedTuple):
+class Margins(NamedTuple):
     """Lower bounds on ``z_y - z_j``, shape (batch, classes), and the clean logits.
 
-    The column of the label is 0. The logits are ``None`` where nothing rode along.
+    The column of the label is 0. The logits are ``None`` where the box holds no clean
+    images.
     """
 
-    margins: Tensor
+    lower: Tensor
     logits: Tensor | None
 
 
@@ -157,7 +158,7 @@ def unsupported(node: Node, kinds: list[type[nn.Module]]) -> NotImplementedError
     )
 
 
-def boxes(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
+def interval_bounds(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
     """Return the box of every node (constants and sizes are themselves)."""
     counted = is_counted(images)
     images = widened(images, of_images(images)) if counted else images
@@ -168,8 +169,10 @@ def boxes(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
     return walk(graph, images, rule, keep=keep)
 
 
-def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
-    r"""Return the interval bound of all margins, the last linear layer folded in.
+def ibp_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
+    r"""Interval bound propagation (Gowal et al., 2019): fast and loose.
+
+    The last linear layer is folded into the margins.
 
     With :math:`z = W h + b` and :math:`h \in [m - r, m + r]`,
 
@@ -180,8 +183,10 @@ def bounded(graph: Graph, images: Box, labels: Tensor) -> Bounded:
     return margins_of(last.node, last.given, last.output, labels)
 
 
-def bounded_rounded(graph: Graph, images: Box, labels: Tensor) -> tuple[Bounded, Tensor]:
-    """Return :func:`bounded`, and what rounding may cost each logit."""
+def ibp_margins_and_rounding(
+    graph: Graph, images: Box, labels: Tensor
+) -> tuple[Margins, Tensor]:
+    """Return :func:`ibp_margins`, and what rounding may cost each logit."""
     last = _last(graph, images, tail(graph), counted=is_counted(images))
     return margins_of(last.node, last.given, last.output, labels), last.rounding
 
@@ -232,8 +237,8 @@ def _last(
     return _Last(graph.nodes[graph.output], output, output, eps)
 
 
-def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Bounded:
-    """Return :func:`bounded` from the boxes of the last node's input and of its output."""
+def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Margins:
+    """Return :func:`ibp_margins` from the boxes of the last node's input and output."""
     _refuse_maps(output)
     if _is_linear(end):
         return _folded(end.target, given, labels)
@@ -252,7 +257,7 @@ def _is_linear(node: Node) -> bool:
     return node.kind == "layer" and type(node.target) is nn.Linear
 
 
-def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
+def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Margins:
     _check(labels)
     logits = layer(box.lead)
     clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
@@ -263,7 +268,7 @@ def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Bounded:
         if layer.bias is not None:
             bias = (layer.bias[labels][:, None] - layer.bias).T
         margins = torch.maximum(margins, least(box, Rows(spread, bias)).T)
-    return Bounded(margins, clean)
+    return Margins(margins, clean)
 
 
 def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
@@ -277,11 +282,11 @@ def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
     return reach.gather(1, own).squeeze(1)
 
 
-def _unfolded(box: Box, labels: Tensor) -> Bounded:
+def _unfolded(box: Box, labels: Tensor) -> Margins:
     _check(labels)
     own = labels[:, None]
     margins = (box.lower.gather(1, own) - box.upper).scatter(1, own, 0.0)
-    return Bounded(margins, box.clean)
+    return Margins(margins, box.clean)
 
 
 def _difference(logits: Tensor, labels: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.bounds import linear_table
-from advnorm.bounds.box import Box, InputSet, around, between
+from advnorm.bounds.box import Box, InputSet, between, input_box
 from advnorm.bounds.graph import Graph, Node
-from advnorm.bounds.interval import boxes
+from advnorm.bounds.interval import interval_bounds
 from advnorm.bounds.reduced_layers import (
     LINEAR,
     Linear,
@@ -43,13 +43,13 @@ def hull(clean: Tensor, threat: InputSet) -> Box:
     It has several rows, all alike, and as many as no side of an image: so what mixes
     samples cannot pass for something else.
     """
-    least, most = (around(x, threat) for x in (clean.amin(0, True), clean.amax(0, True)))
+    least, most = (input_box(x, threat) for x in (clean.amin(0, True), clean.amax(0, True)))
     box = between(None, least.lower, most.upper)
     rows = next(n for n in (2, 3, 5, 7, 11, 13, 17, 19) if n not in clean.shape[1:])
     return Box(torch.cat([box.lead] * rows), torch.cat([box.radius] * rows))
 
 
-class Thin(NamedTuple):
+class SimplifiedGraph(NamedTuple):
     """A graph, the entries a sample of its largest value, and the number of its outputs."""
 
     graph: Graph
@@ -57,16 +57,18 @@ class Thin(NamedTuple):
     outputs: int
 
 
-def thin(graph: Graph, images: Box) -> Thin:
+def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
     """Return a smaller graph whose bounds are the same for every box inside ``images``."""
-    found = boxes(graph, images)
+    found = interval_bounds(graph, images)
     nodes, readers = list(graph.nodes), _readers(graph)
     for index in range(len(nodes)):
         _fold(nodes, index, found, readers)
     for index in range(len(nodes)):
         _leave_out(nodes, index, found, readers)
     sizes = [box.shape[1:].numel() for box in found if isinstance(box, Box)]
-    return Thin(replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1])
+    return SimplifiedGraph(
+        replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1]
+    )
 
 
 def _laid_out(node: Node) -> Node:

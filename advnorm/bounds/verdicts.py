@@ -1,6 +1,7 @@
-r"""Verdicts that follow from margins, rounding included.
+r"""Certificates: verdicts that follow from bounds of margins, rounding included.
 
-An image is certified where every margin is above the rounding slack.
+An image is certified where the bound of every margin is above the rounding slack; nowhere
+else in this package is a margin a proof.
 
 **The slack.** Bounds are computed in floating point of unit roundoff u, and so are the
 logits that they speak of. A logit is a sum of terms, which together are at most
@@ -21,106 +22,137 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.bounds.box import InputSet, around
-from advnorm.bounds.interval import bounded_rounded
-from advnorm.bounds.methods import METHODS, margins, plan, together
+from advnorm.bounds.box import InputSet, input_box
+from advnorm.bounds.interval import ibp_margins_and_rounding
+from advnorm.bounds.methods import METHODS, batch_size, compute_margins, prepare_graph
 from advnorm.bounds.precision import exact_products
-from advnorm.bounds.simplify import Thin
+from advnorm.bounds.simplify import SimplifiedGraph
 
 _CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
 
 
 class Certificates(NamedTuple):
-    """``certified`` of shape (batch,); margins and slack of shape (batch, classes)."""
+    """Which images are certified, and the numbers behind it.
+
+    ``certified`` has shape (batch,): true where no image of the threat has another
+    prediction than the label. ``margins`` has shape (batch, classes): lower bounds of the
+    label's logit minus each class's. ``slack``, of the same shape, is what rounding may
+    cost a margin. ``certified`` says that all margins of other classes are above their
+    slack.
+    """
 
     certified: Tensor
     margins: Tensor
     slack: Tensor
 
 
-def verify(
+def certify(
     model: nn.Module,
-    clean: Tensor,
-    threat: InputSet,
+    images: Tensor,
     labels: Tensor,
+    threat: InputSet,
     *,
     method: str = "crown",
 ) -> Certificates:
-    """Tell which images keep their label whatever the threat does, with all margins."""
-    clean, labels = _tensors(clean, labels)
-    with torch.no_grad(), exact_products(clean.device):
-        thinned = plan(model, clean, threat, labels)
-        found, slack = _intervals(thinned, clean, threat, labels)
+    """Prove which images keep their label under every perturbation of the threat.
+
+    >>> from advnorm import Linf
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
+    >>> model[0].weight.data = torch.eye(2)  # the logits are the two pixels
+    >>> images, labels = torch.tensor([[0.9, 0.1], [0.5, 0.4]]), torch.tensor([0, 0])
+    >>> result = certify(model, images, labels, Linf(0.1))
+    >>> result.certified.tolist()
+    [True, False]
+    >>> [round(margin, 4) for margin in result.margins[:, 1].tolist()]
+    [0.6, -0.1]
+
+    Args:
+        model: Maps images in the threat's bounds to logits, and treats each image of a
+            batch alone: batch norms use running statistics (``model.eval()``). An
+            operation that has no rule is refused by name.
+        images: Clean images, shape ``(batch, ...)``; a tensor, an array or a list.
+        labels: One class number an image.
+        threat: ``Linf`` or ``L2``.
+        method: ``"ibp"`` (fastest), ``"crown-ibp"`` or ``"crown"`` (tightest).
+
+    Returns:
+        ``certified``, one bool an image, with all margins and what rounding may cost them.
+        An image that is not certified may be robust or not: nothing is known.
+    """
+    images, labels = _as_tensors(images, labels)
+    with torch.no_grad(), exact_products(images.device):
+        graph = prepare_graph(model, images, labels, threat)
+        margins, slack = _interval_margins(graph, images, labels, threat)
         if method != "ibp":
-            found = margins(thinned, clean, threat, labels, method)
-        return Certificates(_above(found, slack, labels), found, slack)
+            margins = compute_margins(graph, images, labels, threat, method)
+        return Certificates(is_proof(margins, slack, labels), margins, slack)
 
 
-def certified(
+def is_certified(
     model: nn.Module,
-    clean: Tensor,
-    threat: InputSet,
+    images: Tensor,
     labels: Tensor,
+    threat: InputSet,
     *,
     method: str = "crown",
 ) -> Tensor:
     """Tell which images ``method``, or a cheaper one, certifies; shape (batch,).
 
-    The cheapest is asked first, and the next about what is left. This is much faster than
-    :func:`verify`, and never certifies less.
+    The cheapest is tried first, and the next on what is left. This is much faster than
+    :func:`certify`, and never certifies less.
     """
-    dearer_ones = _after_ibp(method)
-    clean, labels = _tensors(clean, labels)
-    if not len(clean):
+    tighter_methods = _after_ibp(method)
+    images, labels = _as_tensors(images, labels)
+    if not len(images):
         return labels.new_zeros(0, dtype=torch.bool)
-    with torch.no_grad(), exact_products(clean.device):
-        thinned = plan(model, clean, threat, labels)
-        found, slack = _intervals(thinned, clean, threat, labels)
-        sure = _above(found, slack, labels)
-        for dearer in dearer_ones:
-            left = (~sure).nonzero().squeeze(1)
+    with torch.no_grad(), exact_products(images.device):
+        graph = prepare_graph(model, images, labels, threat)
+        margins, slack = _interval_margins(graph, images, labels, threat)
+        certified = is_proof(margins, slack, labels)
+        for tighter in tighter_methods:
+            left = (~certified).nonzero().squeeze(1)
             if not len(left):
                 break
-            found = margins(thinned, clean[left], threat, labels[left], dearer)
-            sure[left] = _above(found, slack[left], labels[left])
-        return sure
+            margins = compute_margins(graph, images[left], labels[left], threat, tighter)
+            certified[left] = is_proof(margins, slack[left], labels[left])
+        return certified
 
 
-def _tensors(clean: Any, labels: Any) -> tuple[Tensor, Tensor]:
+def is_proof(margins: Tensor, slack: Tensor, labels: Tensor) -> Tensor:
+    """Tell of which images all margins are above the slack, but for the label's own."""
+    return (margins > slack).scatter(1, labels.unsqueeze(1), True).all(1)
+
+
+def _as_tensors(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Take arrays and lists for tensors, and any integers for class numbers."""
     try:
-        clean, labels = (torch.as_tensor(values) for values in (clean, labels))
+        images, labels = (torch.as_tensor(values) for values in (images, labels))
     except (TypeError, ValueError, RuntimeError):
         raise ValueError(
             "images and labels are tensors, NumPy arrays or lists of numbers, not "
-            f"{type(clean).__name__} and {type(labels).__name__}"
+            f"{type(images).__name__} and {type(labels).__name__}"
         ) from None
     is_class = not labels.is_floating_point() and labels.dtype != torch.bool
-    return clean, labels.long() if is_class else labels
+    return images, labels.long() if is_class else labels
 
 
 def _after_ibp(method: str) -> tuple[str, ...]:
-    """Return what to ask after the intervals, up to ``method``."""
+    """Return what to try after the intervals, up to ``method``."""
     METHODS[method]  # refuses an unknown name
     if method not in _CHEAPEST_FIRST:
         return (method,)
     return _CHEAPEST_FIRST[1 : _CHEAPEST_FIRST.index(method) + 1]
 
 
-def _above(found: Tensor, slack: Tensor, labels: Tensor) -> Tensor:
-    """Tell of which images all margins are above the slack; the label has none."""
-    return (found > slack).scatter(1, labels.unsqueeze(1), True).all(1)
-
-
-def _intervals(
-    thinned: Thin, clean: Tensor, threat: InputSet, labels: Tensor
+def _interval_margins(
+    graph: SimplifiedGraph, images: Tensor, labels: Tensor, threat: InputSet
 ) -> tuple[Tensor, Tensor]:
-    """Return the interval bounds of all margins, and what rounding may cost each."""
-    found, costs = [], []
-    size = together(thinned, len(clean), "ibp")
-    for x, y in zip(torch.split(clean, size), torch.split(labels, size), strict=True):
-        bound, cost = bounded_rounded(thinned.graph, around(x, threat), y)
-        found.append(bound.margins)
-        costs.append(cost)
-    each = torch.cat(costs)
-    return torch.cat(found), each.gather(1, labels.unsqueeze(1)) + each
+    """Return the interval bounds of all margins, and the slack of each."""
+    margins, roundings = [], []
+    size = batch_size(graph, len(images), "ibp")
+    for x, y in zip(torch.split(images, size), torch.split(labels, size), strict=True):
+        bounds, rounding = ibp_margins_and_rounding(graph.graph, input_box(x, threat), y)
+        margins.append(bounds.lower)
+        roundings.append(rounding)
+    each = torch.cat(roundings)
+    return torch.cat(margins), each.gather(1, labels.unsqueeze(1)) + each

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.bounds import around, bounded, trace
+from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.diagnosis.attacked_domains import weak
 from advnorm.model_state import evaluating
 from advnorm.norms import Mode, mode, twice
@@ -54,7 +54,8 @@ def loss_of(
         return lambda: F.cross_entropy(model(x), labels)
     graph = trace(model)
     return lambda: F.cross_entropy(
-        -bounded(graph, around(images, threat, ride=True), labels).margins, labels
+        -ibp_margins(graph, input_box(images, threat, with_clean=True), labels).lower,
+        labels,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import LogitsFn
-from advnorm.bounds import METHODS, certified
+from advnorm.bounds import METHODS, is_certified
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import Cell
 from advnorm.evaluation.predictions import predict
@@ -73,7 +73,7 @@ def _covered(model: nn.Module, cell: Cell, clean: Tensor, labels: Tensor) -> Ten
     assert cell.threat is not None and cell.certificate is not None
     dtype = next((p.dtype for p in model.parameters()), clean.dtype)
     clean = clean.to(dtype)
-    return certified(model, clean, cell.threat, labels, method=cell.certificate)
+    return is_certified(model, clean, labels, cell.threat, method=cell.certificate)
 
 
 def refuse_meeting(found: Iterable[tuple[Result, Verdicts]]) -> None:

@@ -3,7 +3,7 @@ r"""Certified training by CROWN-IBP (Zhang et al., 2020), which becomes IBP."""
 from torch import Tensor, nn
 
 from advnorm import norms
-from advnorm.bounds import around, bounded, crown_ibp_and_ibp, remembered
+from advnorm.bounds import cached_trace, crown_ibp_and_ibp_margins, ibp_margins, input_box
 from advnorm.objectives.ibp import certified_loss, check_kappa, clean_loss
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss
 
@@ -34,13 +34,16 @@ def crown_ibp(
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
         if adversary.threat is None:
             return clean_loss(model(clean), labels)
-        box, graph = around(clean, adversary.threat, ride=True), remembered(model)
+        box, graph = (
+            input_box(clean, adversary.threat, with_clean=True),
+            cached_trace(model),
+        )
         if beta == 0:
-            margins, logits = bounded(graph, box, labels)
+            margins, logits = ibp_margins(graph, box, labels)
         else:
-            linear, interval = crown_ibp_and_ibp(graph, box, labels)
-            margins, logits = linear.margins, linear.logits
+            linear, interval = crown_ibp_and_ibp_margins(graph, box, labels)
+            margins, logits = linear.lower, linear.logits
             if beta < 1:
-                margins = beta * margins + (1 - beta) * interval.margins
+                margins = beta * margins + (1 - beta) * interval.lower
     assert logits is not None
     return certified_loss(logits, margins, labels, kappa)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.bounds import around, bounded, remembered
+from advnorm.bounds import cached_trace, ibp_margins, input_box
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
 
 
@@ -33,8 +33,8 @@ def ibp(
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
         if adversary.threat is None:
             return clean_loss(model(clean), labels)
-        box = around(clean, adversary.threat, ride=True)
-        margins, logits = bounded(remembered(model), box, labels)
+        box = input_box(clean, adversary.threat, with_clean=True)
+        margins, logits = ibp_margins(cached_trace(model), box, labels)
     assert logits is not None
     return certified_loss(logits, margins, labels, kappa)
 

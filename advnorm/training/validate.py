@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from advnorm import ranks
 from advnorm.attacks import LogitsFn, NonFiniteGradientError
-from advnorm.bounds import around, bounded, trace
+from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.draws import Draws
 from advnorm.evaluation import cells, judge
 from advnorm.evaluation.conditions import Cell
@@ -69,7 +69,7 @@ def _verify(
 ) -> Judged:
     """Judge by interval bounds: right is what no perturbation can change."""
     with torch.no_grad():
-        margins, _ = bounded(trace(model), around(clean, threat), labels)
+        margins, _ = ibp_margins(trace(model), input_box(clean, threat), labels)
     others = margins.scatter(1, labels[:, None], torch.inf)
     predictions = predict(logits_fn, clean, labels)
     verified = (others.amin(1) > 0) & (predictions == labels)

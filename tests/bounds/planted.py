@@ -20,7 +20,7 @@ from planted_operations import ACTIVATIONS, FUNCTIONS, LAYERS, NORMS, Operation
 from planted_rounding import CANCELLING, REFUSED
 from torch import Tensor, nn
 
-from advnorm.bounds import METHODS, verify
+from advnorm.bounds import METHODS, certify
 from advnorm.threat import L2, Linf, Threat
 
 OPERATIONS = LAYERS | ACTIVATIONS | NORMS | FUNCTIONS | CANCELLING | REFUSED
@@ -216,7 +216,7 @@ def _ask(sample: Plant, name: str, counts: Counts, *, safe: bool) -> None:
 def _verdict(sample: Plant, method: str) -> bool | None:
     """Tell whether the planted image is certified; ``None`` where the model is refused."""
     try:
-        question = sample.model, sample.images, sample.threat, sample.labels
-        return bool(verify(*question, method=method).certified[0])
+        question = sample.model, sample.images, sample.labels, sample.threat
+        return bool(certify(*question, method=method).certified[0])
     except NotImplementedError:
         return None

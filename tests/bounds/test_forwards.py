@@ -6,7 +6,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import evaluate
-from advnorm.bounds import METHODS, around, bounds, certified, crown_ibp, trace, verify
+from advnorm.bounds import (
+    METHODS,
+    certify,
+    crown_ibp_margins,
+    input_box,
+    is_certified,
+    margin_bounds,
+    trace,
+)
 from advnorm.threat import L2, Linf
 
 ORDER = ["ibp", "crown-ibp", "crown"]
@@ -71,17 +79,17 @@ def test_what_mixes_samples_is_refused_whatever_their_number(name, count):
     model = made(MIXING[name], **PARTS)
     images, labels = torch.rand(count, 2, 3).double(), torch.zeros(count, dtype=torch.int64)
     for method in ORDER:
-        for ask in (bounds, certified):  # with gradients, and without
+        for ask in (margin_bounds, is_certified):  # with gradients, and without
             with pytest.raises(NotImplementedError):
-                ask(model, images, Linf(0.1), labels, method=method)
+                ask(model, images, labels, Linf(0.1), method=method)
 
 
 def test_squeeze_is_fine_until_it_takes_the_only_sample():
     model = made(lambda s, x: s.end(x.flatten(1)).squeeze(), end=linear(6))
     images, labels = torch.rand(3, 2, 3).double(), torch.tensor([0, 1, 2])
-    assert bounds(model, images, Linf(0.1), labels).shape == (3, 3)
+    assert margin_bounds(model, images, labels, Linf(0.1)).shape == (3, 3)
     with pytest.raises(NotImplementedError, match=r"squeeze.*3 rows of 1"):
-        bounds(model, images[:1], Linf(0.1), labels[:1])
+        margin_bounds(model, images[:1], labels[:1], Linf(0.1))
 
 
 @pytest.mark.parametrize(
@@ -96,9 +104,9 @@ def test_squeeze_is_fine_until_it_takes_the_only_sample():
 )
 def test_images_beyond_the_bounds_and_too_few_labels_are_refused(images, labels, words):
     model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)).eval()
-    for ask in (bounds, verify, certified):
+    for ask in (margin_bounds, certify, is_certified):
         with pytest.raises(ValueError, match=words):
-            ask(model, images, Linf(0.1), labels, method="ibp")
+            ask(model, images, labels, Linf(0.1), method="ibp")
 
 
 def test_images_of_whole_numbers_are_those_of_floating_point():
@@ -106,10 +114,10 @@ def test_images_of_whole_numbers_are_those_of_floating_point():
     images = torch.tensor([[0, 3, 250, 255]], dtype=torch.uint8)
     for threat in (Linf(8, (0, 255)), L2(8, (0, 255))):
         for method in METHODS:
-            given = threat, torch.tensor([0])
-            found = bounds(model, images, *given, method=method)
+            given = torch.tensor([0]), threat
+            found = margin_bounds(model, images, *given, method=method)
             torch.testing.assert_close(
-                found, bounds(model, images.float(), *given, method=method)
+                found, margin_bounds(model, images.float(), *given, method=method)
             )
 
 
@@ -119,10 +127,10 @@ def test_an_image_beyond_the_bounds_by_rounding_has_the_set_of_the_nearest_one(t
     images = torch.tensor([[-1e-15, 0.5, 1 + 1e-15, -2e-15]]).double()
     labels = torch.tensor([0])
     for method in METHODS:
-        found = bounds(model, images, threat, labels, method=method)
-        expected = bounds(model, images.clamp(0, 1), threat, labels, method=method)
+        found = margin_bounds(model, images, labels, threat, method=method)
+        expected = margin_bounds(model, images.clamp(0, 1), labels, threat, method=method)
         assert torch.equal(found, expected)
-    box = around(images, threat)
+    box = input_box(images, threat)
     assert (box.radius >= 0).all()
 
 
@@ -137,7 +145,7 @@ def test_an_image_beyond_the_bounds_by_rounding_has_the_set_of_the_nearest_one(t
 def test_images_on_the_bounds_as_their_type_rounds_them_are_inside(dtype, limits):
     model = nn.Sequential(nn.Linear(4, 3)).to(dtype)
     images = torch.tensor([[*limits, *limits]], dtype=dtype, requires_grad=True)
-    found = bounds(model, images, Linf(0.0, limits), torch.tensor([0]), method="ibp")
+    found = margin_bounds(model, images, torch.tensor([0]), Linf(0.0, limits), method="ibp")
     assert found.isfinite().all()
 
 
@@ -163,7 +171,7 @@ def test_a_value_overwritten_behind_dropout_is_refused(dropout):
     given = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
     model = Kept(given).eval()
     with pytest.raises(NotImplementedError, match="in place"):
-        certified(model, torch.rand(2, 4), Linf(0.1), torch.tensor([0, 1]))
+        is_certified(model, torch.rand(2, 4), torch.tensor([0, 1]), Linf(0.1))
 
 
 # --- constants ------------------------------------------------------------------------
@@ -194,9 +202,9 @@ def test_a_grey_image_made_colourful_by_constants_is_bounded_exactly(forward, th
         size = slope.flatten(1).norm(1 if threat.name == "linf" else 2, dim=1)
         least = margin.detach() - threat.eps * size
         for method in ("crown-ibp", "crown"):
-            found = bounds(model, images, threat, labels, method=method)[:, wrong]
+            found = margin_bounds(model, images, labels, threat, method=method)[:, wrong]
             torch.testing.assert_close(found, least, msg=method)
-        found = bounds(model, images, threat, labels, method="ibp")[:, wrong]
+        found = margin_bounds(model, images, labels, threat, method="ibp")[:, wrong]
         assert (found <= least + 1e-9).all()
 
 
@@ -241,7 +249,9 @@ def test_other_spellings_have_the_same_bounds(name):
     images, labels = torch.rand(3, 2, 3).double(), torch.tensor([0, 1, 2])
     torch.testing.assert_close(one(images), other(images))
     for method in METHODS:
-        found = [bounds(m, images, Linf(0.1), labels, method=method) for m in (one, other)]
+        found = [
+            margin_bounds(m, images, labels, Linf(0.1), method=method) for m in (one, other)
+        ]
         torch.testing.assert_close(*found, msg=method)
 
 
@@ -254,7 +264,9 @@ def test_pooling_functions_take_their_settings_in_torchs_order():
     one, other = (made(forward, **parts) for forward in forwards)
     images, labels = torch.rand(3, 1, 5, 5).double(), torch.tensor([0, 1, 2])
     for method in METHODS:
-        found = [bounds(m, images, Linf(0.1), labels, method=method) for m in (one, other)]
+        found = [
+            margin_bounds(m, images, labels, Linf(0.1), method=method) for m in (one, other)
+        ]
         torch.testing.assert_close(*found)
 
 
@@ -262,7 +274,7 @@ def test_a_trace_leaves_nothing_in_the_model():
     model = made(lambda s, x: s.end(x.flatten(1) - torch.tensor([0.5])), end=linear(6))
     images, labels = torch.rand(3, 2, 3).double(), torch.tensor([0, 1, 2])
     before = set(vars(model))
-    first = bounds(model, images, Linf(0.0), labels, method="ibp")
+    first = margin_bounds(model, images, labels, Linf(0.0), method="ibp")
     assert set(vars(model)) == before
     logits = model(images).detach()
     torch.testing.assert_close(first, logits.gather(1, labels[:, None]) - logits)
@@ -299,17 +311,20 @@ def test_refusals_name_the_place_and_the_reason(name):
     images, labels = torch.rand(3, 2, 3).double(), torch.tensor([0, 1, 2])
     for method in ("crown-ibp", "crown"):
         with pytest.raises((NotImplementedError, ValueError), match=words):
-            bounds(model, images, Linf(0.1), labels, method=method)
+            margin_bounds(model, images, labels, Linf(0.1), method=method)
 
 
 def test_linear_bounds_refuse_dropout_at_work():
     layers = [nn.Linear(6, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 3)]
     model = nn.Sequential(*layers).train()
-    box = around(torch.rand(4, 6), Linf(0.01), ride=True)
+    box = input_box(torch.rand(4, 6), Linf(0.01), with_clean=True)
     with pytest.raises(NotImplementedError, match=r"'1' \(Dropout\).*at random"):
-        crown_ibp(trace(model), box, torch.tensor([0, 1, 2, 0]))
+        crown_ibp_margins(trace(model), box, torch.tensor([0, 1, 2, 0]))
     layers[1].p = 0.0
-    assert crown_ibp(trace(model), box, torch.tensor([0, 1, 2, 0])).margins.shape == (4, 3)
+    assert crown_ibp_margins(trace(model), box, torch.tensor([0, 1, 2, 0])).lower.shape == (
+        4,
+        3,
+    )
 
 
 # --- no image at all ------------------------------------------------------------------
@@ -330,7 +345,9 @@ def test_a_batch_without_a_right_answer_needs_no_certificate(norm):
     )  # fmt: skip
     assert found.results[0].accuracy.correct == 4
     for method in METHODS:
-        assert bounds(model, images[:0], Linf(0.1), labels[:0], method=method).shape == (
+        assert margin_bounds(
+            model, images[:0], labels[:0], Linf(0.1), method=method
+        ).shape == (
             0,
             3,
         )
@@ -346,7 +363,7 @@ def test_what_hands_the_logits_on_has_no_part_in_margins(tail):
     models = [nn.Sequential(*layers, *end).eval() for end in ((), tail)]
     images, labels = torch.rand(5, 8), torch.tensor([0, 1, 0, 1, 0])
     for method in METHODS:
-        found = [bounds(m, images, Linf(0.1), labels, method=method) for m in models]
+        found = [margin_bounds(m, images, labels, Linf(0.1), method=method) for m in models]
         torch.testing.assert_close(*found)
 
 
@@ -357,7 +374,7 @@ def test_maps_that_are_flattened_to_logits_are_bounded():
     labels = torch.tensor([0, 1, 2, 0])
     logits = model(images).detach()
     for method in METHODS:
-        found = bounds(model, images, Linf(0.0), labels, method=method)
+        found = margin_bounds(model, images, labels, Linf(0.0), method=method)
         torch.testing.assert_close(found, logits.gather(1, labels[:, None]) - logits)
 
 
@@ -367,8 +384,8 @@ def test_terms_that_cancel_out_in_the_last_layer_count_in_the_slack(tail):
     layers = [nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2), *tail]
     model = nn.Sequential(*layers).eval()
     with torch.no_grad():
-        plain = verify(model, torch.rand(3, 8), Linf(0.1), torch.tensor([0, 1, 0])).slack
+        plain = certify(model, torch.rand(3, 8), torch.tensor([0, 1, 0]), Linf(0.1)).slack
         model[0].bias += 300
         model[2].bias -= model[2].weight.sum(1) * 300
-        shifted = verify(model, torch.rand(3, 8), Linf(0.1), torch.tensor([0, 1, 0])).slack
+        shifted = certify(model, torch.rand(3, 8), torch.tensor([0, 1, 0]), Linf(0.1)).slack
     assert (shifted > 100 * plain).all()

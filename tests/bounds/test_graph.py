@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import models, norms
-from advnorm.bounds import bounds, trace, walk
+from advnorm.bounds import margin_bounds, trace, walk
 from advnorm.threat import Linf
 
 MODELS = ["cnn_small", "lenet5", "mlp", "preact_resnet18", "resnet20", "resnet18"]
@@ -173,5 +173,5 @@ def test_one_layer_alone_or_none_is_a_model_too(method):
         logits = model(images)
         margins = logits.gather(1, labels[:, None]) - logits
         reach = 0.1 * (weight[labels][:, None] - weight).abs().sum(2)
-        found = bounds(model, images, Linf(0.1), labels, method=method)
+        found = margin_bounds(model, images, labels, Linf(0.1), method=method)
         torch.testing.assert_close(found, margins - reach)

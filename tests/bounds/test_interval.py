@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import norms
-from advnorm.bounds import around, boxes, trace
+from advnorm.bounds import input_box, interval_bounds, trace
 from advnorm.threat import L2, Linf
 
 
@@ -128,8 +128,8 @@ def test_samples_and_corners_lie_inside(name, layer, shape, threat):
     layer = trained(layer)
     model = nn.Sequential(layer)
     clean = torch.randn(1, *shape, dtype=torch.float64).clamp(-1.5, 1.5)
-    images = around(clean, threat)
-    found = boxes(trace(model), images)[-1]
+    images = input_box(clean, threat)
+    found = interval_bounds(trace(model), images)[-1]
     inside = torch.cat([corners(threat, clean), samples(threat, clean)])
     values = model(inside)
     assert found.shape[1:] == values.shape[1:]
@@ -143,7 +143,9 @@ def test_a_point_gives_the_forward_value(name, layer, shape):
     layer = trained(layer)
     clean = torch.randn(3, *shape, dtype=torch.float64)
     threat = Linf(1e-300, (-9.0, 9.0))
-    found = boxes(trace(nn.Sequential(layer)), around(clean, threat, ride=True))[-1]
+    found = interval_bounds(
+        trace(nn.Sequential(layer)), input_box(clean, threat, with_clean=True)
+    )[-1]
     value = layer(clean.clone())
     for one in (found.clean, found.lower, found.upper):
         torch.testing.assert_close(one, value, rtol=1e-12, atol=1e-12)
@@ -158,7 +160,7 @@ def test_the_gate_of_a_dual_norm_turns_inside_of_the_interval(narrow, radius):
     getattr(layer, narrow).running_var.fill_(0.02)
     for middle in torch.linspace(-1, 1, 9).double():
         clean = middle.view(1, 1)
-        box = around(clean, Linf(radius, (-9.0, 9.0)))
-        found = boxes(trace(nn.Sequential(layer)), box)[-1]
+        box = input_box(clean, Linf(radius, (-9.0, 9.0)))
+        found = interval_bounds(trace(nn.Sequential(layer)), box)[-1]
         values = layer(torch.linspace(-1, 1, 2001).double()[:, None] * radius + clean)
         assert (values >= found.lower - 1e-9).all() and (values <= found.upper + 1e-9).all()

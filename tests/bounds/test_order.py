@@ -8,7 +8,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.bounds import around, bounds, crown_ibp_and_ibp, trace, verify
+from advnorm.bounds import (
+    certify,
+    crown_ibp_and_ibp_margins,
+    input_box,
+    margin_bounds,
+    trace,
+)
 from advnorm.threat import L2, Linf
 
 
@@ -53,7 +59,7 @@ def trained(kind, *, eps=0.0, steps=120):
         optimizer.zero_grad()
         logits, threat = model(images[rows]), Linf(eps * step / steps)
         if eps:
-            logits = -bounds(model, images[rows], threat, labels[rows], method="ibp")
+            logits = -margin_bounds(model, images[rows], labels[rows], threat, method="ibp")
         F.cross_entropy(logits, labels[rows]).backward()
         optimizer.step()
     model.eval()
@@ -67,7 +73,9 @@ def test_a_tighter_method_has_larger_margins_on_trained_networks(kind):
     wrong = torch.ones(len(labels), 10, dtype=torch.bool).scatter(1, labels[:, None], False)
     for threat in (Linf(0.01), Linf(0.05), L2(0.1)):
         ibp, crown_ibp, crown = (
-            bounds(model, images, threat, labels, method=method).detach()[wrong].mean()
+            margin_bounds(model, images, labels, threat, method=method)
+            .detach()[wrong]
+            .mean()
             for method in ("ibp", "crown-ibp", "crown")
         )
         assert ibp < crown_ibp < crown
@@ -78,14 +86,14 @@ def test_the_order_holds_on_a_certified_network_where_lines_are_looser_than_inte
     for eps in (0.1, 0.2, 0.4):
         threat, graph = Linf(eps), trace(model)
         ibp, crown_ibp, crown = (
-            bounds(model, images, threat, labels, method=method).detach()
+            margin_bounds(model, images, labels, threat, method=method).detach()
             for method in ("ibp", "crown-ibp", "crown")
         )
-        lines, _ = crown_ibp_and_ibp(graph, around(images, threat), labels)
+        lines, _ = crown_ibp_and_ibp_margins(graph, input_box(images, threat), labels)
         assert ibp.mean() < crown_ibp.mean() < crown.mean()
-        assert (crown_ibp >= torch.maximum(ibp, lines.margins)).all()
+        assert (crown_ibp >= torch.maximum(ibp, lines.lower)).all()
         assert (crown >= ibp).all()
-    assert lines.margins.mean() < ibp.mean()
+    assert lines.lower.mean() < ibp.mean()
 
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])
@@ -93,12 +101,12 @@ def test_the_order_holds_on_a_certified_network_where_lines_are_looser_than_inte
 def test_batch_statistics_are_refused_with_the_reason(layer, method):
     model = settled(nn.Sequential(nn.Linear(4, 4), layer, nn.ReLU(), nn.Linear(4, 2)))
     images, labels = torch.rand(3, 4).double(), torch.tensor([0, 1, 0])
-    verify(model, images, Linf(0.1), labels, method=method)
+    certify(model, images, labels, Linf(0.1), method=method)
     words = r"'1' \(BatchNorm.*batch statistics.*depends on the others.*model.eval\(\)"
     with norms.mode(model, "batch"), pytest.raises(ValueError, match=words):
-        verify(model, images, Linf(0.1), labels, method=method)
+        certify(model, images, labels, Linf(0.1), method=method)
     with pytest.raises(ValueError, match=words):
-        verify(model.train(), images, Linf(0.1), labels, method=method)
+        certify(model.train(), images, labels, Linf(0.1), method=method)
 
 
 class Unknown(nn.ReLU):
@@ -114,7 +122,7 @@ def test_an_unsupported_layer_is_named_with_what_is_supported(method):
     images, labels = torch.rand(3, 4).double(), torch.tensor([0, 1, 0])
     words = r"layer '1' \(Softmax\).*BatchNorm2d.*Conv2d.*Linear.*ReLU"
     with pytest.raises(NotImplementedError, match=words):
-        bounds(model, images, Linf(0.1), labels, method=method)
+        margin_bounds(model, images, labels, Linf(0.1), method=method)
     model[1] = Unknown()
     with pytest.raises(NotImplementedError, match="sin"):
-        bounds(model, images, Linf(0.1), labels, method=method)
+        margin_bounds(model, images, labels, Linf(0.1), method=method)

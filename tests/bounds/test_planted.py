@@ -17,7 +17,7 @@ from planted import (
 )
 from torch import Tensor, nn
 
-from advnorm.bounds import METHODS, arguments, certified, interval, settings
+from advnorm.bounds import METHODS, arguments, interval, is_certified, settings
 from advnorm.bounds.box import Box
 from advnorm.threat import Linf
 
@@ -147,6 +147,6 @@ def test_a_network_that_rounds_by_a_large_number_is_not_certified(size, step, me
     model, image = Rounds(size, 0.5 - 0.8 * step).eval(), torch.tensor([[0.5]])
     label = torch.tensor([0])
     assert model(image).argmax(1) == label != model(image - 0.6 * step).argmax(1)
-    assert not certified(model, image, Linf(0.6 * step), label, method=method)
+    assert not is_certified(model, image, label, Linf(0.6 * step), method=method)
     wide = model.double()
-    assert certified(wide, image.double(), Linf(0.6 * step), label, method=method)
+    assert is_certified(wide, image.double(), label, Linf(0.6 * step), method=method)

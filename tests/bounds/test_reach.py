@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from advnorm.bounds import around, bounds, boxes, interval_linear, trace
+from advnorm.bounds import input_box, interval_bounds, interval_linear, margin_bounds, trace
 from advnorm.bounds.concretize_l2 import reach
 from advnorm.models import Standardize
 from advnorm.threat import L2, Linf
@@ -89,7 +89,9 @@ def test_linear_networks_are_exact_where_the_image_bounds_cut(eps, seed):
             ]
             fall = (slope.flatten(1).abs() * torch.stack(best)).sum(1)
             for method in methods:
-                found = bounds(model, images, L2(eps), labels, method=method)[:, wrong]
+                found = margin_bounds(model, images, labels, L2(eps), method=method)[
+                    :, wrong
+                ]
                 torch.testing.assert_close(found, margin.detach() - fall, msg=method)
 
 
@@ -100,7 +102,7 @@ def test_intervals_of_black_and_white_and_grey_are_exact():
     images = torch.tensor([0.0, 1.0, 0.5])[torch.randint(3, (5, 1, 6, 6))]
     threat = L2(0.4)
     with torch.no_grad():
-        box = boxes(trace(model), around(images, threat))[-1]
+        box = interval_bounds(trace(model), input_box(images, threat))[-1]
         centre = model(images)
     weight = model[1].weight.detach() / 0.3081
     for filters, bound, sign in ((weight, box.lower, -1), (-weight, box.upper, 1)):
@@ -122,10 +124,9 @@ def test_a_cut_ball_is_never_looser_than_the_whole_ball_or_the_box(method):
     images = (torch.rand(20, 1, 8, 8).double() * 1.6 - 0.3).clamp(0, 1)
     labels = model(images).argmax(1)
     for eps in (0.05, 0.3, 1.0):
-        given = {"labels": labels, "method": method}
-        cut = bounds(model, images, L2(eps), **given)
-        whole = bounds(model, images, L2(eps, (-100, 100)), **given)
-        box = bounds(model, images, Linf(eps), **given)
+        cut = margin_bounds(model, images, labels, L2(eps), method=method)
+        whole = margin_bounds(model, images, labels, L2(eps, (-100, 100)), method=method)
+        box = margin_bounds(model, images, labels, Linf(eps), method=method)
         if method == "ibp":  # slopes of ReLUs may change for the worse in the other two
             assert (cut >= torch.maximum(whole, box) - 1e-9).all()
         assert cut.mean() > max(whole.mean(), box.mean())
@@ -139,7 +140,9 @@ def test_intervals_of_a_first_layer_hold_whatever_counts_as_stuck(stuck, monkeyp
     for power in (1, 3, 8):  # the higher, the more values are close to a bound
         image = 1 - torch.rand(1, 10).double() ** power
         with torch.no_grad():
-            box = boxes(trace(nn.Sequential(layer)), around(image, L2(eps)))[-1]
+            box = interval_bounds(trace(nn.Sequential(layer)), input_box(image, L2(eps)))[
+                -1
+            ]
             centre = layer(image)[0]
         for number, slope in enumerate(layer.weight.detach()):
             falls = [

@@ -12,11 +12,11 @@ from advnorm import evaluate
 from advnorm.bounds import (
     METHODS,
     arguments,
-    bounds,
-    certified,
+    certify,
+    is_certified,
+    margin_bounds,
     operations,
     settings,
-    verify,
 )
 from advnorm.bounds.interval import LAYERS
 from advnorm.threat import Linf
@@ -64,11 +64,11 @@ def test_sums_and_means_in_another_type_are_refused(name, method):
     model, images = Between(REPORTED[name]).eval(), torch.rand(64, 16)
     with torch.no_grad():
         labels = model(images).argmax(1)
-    for ask in (bounds, verify, certified):
+    for ask in (margin_bounds, certify, is_certified):
         with pytest.raises(
             NotImplementedError, match=r"(sum|mean).*argument dtype=torch\."
         ):
-            ask(model, images, Linf(0.02), labels, method=method)
+            ask(model, images, labels, Linf(0.02), method=method)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -123,7 +123,7 @@ def test_an_argument_that_no_rule_reads_is_refused_by_name(name):
     function, words = ARGUMENTS[name]
     model = Between(function, 4, 8).eval()
     with pytest.raises(NotImplementedError, match=words):
-        certified(model, torch.rand(2, 4), Linf(0.1), LABELS)
+        is_certified(model, torch.rand(2, 4), LABELS, Linf(0.1))
 
 
 UNDERSTOOD = {
@@ -146,7 +146,7 @@ def test_an_argument_that_a_rule_reads_has_bounds(name, method):
         torch.rand(2, 4).double(),
     )
     logits = model(images).detach()
-    found = bounds(model, images, Linf(0.0), LABELS, method=method).detach()
+    found = margin_bounds(model, images, LABELS, Linf(0.0), method=method).detach()
     torch.testing.assert_close(found, logits.gather(1, LABELS[:, None]) - logits)
 
 
@@ -187,7 +187,7 @@ def test_a_setting_that_no_rule_is_for_is_refused_by_name(name, method):
     (setting, *_) = (s for s in settings.SETTINGS[kind] if not s.fits(SETTINGS[name]))
     words = re.escape(f"'layer' ({kind.__name__}): no certificate with {setting.name}=")
     with pytest.raises(NotImplementedError, match=words):
-        certified(model, torch.rand(2, 4), Linf(0.1), LABELS, method=method)
+        is_certified(model, torch.rand(2, 4), LABELS, Linf(0.1), method=method)
 
 
 def test_settings_are_of_layers_with_a_rule():
@@ -199,7 +199,7 @@ def test_settings_are_of_layers_with_a_rule():
 
 def refused(model: nn.Module, words: str) -> None:
     with pytest.raises(NotImplementedError, match=words):
-        certified(model.eval(), torch.rand(2, 4), Linf(0.1), LABELS)
+        is_certified(model.eval(), torch.rand(2, 4), LABELS, Linf(0.1))
 
 
 def plain() -> nn.Sequential:
@@ -245,7 +245,7 @@ def test_weights_and_images_of_another_class_are_refused():
     refused(model, "'weight' of the class")
     for images in (torch.rand(2, 4).as_subclass(Other), torch.rand(2, 4) + 0j):
         with pytest.raises(ValueError, match="plain tensor of real numbers"):
-            certified(plain(), images, Linf(0.1), LABELS)
+            is_certified(plain(), images, LABELS, Linf(0.1))
 
 
 def test_parametrized_weights_are_refused():
@@ -299,12 +299,12 @@ def test_arrays_lists_and_any_integers_are_certified_as_tensors_are():
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     images = torch.rand(6, 1, 4, 4)
     labels = model(images).argmax(1)
-    wanted = certified(model, images, Linf(0.01), labels)
+    wanted = is_certified(model, images, labels, Linf(0.01))
     for given in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
-        assert torch.equal(certified(model, images.numpy(), Linf(0.01), given), wanted)
-        assert torch.equal(verify(model, images, Linf(0.01), given).certified, wanted)
+        assert torch.equal(is_certified(model, images.numpy(), given, Linf(0.01)), wanted)
+        assert torch.equal(certify(model, images, given, Linf(0.01)).certified, wanted)
     with pytest.raises(ValueError, match="tensors, NumPy arrays or lists"):
-        certified(model, images, Linf(0.01), {"a": 1})
+        is_certified(model, images, {"a": 1}, Linf(0.01))
 
 
 def test_a_function_and_a_module_that_is_no_part_of_the_model_are_refused():
@@ -316,6 +316,6 @@ def test_a_function_and_a_module_that_is_no_part_of_the_model_are_refused():
             return inner(x)
 
     with pytest.raises(NotImplementedError, match="not of a function: give the model"):
-        certified(lambda x: inner(x), images, Linf(0.1), labels)
+        is_certified(lambda x: inner(x), images, labels, Linf(0.1))
     with pytest.raises(NotImplementedError, match="calls a module that is no part of it"):
-        certified(Outer(), images, Linf(0.1), labels)
+        is_certified(Outer(), images, labels, Linf(0.1))

@@ -23,14 +23,14 @@ from torch import nn
 
 from advnorm.bounds import (
     backward,
-    bounds,
+    certify,
     intermediate,
     interval,
     linear_rules,
     linear_table,
+    margin_bounds,
     patches,
     relax,
-    verify,
 )
 from advnorm.bounds.box import Box
 from advnorm.bounds.linear_rules import Rows
@@ -56,7 +56,9 @@ def violation(model, clean, threat, method, seen):
     """Return by how much the worst point falls below the bounds (negative: none does)."""
     labels, least = seen
     with torch.no_grad():
-        return float((bounds(model, clean, threat, labels, method=method) - least).max())
+        return float(
+            (margin_bounds(model, clean, labels, threat, method=method) - least).max()
+        )
 
 
 def images(count=1, seed=0):
@@ -101,7 +103,7 @@ def check(parts, eps, l2):
     narrow = deepcopy(model).float()
     for method in METHODS:
         assert violation(model, clean, threat, method, seen) <= 1e-9, method
-        found = verify(narrow, clean.float(), threat, labels, method=method)
+        found = certify(narrow, clean.float(), labels, threat, method=method)
         assert (found.margins.double() - found.slack / 4 <= least).all(), method
 
 
@@ -128,7 +130,7 @@ def test_a_ball_of_no_size_gives_the_forward_value(method, norm):
     model, clean = network(norm=norm), images(3)
     logits = model(clean)
     labels = logits.argmax(1)
-    margins = bounds(model, clean, Linf(1e-14), labels, method=method)
+    margins = margin_bounds(model, clean, labels, Linf(1e-14), method=method)
     torch.testing.assert_close(margins, logits.gather(1, labels[:, None]) - logits)
 
 
@@ -166,7 +168,7 @@ def test_linear_networks_are_exact(threat):
             (slope,) = torch.autograd.grad(margin.sum(), x)
             size = slope.flatten(1).norm(1 if threat.name == "linf" else 2, dim=1)
             for method in methods:
-                found = bounds(model, clean, threat, labels, method=method)[:, wrong]
+                found = margin_bounds(model, clean, labels, threat, method=method)[:, wrong]
                 torch.testing.assert_close(found, margin.detach() - threat.eps * size)
 
 
@@ -203,7 +205,8 @@ def test_enumeration_of_tiny_relu_networks_is_never_contradicted():
                 exact = min(exact, found.fun + float(c3))
         labels = torch.tensor([0])
         values = [
-            bounds(model, x, Linf(0.3), labels, method=m)[0, 1].detach() for m in METHODS
+            margin_bounds(model, x, labels, Linf(0.3), method=m)[0, 1].detach()
+            for m in METHODS
         ]
         assert all(float(v) <= exact + 1e-9 for v in values)
         assert exact - float(values[-1]) < 0.5 * abs(exact - float(values[0])) + 0.5
@@ -248,14 +251,14 @@ def test_windows_give_the_bounds_of_whole_maps(layers, threat, monkeypatch):
     monkeypatch.setattr(
         patches.Field, "cut", lambda *given: (used.append(1), true(*given))[1]
     )
-    with_windows = bounds(model, clean, threat, labels)
+    with_windows = margin_bounds(model, clean, labels, threat)
     assert used, "windows were meant to be tried"
     monkeypatch.setattr(
         patches.Field, "cut", lambda self, maps, out: true(self, maps.roll(1, -1), out)
     )
-    assert not torch.allclose(bounds(model, clean, threat, labels), with_windows)
+    assert not torch.allclose(margin_bounds(model, clean, labels, threat), with_windows)
     monkeypatch.setattr(intermediate, "_chain", lambda *given: None)
-    torch.testing.assert_close(bounds(model, clean, threat, labels), with_windows)
+    torch.testing.assert_close(margin_bounds(model, clean, labels, threat), with_windows)
 
 
 # --- planted faults -------------------------------------------------------------------

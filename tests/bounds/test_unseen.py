@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as every_module
 
-from advnorm.bounds import bounds, certified, verify
+from advnorm.bounds import certify, is_certified, margin_bounds
 from advnorm.bounds.interval import answered
 from advnorm.bounds.tracing import trace
 from advnorm.models import build
@@ -49,7 +49,9 @@ def looks_whether_it_is_a_tensor(self, x):
 def test_a_branch_on_types_is_found_out(forward):
     layer = with_weights(nn.Linear(2, 2), [[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
     with pytest.raises(NotImplementedError, match="answers otherwise than the layers"):
-        verify(Forward(forward, layer).eval(), torch.tensor([[0.9, 0.1]]), Linf(0.1), LABEL)
+        certify(
+            Forward(forward, layer).eval(), torch.tensor([[0.9, 0.1]]), LABEL, Linf(0.1)
+        )
 
 
 def under_autocast(self, x):
@@ -66,18 +68,18 @@ def test_autocast_inside_of_the_model_is_found_out(forward):
     torch.manual_seed(0)
     model = Forward(forward, nn.Linear(8, 3)).eval()
     with pytest.raises(NotImplementedError, match="autocast"):
-        verify(model, torch.rand(4, 8), Linf(0.1), torch.zeros(4, dtype=torch.long))
+        certify(model, torch.rand(4, 8), torch.zeros(4, dtype=torch.long), Linf(0.1))
 
 
 def test_certificates_are_not_made_under_autocast():
     model, images = nn.Linear(8, 3), torch.rand(4, 8)
     labels = torch.zeros(4, dtype=torch.long)
-    for ask in (bounds, verify, certified):
+    for ask in (margin_bounds, certify, is_certified):
         with (
             torch.autocast("cpu", dtype=torch.bfloat16),
             pytest.raises(ValueError, match="leave autocast before"),
         ):
-            ask(model, images, Linf(0.1), labels)
+            ask(model, images, labels, Linf(0.1))
 
 
 def test_hooks_on_all_modules_are_found_out():
@@ -85,7 +87,7 @@ def test_hooks_on_all_modules_are_found_out():
     handle = every_module.register_module_forward_hook(lambda m, x, out: out + 0.1)
     try:
         with pytest.raises(NotImplementedError, match="hooks on all modules"):
-            verify(model, torch.rand(1, 2), Linf(0.1), LABEL)
+            certify(model, torch.rand(1, 2), LABEL, Linf(0.1))
     finally:
         handle.remove()
 
@@ -164,14 +166,14 @@ def test_products_are_exact_in_a_certificate_and_as_before_after_it(name, fails,
     CHANGES[name]()
     before = precisions()
     with pytest.raises(KeyError) if fails else contextlib.nullcontext():
-        verify(model, torch.rand(2, 4), Linf(0.01), torch.tensor([0, 1]))
+        certify(model, torch.rand(2, 4), torch.tensor([0, 1]), Linf(0.01))
     assert precisions() == before
     assert seen and not {"tf32", "bf16"} & set().union(*seen)
 
 
 def test_what_a_setting_inherits_it_goes_on_to_inherit(settings):
     torch.backends.fp32_precision = "tf32"
-    verify(nn.Linear(2, 2), torch.rand(1, 2), Linf(0.1), LABEL)
+    certify(nn.Linear(2, 2), torch.rand(1, 2), LABEL, Linf(0.1))
     torch.backends.fp32_precision = "ieee"
     assert torch.backends.mkldnn.conv.fp32_precision == "ieee"
 
@@ -180,9 +182,9 @@ def test_bounds_do_not_depend_on_the_precision_of_products(settings):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 3))
     images, labels = torch.rand(32, 64), torch.zeros(32, dtype=torch.long)
-    expected = bounds(model, images, Linf(0.01), labels)
+    expected = margin_bounds(model, images, labels, Linf(0.01))
     torch.set_float32_matmul_precision("medium")  # of bfloat16, where that is fast
-    found = bounds(model, images, Linf(0.01), labels)
+    found = margin_bounds(model, images, labels, Linf(0.01))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -203,7 +205,7 @@ def test_a_value_overwritten_by_keyword_is_refused(forward):
         with_weights(nn.Linear(1, 2), [[-1.0], [0.0]], [-0.1, 0.0]),
     )
     with pytest.raises(NotImplementedError, match="works in place on a value"):
-        verify(Forward(forward, layers).eval(), torch.tensor([[0.5]]), Linf(0.1), LABEL)
+        certify(Forward(forward, layers).eval(), torch.tensor([[0.5]]), LABEL, Linf(0.1))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_instance_norm_of_what_torch_takes_for_one_sample_is_refused(layer, shap
     model = nn.Sequential(layer, nn.Flatten(), nn.LazyLinear(2)).eval()
     model(torch.rand(shape))
     with pytest.raises(NotImplementedError, match="samples and maps first"):
-        verify(model, torch.rand(shape), Linf(0.01), LABEL)
+        certify(model, torch.rand(shape), LABEL, Linf(0.01))
 
 
 @pytest.mark.parametrize("method", ["crown-ibp", "crown"])
@@ -226,8 +228,8 @@ def test_linear_bounds_refuse_pooling_that_takes_samples_for_maps(method):
     model = nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Flatten(), head).eval()
     images = torch.tensor([[[0.5], [0.45]]])
     with pytest.raises(NotImplementedError, match="samples and maps first"):
-        verify(model, images, Linf(0.2), LABEL, method=method)
-    found = verify(model, images, Linf(0.2), LABEL, method="ibp")
+        certify(model, images, LABEL, Linf(0.2), method=method)
+    found = certify(model, images, LABEL, Linf(0.2), method="ibp")
     assert float(found.margins[0, 1]) <= -0.019
 
 
@@ -247,7 +249,7 @@ def test_lines_around_a_steep_activation_hold(steep, activation, method):
         image = torch.tensor([[0.6]])
         with torch.no_grad():
             logits = model(torch.linspace(0, 1, 2001)[:, None])
-            found = bounds(model, image, Linf(0.6), LABEL, method=method)
+            found = margin_bounds(model, image, LABEL, Linf(0.6), method=method)
         lowest = float((logits[:, 0] - logits[:, 1]).min())
         assert float(found[0, 1]) <= lowest + 1e-6
 
@@ -264,7 +266,7 @@ def test_a_divisor_of_another_type_is_not_rounded(divisor):
     image = torch.tensor([[0.5]], dtype=torch.float64)
     model.layer.bias.data[:] = 0
     model.layer.bias.data[0] = float(image / divisor.double()) - 1e-9
-    found = verify(model, image, Linf(0.0), LABEL)
+    found = certify(model, image, LABEL, Linf(0.0))
     assert float(found.margins[0, 1]) == pytest.approx(-1e-9, abs=1e-13)
 
 
@@ -305,7 +307,7 @@ def test_terms_that_cancel_out_count_behind_the_last_layer_too(name):
             layers[2].bias -= layers[2].weight.sum(1) * 3000
             layers[2].bias -= layers(images).mean(0)
             labels = model(images).argmax(1)
-            found = verify(model, images, Linf(0.0), labels)
+            found = certify(model, images, labels, Linf(0.0))
             exact = deepcopy(model).double()(images.double()).double()
         margins = exact.gather(1, labels[:, None]) - exact
         ratio = (found.margins - margins) / found.slack.clamp(min=1e-30)
@@ -332,7 +334,7 @@ def test_the_size_of_terms_by_hand(model, expected):
     model.eval()
     images = torch.tensor([[0.75, 0.25]])
     with torch.no_grad():
-        found = verify(model, images, Linf(0.0), LABEL)
+        found = certify(model, images, LABEL, Linf(0.0))
     own, other = found.slack[0].tolist()
     u = torch.finfo(torch.float32).eps / 2
     assert own == pytest.approx(512 * u * 2 * expected[0], rel=1e-4)
@@ -352,7 +354,7 @@ def test_a_norm_that_is_folded_leaves_its_terms():
             norm.running_mean.copy_(values.mean(0))
             norm.running_var.copy_(values.var(0))
             labels = deepcopy(model).double()(images.double()).argmax(1)
-            found = verify(model, images, Linf(0.0), labels)
+            found = certify(model, images, labels, Linf(0.0))
             wrong = found.certified & (model(images).argmax(1) != labels)
         assert not bool(wrong.any())
 
@@ -381,7 +383,7 @@ def test_half_images_cost_what_half_precision_costs():
     layer = with_weights(nn.Linear(1, 2), [[-1.0], [0.0]], [0.0, 0.0])
     model = Forward(forward, layer).eval()
     model.mean, model.deviation = torch.tensor([0.4]), torch.tensor([0.247])
-    found = verify(model, torch.tensor([[0.33667]]).half(), Linf(0.1), LABEL)
+    found = certify(model, torch.tensor([[0.33667]]).half(), LABEL, Linf(0.1))
     assert float(found.slack[0, 1]) > 512 * 2**-12
 
 
@@ -391,7 +393,7 @@ def test_promoted_logits_of_wide_networks_are_not_refused():
         torch.manual_seed(seed)
         layers = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 3))
         model = Forward(lambda self, x: self.layer(x) + prior, layers).eval()
-        verify(model, torch.rand(4, 8), Linf(0.01), torch.zeros(4, dtype=torch.long))
+        certify(model, torch.rand(4, 8), torch.zeros(4, dtype=torch.long), Linf(0.01))
 
 
 def test_answers_that_are_no_numbers_are_refused():
@@ -408,7 +410,7 @@ def test_answers_that_are_no_numbers_are_refused():
     image = torch.tensor([[0.9, 0.1]])
     assert bool(model(image).isnan().all())
     with pytest.raises(NotImplementedError):
-        verify(model, image, Linf(0.1), LABEL)
+        certify(model, image, LABEL, Linf(0.1))
 
 
 @pytest.mark.parametrize("limits", [(0.0, 1.0), (-torch.inf, torch.inf)])
@@ -420,7 +422,7 @@ def test_samples_that_change_places_are_found_out(limits):
     torch.manual_seed(0)
     model = Forward(forward, nn.Linear(4, 2)).eval()
     with pytest.raises(NotImplementedError, match="depends on the others"):
-        verify(model, torch.rand(6, 4), Linf(0.001, limits), torch.zeros(6).long())
+        certify(model, torch.rand(6, 4), torch.zeros(6).long(), Linf(0.001, limits))
 
 
 @pytest.mark.parametrize("norm", [nn.InstanceNorm2d(8), nn.GroupNorm(8, 8)], ids=str)
@@ -433,7 +435,7 @@ def test_a_black_image_is_no_reason_to_refuse(norm, depth):
     model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 3)).eval()
     images = torch.rand(4, 3, 8, 8)
     images[0] = 0
-    verify(model, images, Linf(0.001), torch.zeros(4).long(), method="ibp")
+    certify(model, images, torch.zeros(4).long(), Linf(0.001), method="ibp")
 
 
 def test_small_chance_is_found_out():
@@ -448,7 +450,7 @@ def test_small_chance_is_found_out():
     for seed in range(50):
         torch.manual_seed(seed)
         try:
-            verify(model, torch.tensor([[0.9, 0.5]]), Linf(0.0), LABEL)
+            certify(model, torch.tensor([[0.9, 0.5]]), LABEL, Linf(0.0))
             passed += 1
         except NotImplementedError as error:
             chance += "or on chance" in str(error)
@@ -468,7 +470,7 @@ def test_a_trace_leaves_caches_as_they_were():
     trace(model)
     assert {module: dict(vars(module)) for module in model.modules()} == before
     assert inner.cached is None
-    margins = bounds(model, images, Linf(0.0), torch.zeros(2, dtype=torch.long))
+    margins = margin_bounds(model, images, torch.zeros(2, dtype=torch.long), Linf(0.0))
     assert isinstance(model(images), torch.Tensor)
     with torch.no_grad():
         logits = model(images)
@@ -514,7 +516,7 @@ def test_norms_without_a_bias_have_bounds(layer):
     images = torch.rand(3, 4, 2, 2)
     with torch.no_grad():
         logits = model(images)
-        found = bounds(model, images, Linf(0.0), torch.zeros(3, dtype=torch.long))
+        found = margin_bounds(model, images, torch.zeros(3, dtype=torch.long), Linf(0.0))
     torch.testing.assert_close(found[:, 1], logits[:, 0] - logits[:, 1])
 
 
@@ -522,16 +524,16 @@ def test_a_norm_without_running_statistics_says_so():
     norm = nn.BatchNorm1d(3, track_running_stats=False)
     model = nn.Sequential(nn.Linear(2, 3), norm).eval()
     with pytest.raises(ValueError, match=r"'1'.*keeps no running statistics"):
-        verify(model, torch.rand(2, 2), Linf(0.1), torch.tensor([0, 1]))
+        certify(model, torch.rand(2, 2), torch.tensor([0, 1]), Linf(0.1))
 
 
 def test_dropout_that_drops_nothing_is_the_identity_in_training_too():
     model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.0)).train()
     images, labels = torch.rand(2, 2), torch.tensor([0, 1])
     for method in ("ibp", "crown"):
-        found = bounds(model, images, Linf(0.1), labels, method=method)
+        found = margin_bounds(model, images, labels, Linf(0.1), method=method)
         torch.testing.assert_close(
-            found, bounds(model[0], images, Linf(0.1), labels, method=method)
+            found, margin_bounds(model[0], images, labels, Linf(0.1), method=method)
         )
 
 
@@ -542,7 +544,7 @@ def pools_by_its_size(self, x):
 def test_settings_that_depend_on_the_input_are_named():
     model = Forward(pools_by_its_size, nn.Linear(3, 2)).eval()
     with pytest.raises(NotImplementedError, match="avg_pool2d' depend on the input"):
-        verify(model, torch.rand(1, 3, 4, 4), Linf(0.1), LABEL)
+        certify(model, torch.rand(1, 3, 4, 4), LABEL, Linf(0.1))
 
 
 @pytest.mark.parametrize(
@@ -556,17 +558,17 @@ def test_settings_that_depend_on_the_input_are_named():
     ids=str,
 )
 def test_labels_that_are_no_classes_are_refused(labels, words):
-    for ask in (bounds, verify, certified):
+    for ask in (margin_bounds, certify, is_certified):
         with pytest.raises(ValueError, match=words):
-            ask(nn.Linear(3, 2), torch.rand(2, 3), Linf(0.1), torch.tensor(labels))
+            ask(nn.Linear(3, 2), torch.rand(2, 3), torch.tensor(labels), Linf(0.1))
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
 def test_labels_may_be_of_any_whole_type(dtype):
     model, images, labels = nn.Linear(3, 2), torch.rand(2, 3), torch.tensor([0, 1])
-    for ask in (bounds, certified):
-        found = ask(model, images, Linf(0.1), labels.to(dtype))
-        torch.testing.assert_close(found, ask(model, images, Linf(0.1), labels))
+    for ask in (margin_bounds, is_certified):
+        found = ask(model, images, labels.to(dtype), Linf(0.1))
+        torch.testing.assert_close(found, ask(model, images, labels, Linf(0.1)))
 
 
 def in_place_view(self, x):
@@ -577,10 +579,12 @@ def in_place_view(self, x):
 def test_views_in_place_have_the_bounds_of_views(method):
     layer, images = nn.Linear(3, 2), torch.rand(2, 3)
     labels = torch.tensor([0, 1])
-    found = bounds(Forward(in_place_view, layer), images, Linf(0.1), labels, method=method)
+    found = margin_bounds(
+        Forward(in_place_view, layer), images, labels, Linf(0.1), method=method
+    )
     plain = nn.Sequential(nn.ReLU(), layer)
     torch.testing.assert_close(
-        found, bounds(plain, images, Linf(0.1), labels, method=method)
+        found, margin_bounds(plain, images, labels, Linf(0.1), method=method)
     )
 
 
@@ -588,7 +592,7 @@ def test_views_in_place_have_the_bounds_of_views(method):
 def test_infinite_images_are_refused(threat):
     endless = threat(0.1, (-torch.inf, torch.inf))
     with pytest.raises(ValueError, match="images reach from"):
-        verify(nn.Linear(2, 2), torch.tensor([[torch.inf, 0.5]]), endless, LABEL)
+        certify(nn.Linear(2, 2), torch.tensor([[torch.inf, 0.5]]), LABEL, endless)
 
 
 @pytest.mark.parametrize("norm", ["batch", "none", "group", "layer", "mixture", "dual"])
@@ -609,4 +613,4 @@ def test_deep_networks_of_ours_are_not_taken_for_others(norm, name, options):
     model = build(name, **made)
     images = torch.rand(8, 3, 32, 32)
     model(images)
-    verify(model.eval(), images, Linf(0.0), torch.arange(8), method="ibp")
+    certify(model.eval(), images, torch.arange(8), Linf(0.0), method="ibp")

@@ -6,14 +6,14 @@ from torch import nn
 
 from advnorm.bounds import (
     METHODS,
-    around,
-    bounds,
-    boxes,
-    certified,
+    certify,
+    input_box,
+    interval_bounds,
+    is_certified,
     magnitudes,
+    margin_bounds,
     trace,
     verdicts,
-    verify,
 )
 from advnorm.threat import L2, Linf
 
@@ -43,10 +43,10 @@ def test_certified_is_what_any_method_so_far_certifies(slack, method, threat, mo
     for seed in range(8):
         model, images, labels = asked(seed)
         so_far = ORDER[: ORDER.index(method) + 1]
-        each = [verify(model, images, threat, labels, method=m).certified for m in so_far]
+        each = [certify(model, images, labels, threat, method=m).certified for m in so_far]
         expected = torch.stack(each).any(0)
         assert torch.equal(
-            certified(model, images, threat, labels, method=method), expected
+            is_certified(model, images, labels, threat, method=method), expected
         )
 
 
@@ -54,17 +54,17 @@ def test_a_dearer_method_is_asked_about_what_is_left(monkeypatch):
     model, images, labels = asked(3, count=200)
     threat, seen = Linf(0.1), {}
 
-    def margins(thinned, clean, threat, labels, method):
-        seen[method] = clean
-        return real(thinned, clean, threat, labels, method)
+    def compute_margins(graph, images, labels, threat, method):
+        seen[method] = images
+        return real(graph, images, labels, threat, method)
 
     by_ibp, by_lines = (
-        verify(model, images, threat, labels, method=method).certified
+        certify(model, images, labels, threat, method=method).certified
         for method in ORDER[:2]
     )
-    real = verdicts.margins
-    monkeypatch.setattr(verdicts, "margins", margins)
-    certified(model, images, threat, labels, method="crown")
+    real = verdicts.compute_margins
+    monkeypatch.setattr(verdicts, "compute_margins", compute_margins)
+    is_certified(model, images, labels, threat, method="crown")
     assert 0 < by_ibp.sum() < by_lines.sum() < len(images)  # each has something to say
     assert torch.equal(seen["crown-ibp"], images[~by_ibp])
     assert torch.equal(seen["crown"], images[~(by_ibp | by_lines)])
@@ -73,8 +73,8 @@ def test_a_dearer_method_is_asked_about_what_is_left(monkeypatch):
 def test_nothing_more_is_asked_when_all_is_settled(monkeypatch):
     model, images, _ = asked(2)
     monkeypatch.setattr(verdicts, "margins", None)
-    assert certified(
-        model, images, Linf(1e-6), model(images).argmax(1), method="crown"
+    assert is_certified(
+        model, images, model(images).argmax(1), Linf(1e-6), method="crown"
     ).all()
 
 
@@ -82,12 +82,12 @@ def test_nothing_more_is_asked_when_all_is_settled(monkeypatch):
 def test_margins_and_slack_are_those_of_the_definition(method):
     model, images, labels = asked(3)
     threat = Linf(0.05)
-    found = verify(model, images, threat, labels, method=method)
+    found = certify(model, images, labels, threat, method=method)
     with torch.no_grad():
         torch.testing.assert_close(
-            found.margins, bounds(model, images, threat, labels, method=method)
+            found.margins, margin_bounds(model, images, labels, threat, method=method)
         )
-        last = boxes(trace(model), around(images, threat))[-2]
+        last = interval_bounds(trace(model), input_box(images, threat))[-2]
         most = torch.maximum(last.lower.abs(), last.upper.abs())
         terms = most @ model[-1].weight.abs().T + model[-1].bias.abs()
     own = terms[torch.arange(len(images)), labels]
@@ -100,15 +100,15 @@ def test_margins_and_slack_are_those_of_the_definition(method):
 def test_no_images_and_unknown_methods():
     model, images, labels = asked(4)
     for method in ORDER:
-        none = images[:0], Linf(0.1), labels[:0]
-        assert certified(model, *none, method=method).shape == (0,)
-        assert bounds(model, *none, method=method).shape == (0, 3)
+        none = images[:0], labels[:0], Linf(0.1)
+        assert is_certified(model, *none, method=method).shape == (0,)
+        assert margin_bounds(model, *none, method=method).shape == (0, 3)
     with pytest.raises(ValueError, match="crwn"):
-        certified(model, images, Linf(0.1), labels, method="crwn")
+        is_certified(model, images, labels, Linf(0.1), method="crwn")
 
 
 def test_a_method_of_the_users_own_is_asked_after_the_intervals(monkeypatch):
     model, images, labels = asked(8)
     monkeypatch.setitem(METHODS._entries, "mine", METHODS["crown"])
-    found = certified(model, images, Linf(0.05), labels, method="mine")
-    assert torch.equal(found, verify(model, images, Linf(0.05), labels).certified)
+    found = is_certified(model, images, labels, Linf(0.05), method="mine")
+    assert torch.equal(found, certify(model, images, labels, Linf(0.05)).certified)

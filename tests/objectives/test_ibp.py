@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import bounds, norms, objectives
-from advnorm.bounds import around, bounded, trace
+from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.objectives import OBJECTIVES, Adversary
 from advnorm.threat import L2, Linf
 
@@ -176,7 +176,7 @@ def test_no_attack_has_a_larger_loss_than_the_bound(threat):
     loss = objectives.ibp(model, clean, labels, Adversary(None, threat=threat), kappa=0)
     model.eval()
     with norms.mode(model, "running"):
-        margins, _ = bounded(trace(model), around(clean, threat), labels)
+        margins, _ = ibp_margins(trace(model), input_box(clean, threat), labels)
         for _ in range(300):
             step = threat.eps * threat.direction(torch.randn_like(clean))
             logits = model(threat.project(clean + step, clean))
@@ -220,15 +220,15 @@ def test_crown_ibp_mixes_both_bounds_and_moves_the_statistics_once(kind):
     clean, labels = batch()
     adversary = Adversary(None, threat=Linf(EPS))
     model = network(kind)
-    box = around(clean, Linf(EPS), ride=True)
+    box = input_box(clean, Linf(EPS), with_clean=True)
     with norms.mode(model, "batch"):
-        ibp = bounded(trace(model), box, labels)
-        crown, _ = bounds.crown_ibp_and_ibp(trace(model), box, labels)
-    assert not torch.allclose(ibp.margins, crown.margins)
+        ibp = ibp_margins(trace(model), box, labels)
+        crown, _ = bounds.crown_ibp_and_ibp_margins(trace(model), box, labels)
+    assert not torch.allclose(ibp.lower, crown.lower)
     for beta in (0.0, 0.3, 1.0):
         model = network(kind)
         loss = objectives.crown_ibp(model, clean, labels, adversary, kappa=0.4, beta=beta)
-        mixed = beta * crown.margins + (1 - beta) * ibp.margins
+        mixed = beta * crown.lower + (1 - beta) * ibp.lower
         wanted = 0.4 * F.cross_entropy(ibp.logits, labels)
         wanted = wanted + 0.6 * F.cross_entropy(-mixed, labels)
         torch.testing.assert_close(loss.total, wanted, rtol=1e-10, atol=1e-12)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from advnorm.bounds import around, bounded, trace
+from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.recipe import RecipeError, override
 from advnorm.runs import load_model
 from advnorm.training import load, train
@@ -46,7 +46,7 @@ def test_the_best_checkpoint_is_chosen_by_verified_accuracy(tiny, tmp_path):
     )
     threat = recipe.threat.build().with_eps(0.05)
     with torch.no_grad():
-        margins, _ = bounded(trace(model.eval()), around(images, threat), labels)
+        margins, _ = ibp_margins(trace(model.eval()), input_box(images, threat), labels)
     verified = margins.scatter(1, labels[:, None], torch.inf).amin(1) > 0
     assert best.validation_robust.correct == verified.sum()
     assert best.validation_robust.correct <= best.validation_clean.correct

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from nets import ACTIVATIONS, CONVOLUTIONS, NORMS, POOLS, SHAPE, network, settled
 from torch import nn
 
-from advnorm.bounds import around, bounds, interval, interval_kernels, trace, walk
+from advnorm.bounds import input_box, interval, interval_kernels, margin_bounds, trace, walk
 from advnorm.bounds.box import Box, between
 from advnorm.bounds.methods import METHODS
-from advnorm.bounds.simplify import hull, thin
+from advnorm.bounds.simplify import hull, simplify
 from advnorm.threat import L2, Linf
 
 NETWORKS = st.fixed_dictionaries(
@@ -28,9 +28,9 @@ NETWORKS = st.fixed_dictionaries(
 
 def both(model, clean, threat, labels, method):
     """Return the bounds over the model's own graph, and over the smaller one."""
-    plain = bounds(model, clean, threat, labels, method=method).detach()
+    plain = margin_bounds(model, clean, labels, threat, method=method).detach()
     with torch.no_grad():
-        return plain, bounds(model, clean, threat, labels, method=method)
+        return plain, margin_bounds(model, clean, labels, threat, method=method)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
@@ -78,11 +78,11 @@ def test_features_that_are_off_are_left_out_and_norms_are_folded():
     model = switched_off()
     kept, clean = deepcopy(model.state_dict()), torch.rand(7, *SHAPE).double()
     with torch.no_grad():
-        found = thin(trace(model), hull(clean, Linf(0.1)))
+        found = simplify(trace(model), hull(clean, Linf(0.1)))
     assert sizes(found.graph) == [(2, 2), (3, 2), (4, 36), (3, 4)]
     assert not any(isinstance(n.target, nn.BatchNorm2d) for n in found.graph.nodes)
     assert found.widest == 60 and found.outputs == 3
-    images = around(clean, Linf(0.1)).centre
+    images = input_box(clean, Linf(0.1)).centre
     again = walk(found.graph, images, lambda node, args, kw: node.target(*args, **kw))
     torch.testing.assert_close(again[-1], model(images))
     for name, value in model.state_dict().items():
@@ -96,7 +96,7 @@ def test_all_features_off_leaves_one():
     model = switched_off()
     with torch.no_grad():
         model[4].bias.fill_(-1000.0)
-        found = thin(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
+        found = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
     assert sizes(found.graph) == [(2, 2), (1, 2), (4, 12), (3, 4)]
 
 
@@ -107,11 +107,17 @@ def test_one_image_that_switches_a_feature_on_keeps_it():
         model[0].bias.copy_(torch.tensor([-0.85, -0.95]))
     clean = torch.tensor([[0.0]] * 50 + [[0.8]]).double()
     with torch.no_grad():
-        assert sizes(thin(trace(model), hull(clean, Linf(0.1))).graph) == [(1, 1), (2, 1)]
-        found = thin(trace(model), hull(clean[:50], Linf(0.1))).graph
+        assert sizes(simplify(trace(model), hull(clean, Linf(0.1))).graph) == [
+            (1, 1),
+            (2, 1),
+        ]
+        found = simplify(trace(model), hull(clean[:50], Linf(0.1))).graph
         assert sizes(found) == [(1, 1), (2, 1)]  # both are off: one is kept
         clean[-1] = 0.9
-        assert sizes(thin(trace(model), hull(clean, Linf(0.1))).graph) == [(2, 1), (2, 2)]
+        assert sizes(simplify(trace(model), hull(clean, Linf(0.1))).graph) == [
+            (2, 1),
+            (2, 2),
+        ]
     plain, smaller = both(model, clean, Linf(0.1), torch.zeros(51).long(), "crown")
     torch.testing.assert_close(smaller, plain)
 
@@ -137,7 +143,7 @@ def test_what_is_read_twice_is_kept_whole(by_size):
     model = settled(Twice(by_size=by_size))
     with torch.no_grad():
         model.one.bias[1] = -1000.0
-        found = thin(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
+        found = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
     assert sizes(found.graph)[0] == (4, 2)
     clean = torch.rand(3, *SHAPE).double()
     plain, smaller = both(model, clean, Linf(0.1), torch.tensor([0, 1, 2]), "crown-ibp")
@@ -148,9 +154,9 @@ def test_what_is_read_twice_is_kept_whole(by_size):
 @torch.no_grad()
 def test_centres_and_radii_are_laid_out_alike(channels):
     model = nn.Sequential(nn.Conv2d(channels, 4, 3, stride=2), nn.ReLU())
-    images = around(torch.rand(5, channels, 9, 9), Linf(0.1))
-    graph, *_ = thin(trace(model), images)
-    for box in interval.boxes(graph, images)[1:]:
+    images = input_box(torch.rand(5, channels, 9, 9), Linf(0.1))
+    graph, *_ = simplify(trace(model), images)
+    for box in interval.interval_bounds(graph, images)[1:]:
         assert box.lead.stride() == box.radius.stride()
         assert box.lead.is_contiguous(memory_format=torch.channels_last)
 
@@ -158,7 +164,7 @@ def test_centres_and_radii_are_laid_out_alike(channels):
 def test_the_hull_holds_every_image():
     clean = torch.rand(9, *SHAPE).double()
     whole = hull(clean, Linf(0.3))
-    each = around(clean, Linf(0.3))
+    each = input_box(clean, Linf(0.3))
     assert len(whole.radius) not in clean.shape[1:]  # rows cannot pass for another side
     for row in whole.lower:
         assert torch.equal(row, each.lower.amin(0).clamp(min=0))
@@ -186,7 +192,7 @@ def test_all_pairs_at_once_give_the_margins_of_each_label(classes, monkeypatch):
     model = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, classes)).double()
     clean, labels = torch.rand(6, 5).double(), torch.arange(6) % classes
     monkeypatch.setattr(interval, "FEW", classes - 1)
-    one = bounds(model, clean, Linf(0.1), labels, method="ibp")
+    one = margin_bounds(model, clean, labels, Linf(0.1), method="ibp")
     monkeypatch.setattr(interval, "FEW", classes)
-    other = bounds(model, clean, Linf(0.1), labels, method="ibp")
+    other = margin_bounds(model, clean, labels, Linf(0.1), method="ibp")
     torch.testing.assert_close(one, other)
