@@ -1,10 +1,10 @@
-"""Notice that the host of another rank, or the link to it, is gone.
+"""Detect that the host of another rank, or the link to it, is down.
 
-A process that ends closes its connections, and whoever waits for it is told at once. A host
-that loses its power or its link says nothing, and TCP goes on sending for a quarter of an
-hour. So every rank keeps an idle connection to the first one, which the kernel probes
-(keepalive). A process that is slow, or even stopped, passes the probe: its kernel answers.
-Where no answer comes, the connections of gloo are shut, so that a rank that waits raises.
+A process that ends closes its connections, and whoever waits for it learns it at once. A
+host that loses power or its link says nothing, and TCP retries for a quarter of an hour. So
+every rank keeps an idle connection to rank 0, which the kernel probes (TCP keepalive). A
+process that is slow, or even stopped, passes the probe: its kernel answers. Where no answer
+comes, the connections of gloo are shut down, so that a waiting rank raises.
 """
 
 import os
@@ -20,20 +20,20 @@ from typing import Self
 
 from torch.distributed.distributed_c10d import Store
 
-SILENCE = "ADVNORM_PEER_TIMEOUT"
+TIMEOUT_VARIABLE = "ADVNORM_PEER_TIMEOUT"
 """Environment variable: seconds without an answer after which a host counts as lost."""
-DEFAULT_SILENCE = 45
+DEFAULT_TIMEOUT = 45
 """Less than torchrun's own 60 s, so that the ranks end first and say why."""
 PROBES = 4
 
 
-def silence() -> int:
+def peer_timeout() -> int:
     """Return after how many seconds without an answer a host counts as lost."""
-    text = os.environ.get(SILENCE, str(DEFAULT_SILENCE))
+    text = os.environ.get(TIMEOUT_VARIABLE, str(DEFAULT_TIMEOUT))
     if not text.isdecimal() or int(text) < PROBES + 1:
         raise ValueError(
-            f"{SILENCE}={text}: give whole seconds, at least {PROBES + 1} "
-            f"(default {DEFAULT_SILENCE})"
+            f"{TIMEOUT_VARIABLE}={text}: give whole seconds, at least {PROBES + 1} "
+            f"(default {DEFAULT_TIMEOUT})"
         )
     return int(text)
 
@@ -49,10 +49,10 @@ def open_sockets() -> dict[int, int]:
     return sockets
 
 
-class Watch:
-    """Connections that are only there to be lost: to rank 0, and on rank 0 to all others.
+class Heartbeat:
+    """Idle connections that show who is alive: to rank 0, and on rank 0 to all others.
 
-    When one is lost without a word, ``guarded`` sockets are shut.
+    When one stops answering, the ``guarded`` sockets are shut down.
     """
 
     def __init__(
@@ -73,24 +73,24 @@ class Watch:
         guarded: Mapping[int, int],
         timeout: timedelta,
     ) -> Self:
-        """Connect the ranks; all must call it. The store's keys are this meeting's own."""
+        """Connect the ranks; all must call it, with a store whose keys are new."""
         wait = timeout.total_seconds()
         if rank == 0:
             return cls(_accept(store, world, wait), guarded)
         port, word = store.get("watch").decode().split()
         address = os.environ["MASTER_ADDR"], int(port)
-        link = _probed(socket.create_connection(address, timeout=wait))
+        link = _keep_alive(socket.create_connection(address, timeout=wait))
         link.sendall(f"{word} {rank:08}".encode())
         return cls({0: link}, guarded)
 
     def gone(self, *, wait: float = 1.0) -> dict[int, str]:
-        """Return the ranks that are lost, and how; the news may come a moment late."""
+        """Return the ranks that are lost, and why; wait a moment for late news."""
         if not self._gone:
             self._thread.join(wait)
         return dict(self._gone)
 
     def close(self) -> None:
-        """End the watch; the other ranks take no harm."""
+        """Close the connections; the other ranks are not affected."""
         for link in self._links.values():
             with suppress(OSError):
                 link.shutdown(socket.SHUT_RDWR)
@@ -116,14 +116,14 @@ class Watch:
             self._gone[rank] = "its process has ended"
         except OSError as error:
             self._gone[rank] = (
-                f"its host or the link to it is down (no answer for {silence()} s: "
+                f"its host or the link to it is down (no answer for {peer_timeout()} s: "
                 f"{error.strerror})"
             )
             _shut(self._guarded)
 
 
 def _accept(store: Store, world: int, wait: float) -> dict[int, socket.socket]:
-    """Take in a connection of every other rank; anyone else's is dropped."""
+    """Accept a connection from every other rank; drop any other."""
     word, links = os.urandom(8).hex(), dict[int, socket.socket]()
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
@@ -136,14 +136,14 @@ def _accept(store: Store, world: int, wait: float) -> dict[int, socket.socket]:
             link, _ = server.accept()
             greeting = _greeting(link)
             if greeting.startswith(f"{word} "):
-                links[int(greeting.split()[1])] = _probed(link)
+                links[int(greeting.split()[1])] = _keep_alive(link)
             else:
                 link.close()
     return links
 
 
 def _greeting(link: socket.socket) -> str:
-    """Return what the other side says first, within a few seconds."""
+    """Return the first message of the other side, or nothing after a few seconds."""
     link.settimeout(10.0)
     try:
         return link.recv(25, socket.MSG_WAITALL).decode(errors="replace")
@@ -151,13 +151,13 @@ def _greeting(link: socket.socket) -> str:
         return ""
 
 
-def _probed(link: socket.socket) -> socket.socket:
-    """Have the kernel probe an idle connection, and give it up after :func:`silence`."""
+def _keep_alive(link: socket.socket) -> socket.socket:
+    """Turn on keepalive; the connection is lost after :func:`peer_timeout` seconds."""
     link.settimeout(None)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    pause = silence() // (PROBES + 1)
+    pause = peer_timeout() // (PROBES + 1)
     options = {
-        "TCP_KEEPIDLE": silence() - PROBES * pause,
+        "TCP_KEEPIDLE": peer_timeout() - PROBES * pause,
         "TCP_KEEPINTVL": pause,
         "TCP_KEEPCNT": PROBES,
     }
@@ -168,10 +168,10 @@ def _probed(link: socket.socket) -> socket.socket:
 
 
 def _shut(guarded: Mapping[int, int]) -> None:
-    """Shut connections that are still those that they were; gloo needs its listener."""
+    """Shut down connections whose descriptor was not reused; keep gloo's listener."""
     for number, inode in guarded.items():
         with suppress(OSError):
             if os.fstat(number).st_ino == inode:
                 with socket.socket(fileno=os.dup(number)) as link:
-                    link.getpeername()  # raises where nothing is connected
+                    link.getpeername()  # raises for a socket that only listens
                     link.shutdown(socket.SHUT_RDWR)

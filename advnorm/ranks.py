@@ -1,8 +1,8 @@
-"""Several processes that train or judge together (torchrun): who am I, and sums over all.
+"""Several processes that train or evaluate together (torchrun): ranks and collectives.
 
-One batch is dealt out row by row: rank ``r`` of ``n`` has the rows ``r, r + n, ...``. Every
-function here is the identity in a single process. All ranks must call the same ones in the
-same order.
+A batch is sharded row by row: rank ``r`` of ``n`` has the rows ``r, r + n, ...``. Every
+function here is the identity in a single process. All ranks must call the same functions
+in the same order.
 """
 
 import os
@@ -24,82 +24,82 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from advnorm.heartbeat import Watch, open_sockets, silence
-from advnorm.rendezvous import meet
+from advnorm.heartbeat import Heartbeat, open_sockets, peer_timeout
+from advnorm.rendezvous import agree_on_prefix
 from advnorm.text import cut
 
-# distributed.nn.functional is imported here, outside of any group: torch imports it late by
-# itself, its functions take the group of that moment as a default argument and hold it for
-# ever. The group's threads then outlive it, and sometimes one aborts the exit.
+# distributed.nn.functional is imported here, outside of any group. torch would import it
+# late, and its functions would keep the group of that moment as a default argument:
+# the group's threads then outlive it, and sometimes abort the exit.
 
 TIMEOUT = timedelta(minutes=20)
-"""How long a rank waits for another that is there and does not come.
+"""How long a rank waits in a collective for one that is alive and does not come.
 
-One that has died is noticed at once; one whose host or link is down, by advnorm.heartbeat.
+A rank that has died is noticed at once; a host or link that is down, by advnorm.heartbeat.
 """
-MEETING = timedelta(minutes=5)
+JOIN_TIMEOUT = timedelta(minutes=5)
 """How long the ranks wait for each other at the beginning."""
-LATE = 10.0
-"""Seconds until a file that one rank wrote must be seen by all."""
-BUCKET = 1 << 25
-"""Bytes that travel together."""
+FILE_TIMEOUT = 10.0
+"""Seconds within which all ranks must see a file that one rank wrote."""
+BUCKET_BYTES = 1 << 25
+"""Bytes of one message."""
 
 T = TypeVar("T")
-_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-_apart = 0
-_watch: Watch | None = None
+_LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_single = 0
+_heartbeat: Heartbeat | None = None
 
 
-class FollowedError(ValueError):
-    """The first rank failed, and says so itself; the others stop with it."""
+class OtherRankError(ValueError):
+    """Another rank failed and reports the reason; this one stops with it."""
 
 
 class PeerLostError(ConnectionError):
-    """Another rank has died or cannot be reached; this one cannot go on without it."""
+    """Another rank has died or cannot be reached; this one cannot continue."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.resume = ""
-        """The command that goes on, where there is one."""
+        """The command that resumes the run, where there is one."""
 
 
 def size() -> int:
-    """Return the number of processes that work together."""
-    grouped = dist.is_available() and dist.is_initialized() and not _apart
+    """Return the number of ranks."""
+    grouped = dist.is_available() and dist.is_initialized() and not _single
     return dist.get_world_size() if grouped else 1
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Work alone for the time of a block, whatever group the caller has made.
+def single_process() -> Iterator[None]:
+    """Ignore any process group within the block.
 
-    Its ranks may each have samples of their own, or only one of them may ask.
+    The caller's ranks may have different samples, or only one of them may call.
     """
-    global _apart
-    _apart += 1
+    global _single
+    _single += 1
     try:
         yield
     finally:
-        _apart -= 1
+        _single -= 1
 
 
 def rank() -> int:
-    """Return the number of this process among them, from 0."""
+    """Return the rank of this process, from 0."""
     return dist.get_rank() if size() > 1 else 0
 
 
-def first() -> bool:
-    """Tell whether this is the process that writes."""
+def is_first() -> bool:
+    """Return whether this is rank 0, the process that writes."""
     return rank() == 0
 
 
-def restarts() -> int:
-    """Return how often torchrun has started the ranks over."""
+def restart_count() -> int:
+    """Return how often torchrun has restarted the ranks."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
-def launch() -> str:
-    """Return a name of the torchrun that started this process, the same after a restart."""
+def launch_id() -> str:
+    """Return an id of the torchrun that started this process, kept over restarts."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     if not name:
         return ""
@@ -107,50 +107,50 @@ def launch() -> str:
     return sha256(own.encode()).hexdigest()[:16]
 
 
-def launcher() -> list[str]:
-    """Return how a command is begun with as many ranks; empty in a single process.
+def launcher_command() -> list[str]:
+    """Return the words that start a command with as many ranks; none in a single process.
 
-    What torchrun was told of how the hosts find each other is not known here: dots.
+    How the hosts were told to find each other is not known here: dots stand for it.
     """
     world, local = (
         os.environ.get(name, "1") for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
     )
-    if not launch() or world == "1":
+    if not launch_id() or world == "1":
         return []
     hosts = os.environ.get("GROUP_WORLD_SIZE", "1")
-    several = ["--nnodes", hosts] if hosts != "1" else []
-    dots = ["..."] if several else []
-    return ["torchrun", *several, "--nproc-per-node", local, *dots, "-m"]
+    nodes = ["--nnodes", hosts] if hosts != "1" else []
+    dots = ["..."] if nodes else []
+    return ["torchrun", *nodes, "--nproc-per-node", local, *dots, "-m"]
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
-    """Meet the other ranks for the time of a block, if a launcher started several.
+def process_group(device: torch.device) -> Iterator[None]:
+    """Join the other ranks for the time of a block, if a launcher started several.
 
-    CPU tensors travel by gloo, CUDA tensors by NCCL. A group that the caller has made is
-    used as it is.
+    CPU tensors travel by gloo, CUDA tensors by NCCL. A process group that exists already
+    is used as it is.
     """
-    global _watch
-    if dist.is_initialized() or not all(name in os.environ for name in _LAUNCHED):
+    global _heartbeat
+    if dist.is_initialized() or not all(name in os.environ for name in _LAUNCH_VARIABLES):
         yield
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    silence()  # a mistake there is the user's, and no lost rank
-    with exchange():
-        _watch = _join(device)
+    peer_timeout()  # a wrong value is a user's mistake, not a lost rank
+    with communication():
+        _heartbeat = _join(device)
     try:
         yield
     finally:
         dist.destroy_process_group()
-        _watch.close()
-        _watch = None
+        _heartbeat.close()
+        _heartbeat = None
 
 
-def _join(device: torch.device) -> Watch:
-    """Make the process group, and watch over it."""
-    store, me, world = next(rendezvous("env://", timeout=MEETING))
-    own = PrefixStore(meet(store, me, world, timeout=MEETING), store)
+def _join(device: torch.device) -> Heartbeat:
+    """Create the process group and its heartbeat."""
+    store, me, world = next(rendezvous("env://", timeout=JOIN_TIMEOUT))
+    own = PrefixStore(agree_on_prefix(store, me, world, timeout=JOIN_TIMEOUT), store)
     before = open_sockets()
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
@@ -161,15 +161,15 @@ def _join(device: torch.device) -> Watch:
     )
     wires = {fd: ino for fd, ino in open_sockets().items() if before.get(fd) != ino}
     try:
-        return Watch.start(own, me, world, guarded=wires, timeout=MEETING)
+        return Heartbeat.start(own, me, world, guarded=wires, timeout=JOIN_TIMEOUT)
     except BaseException:
         dist.destroy_process_group()
         raise
 
 
 @contextmanager
-def exchange() -> Iterator[None]:
-    """Talk to the other ranks for the time of a block; where that fails, say who is lost.
+def communication() -> Iterator[None]:
+    """Turn the errors of collective calls into one that names the lost ranks.
 
     Raises:
         PeerLostError: In place of what the process group raises.
@@ -183,9 +183,9 @@ def exchange() -> Iterator[None]:
 
 
 def _lost(error: Exception) -> str:
-    """Say which rank is lost, as far as is known here."""
+    """Return which rank is lost, as far as this one knows."""
     me = f"rank {os.environ.get('RANK', '?')} on {gethostname()}"
-    gone = _watch.gone() if _watch else {}
+    gone = _heartbeat.gone() if _heartbeat else {}
     if gone:
         which = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(gone.items()))
         return f"{me} has lost {which}"
@@ -194,154 +194,155 @@ def _lost(error: Exception) -> str:
     return f"{me} has lost the other ranks: {cut(detail)}"
 
 
-def place(name: str) -> str:
-    """Return the device of this rank: each has its own where CUDA is named in general."""
+def local_device(name: str) -> str:
+    """Return this rank's device: ``cuda`` is ``cuda:LOCAL_RANK`` under a launcher."""
     local = os.environ.get("LOCAL_RANK")
     return f"cuda:{local}" if name == "cuda" and local else name
 
 
-def part(rows: int) -> slice:
-    """Return which of so many rows are this rank's.
+def shard(rows: int) -> slice:
+    """Return which of ``rows`` rows are this rank's.
 
-    >>> part(5)
+    >>> shard(5)
     slice(0, 5, 1)
     """
     return slice(rank(), rows, size())
 
 
-def deal(order: Tensor, batch_size: int) -> tuple[Tensor, int]:
-    """Return this rank's rows of every batch of ``order``, and how many a batch has.
+def shard_batches(order: Tensor, batch_size: int) -> tuple[Tensor, int]:
+    """Return this rank's rows of every batch of ``order``, and its rows per batch.
 
-    >>> deal(torch.arange(6), 3)
+    >>> shard_batches(torch.arange(6), 3)
     (tensor([0, 1, 2, 3, 4, 5]), 3)
     """
-    whole = min(batch_size, len(order))
-    mine = [batch[part(len(batch))] for batch in torch.split(order, batch_size)]
-    return torch.cat(mine), max(1, len(range(whole)[part(whole)]))
+    rows = min(batch_size, len(order))
+    shards = [batch[shard(len(batch))] for batch in torch.split(order, batch_size)]
+    return torch.cat(shards), max(1, len(range(rows)[shard(rows)]))
 
 
-def add_up(tensors: Iterable[Tensor]) -> None:
+def all_reduce(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over the ranks, many in one message.
 
-    The gradient of a mean over the whole batch is the sum of what its parts contribute:
-    weigh the loss by this rank's share of the rows *before* it is differentiated.
+    The gradient of a mean over the whole batch is the sum over its shards: weight the loss
+    by this rank's share of the rows *before* it is differentiated.
     """
     if size() > 1:
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            with exchange():
+            with communication():
                 dist.all_reduce(flat)
             _unpack(flat, bucket)
 
 
-def follow(tensors: Iterable[Tensor]) -> None:
-    """Replace each tensor by the first rank's."""
+def broadcast(tensors: Iterable[Tensor]) -> None:
+    """Replace each tensor by rank 0's."""
     if size() > 1:
         for bucket in _buckets(tensors):
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            with exchange():
+            with communication():
                 dist.broadcast(flat, 0)
             _unpack(flat, bucket)
 
 
-def most(number: int) -> int:
+def all_reduce_max(number: int) -> int:
     """Return the largest of the ranks' numbers."""
     if size() == 1:
         return number
-    box = torch.tensor(number)
-    with exchange():
-        dist.all_reduce(box, dist.ReduceOp.MAX)
-    return int(box)
+    value = torch.tensor(number)
+    with communication():
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+    return int(value)
 
 
-def collect(mine: Tensor, rows: int) -> Tensor:
-    """Put the rows that :func:`part` dealt out back into one tensor of ``rows`` rows."""
+def all_gather(local: Tensor, rows: int) -> Tensor:
+    """Put the ranks' shards back into one tensor of ``rows`` rows (see :func:`shard`)."""
     if size() == 1:
-        return mine
-    if mine.dtype == torch.bool:  # does not travel
-        return collect(mine.byte(), rows).bool()
-    room = mine.new_zeros((-(-rows // size()), *mine.shape[1:]))
-    room[: len(mine)] = mine
-    parts = [torch.empty_like(room) for _ in range(size())]
-    with exchange():
-        dist.all_gather(parts, room)
-    return torch.stack(parts, 1).flatten(0, 1)[:rows]
+        return local
+    if local.dtype == torch.bool:  # the backends do not take it
+        return all_gather(local.byte(), rows).bool()
+    padded = local.new_zeros((-(-rows // size()), *local.shape[1:]))
+    padded[: len(local)] = local
+    shards = [torch.empty_like(padded) for _ in range(size())]
+    with communication():
+        dist.all_gather(shards, padded)
+    return torch.stack(shards, 1).flatten(0, 1)[:rows]
 
 
-def say(text: str) -> str:
-    """Return the first rank's text on every rank."""
+def broadcast_text(text: str) -> str:
+    """Return rank 0's text on every rank."""
     if size() == 1:
         return text
     content = text.encode()
     length = torch.tensor(len(content))
-    with exchange():
+    with communication():
         dist.broadcast(length, 0)
-    box = torch.zeros(int(length), dtype=torch.uint8)
-    if first():
-        box.copy_(torch.tensor(list(content), dtype=torch.uint8))
-    with exchange():
-        dist.broadcast(box, 0)
-    return bytes(box.tolist()).decode()
+    buffer = torch.zeros(int(length), dtype=torch.uint8)
+    if is_first():
+        buffer.copy_(torch.tensor(list(content), dtype=torch.uint8))
+    with communication():
+        dist.broadcast(buffer, 0)
+    return bytes(buffer.tolist()).decode()
 
 
-def lead(action: Callable[[], T]) -> T | None:
-    """Do something on the first rank alone; where it fails, every rank raises."""
-    done, failure = None, None
-    if first():
+def run_on_first(action: Callable[[], T]) -> T | None:
+    """Call ``action`` on rank 0 only; if it fails, every rank raises."""
+    result, failure = None, None
+    if is_first():
         try:
-            done = action()
+            result = action()
         except Exception as error:
             failure = error
-    told = say(str(failure) or "failed" if failure else "")
+    reason = broadcast_text(str(failure) or "failed" if failure else "")
     if failure:
         raise failure
-    if told:
-        raise FollowedError(told)
-    return done
+    if reason:
+        raise OtherRankError(reason)
+    return result
 
 
-def alone(reason: str) -> None:
-    """Refuse to work with others; the first rank says so for all."""
+def require_single_process(reason: str) -> None:
+    """Refuse to run with several ranks; rank 0 reports it."""
     if size() > 1:
-        kind = ValueError if first() else FollowedError
+        kind = ValueError if is_first() else OtherRankError
         raise kind(f"{reason}: run it in one process, without torchrun")
 
 
-def agree(text: str, problem: str) -> None:
+def require_equal(text: str, problem: str) -> None:
     """Raise ``problem`` on every rank if their texts differ."""
-    if most(int(say(text) != text)):
+    if all_reduce_max(int(broadcast_text(text) != text)):
         raise ValueError(problem)
 
 
-def share(folder: Path, name: str) -> None:
-    """Refuse a folder in which some ranks see a file and others do not.
+def require_shared_file(folder: Path, name: str) -> None:
+    """Refuse a folder in which only some ranks see a file.
 
-    A network file system may show a new file a little late: then it is waited for.
+    A network file system may show a new file late, so wait for it first.
     """
-    end = monotonic() + LATE
-    somewhere = most(int((folder / name).is_file()))
-    while somewhere and not (folder / name).is_file() and monotonic() < end:
+    end = monotonic() + FILE_TIMEOUT
+    anywhere = all_reduce_max(int((folder / name).is_file()))
+    while anywhere and not (folder / name).is_file() and monotonic() < end:
         if folder.parent.is_dir():
-            list(folder.parent.iterdir())  # has the file system look anew
+            list(folder.parent.iterdir())  # makes a network file system refresh
         sleep(0.2)
-    see_the_same(str((folder / name).is_file()), folder)
+    require_same_files(str((folder / name).is_file()), folder)
 
 
-def see_the_same(found: str, folder: Path) -> None:
-    """Refuse a folder in which the ranks have found different files."""
-    agree(
-        found, f"the ranks see different files in {folder}: choose a folder that all share"
+def require_same_files(contents: str, folder: Path) -> None:
+    """Refuse a folder in which the ranks see different files, as ``contents`` tells."""
+    require_equal(
+        contents,
+        f"the ranks see different files in {folder}: choose a folder that all share",
     )
 
 
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Group tensors of one dtype and device, at most :data:`BUCKET` bytes each."""
+    """Group tensors of one dtype and device, at most :data:`BUCKET_BYTES` bytes each."""
     kinds = groupby(tensors, lambda tensor: (tensor.dtype, tensor.device))
     for _, group in kinds:
         bucket: list[Tensor] = []
         for tensor in group:
             bucket.append(tensor)
-            if sum(t.numel() * t.element_size() for t in bucket) >= BUCKET:
+            if sum(t.numel() * t.element_size() for t in bucket) >= BUCKET_BYTES:
                 yield bucket
                 bucket = []
         if bucket:

@@ -1,4 +1,4 @@
-"""A watch over connections: who is gone, and what is shut (lost links: tests/hosts)."""
+"""The heartbeat between ranks: who is lost, and what is shut (lost links: tests/hosts)."""
 
 import os
 import socket
@@ -10,47 +10,47 @@ import pytest
 from torch.distributed import HashStore
 
 from advnorm import heartbeat
-from advnorm.heartbeat import Watch, open_sockets, silence
+from advnorm.heartbeat import Heartbeat, open_sockets, peer_timeout
 
 SOON = timedelta(seconds=20)
 
 
-def news(watch) -> dict[int, str]:
+def news(monitor) -> dict[int, str]:
     """Return who is gone, as soon as anyone is."""
-    return next(filter(None, (watch.gone() for _ in range(20))), {})
+    return next(filter(None, (monitor.gone() for _ in range(20))), {})
 
 
 @pytest.fixture
-def watches(monkeypatch):
-    """Return the watches of three ranks."""
+def heartbeats(monkeypatch):
+    """Return the heartbeats of three ranks."""
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     store = HashStore()
 
     def start(rank):
-        return Watch.start(store, rank, 3, guarded={}, timeout=SOON)
+        return Heartbeat.start(store, rank, 3, guarded={}, timeout=SOON)
 
     with ThreadPoolExecutor(3) as threads:
         each = list(threads.map(start, range(3)))
     yield each
-    for watch in each:
-        watch.close()
+    for monitor in each:
+        monitor.close()
 
 
-def test_a_rank_that_ends_is_named_by_the_first(watches):
-    first, second, third = watches
+def test_a_rank_that_ends_is_named_by_the_first(heartbeats):
+    first, second, third = heartbeats
     assert first.gone(wait=0) == second.gone(wait=0) == {}
     second.close()
     assert news(first) == {1: "its process has ended"}
     assert third.gone(wait=0) == {}
 
 
-def test_the_kernel_probes_the_connections_for_as_long_as_asked(watches, monkeypatch):
-    (link,) = watches[1]._links.values()
+def test_the_kernel_probes_the_connections_for_as_long_as_asked(heartbeats, monkeypatch):
+    (link,) = heartbeats[1]._links.values()
     asked = [
         link.getsockopt(socket.IPPROTO_TCP, option)
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
     ]
-    assert asked[0] + asked[1] * asked[2] == heartbeat.DEFAULT_SILENCE
+    assert asked[0] + asked[1] * asked[2] == heartbeat.DEFAULT_TIMEOUT
     assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
@@ -58,15 +58,15 @@ def test_a_stranger_who_connects_is_sent_away(monkeypatch):
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     store = HashStore()
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(Watch.start, store, 0, 2, guarded={}, timeout=SOON)
+        first = threads.submit(Heartbeat.start, store, 0, 2, guarded={}, timeout=SOON)
         port = int(store.get("watch").split()[0])
         with socket.create_connection(("127.0.0.1", port)) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: you\r\n\r\n")
-            second = Watch.start(store, 1, 2, guarded={}, timeout=SOON)
-        watch = first.result()
-    assert watch.gone(wait=0) == {}
+            second = Heartbeat.start(store, 1, 2, guarded={}, timeout=SOON)
+        monitor = first.result()
+    assert monitor.gone(wait=0) == {}
     second.close()
-    watch.close()
+    monitor.close()
 
 
 def test_a_link_that_is_lost_without_a_word_shuts_the_guarded_connections():
@@ -83,9 +83,9 @@ def test_a_link_that_is_lost_without_a_word_shuts_the_guarded_connections():
         other, reused = socket.socketpair()
         guarded = {ours.fileno(): before[ours.fileno()], reused.fileno(): 1}
         guarded |= {listener.fileno(): open_sockets()[listener.fileno()]}
-        watch = Watch({}, guarded)
-        watch._note(1, Lost())
-        assert watch.gone() == {
+        monitor = Heartbeat({}, guarded)
+        monitor._note(1, Lost())
+        assert monitor.gone() == {
             1: "its host or the link to it is down (no answer for 45 s: Connection timed out)"
         }
         assert theirs.recv(1) == b""  # shut
@@ -103,19 +103,19 @@ def test_a_process_that_is_killed_shuts_nothing():
     server = socket.create_server(("127.0.0.1", 0))
     link = socket.create_connection(server.getsockname())
     accepted, _ = server.accept()
-    watch = Watch({1: link}, {ours.fileno(): os.fstat(ours.fileno()).st_ino})
+    monitor = Heartbeat({1: link}, {ours.fileno(): os.fstat(ours.fileno()).st_ino})
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     accepted.close()  # resets the connection
-    assert news(watch) == {1: "its process has ended"}
+    assert news(monitor) == {1: "its process has ended"}
     ours.sendall(b"x")
     assert theirs.recv(1) == b"x"
-    watch.close()
+    monitor.close()
     for one in (ours, theirs, server):
         one.close()
 
 
 @pytest.mark.parametrize("text", ["4", "-1", "soon", "60.5", ""])
 def test_a_silence_that_makes_no_sense_is_refused(monkeypatch, text):
-    monkeypatch.setenv(heartbeat.SILENCE, text)
+    monkeypatch.setenv(heartbeat.TIMEOUT_VARIABLE, text)
     with pytest.raises(ValueError, match=r"ADVNORM_PEER_TIMEOUT=.*whole seconds"):
-        silence()
+        peer_timeout()

@@ -23,7 +23,7 @@ def main() -> None:
 
 def _fail(error: Exception) -> None:
     """Print one message; an OSError's own text already names the path."""
-    if type(error).__name__ == "FollowedError":  # the first rank says it
+    if type(error).__name__ == "OtherRankError":  # the first rank says it
         sys.exit(2)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:

@@ -76,7 +76,7 @@ def judge(
             if save:
                 seen = (logits_fn, images, batch.labels, found.images)
                 shown = Judgement(verdicts, _examples(*seen) if first else None)
-                ranks.lead(partial(save, shown))
+                ranks.run_on_first(partial(save, shown))
             so_far = verdicts.accuracy()
             progress.update(so_far.n, total, f"{cell.key} {so_far.fraction:.1%}")
     return verdicts

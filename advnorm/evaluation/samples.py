@@ -25,7 +25,7 @@ from advnorm.threat import Bounds, Threat
 @contextmanager
 def by_itself() -> Iterator[None]:
     """Judge with gradients, and alone, whatever mode and process group the caller is in."""
-    with torch.inference_mode(mode=False), ranks.apart():
+    with torch.inference_mode(mode=False), ranks.single_process():
         yield
 
 

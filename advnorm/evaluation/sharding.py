@@ -25,14 +25,14 @@ def dealt(
     if ranks.size() == 1:
         return judge(logits_fn, images, labels, draws)
     count, failure, found = len(images), None, None
-    own = ranks.part(count)
+    own = ranks.shard(count)
     rows = own if ranks.rank() < count else slice(0, 1)
     try:
         found = judge(logits_fn, images[rows], labels[rows], draws[rows])
     except Exception as error:
         failure = error
-    if ranks.most(int(failure is not None)):
-        raise failure or ranks.FollowedError("another rank failed, and says why")
+    if ranks.all_reduce_max(int(failure is not None)):
+        raise failure or ranks.OtherRankError("another rank failed, and says why")
     assert found is not None
     mine = len(range(count)[own])
-    return tuple(p if p is None else ranks.collect(p[:mine], count) for p in found)
+    return tuple(p if p is None else ranks.all_gather(p[:mine], count) for p in found)

@@ -27,7 +27,7 @@ class Problem:
     """What the objective calls instead of ``model``: its compiled form."""
     whole: int | None = None
     """Rows of the batch over all ranks; by default this is all of it."""
-    add_up: Callable[[Iterable[Tensor]], None] = ranks.add_up
+    all_reduce: Callable[[Iterable[Tensor]], None] = ranks.all_reduce
     """Replaces tensors by their sums over the ranks."""
 
     @property

@@ -30,7 +30,7 @@ def plain(problem: Problem) -> Loss:
     """Take the gradient of the objective, by one backward pass."""
     with problem.accumulated():
         loss = problem.backward()
-        problem.add_up(problem.gradients())
+        problem.all_reduce(problem.gradients())
     return loss
 
 
@@ -50,11 +50,11 @@ def sam(problem: Problem, *, rho: float = 0.05) -> Loss:
     rows = torch.arange(len(problem.clean), device=problem.clean.device)
     with problem.accumulated():
         loss = replace(problem, adversary=memory.recording()).backward()
-        problem.add_up(problem.gradients())
+        problem.all_reduce(problem.gradients())
         with problem.climbed(rho), norms.keep_statistics(problem.model):
             problem.forget()
             replace(problem, adversary=memory.recalling(rows)).backward()
-        problem.add_up(problem.gradients())
+        problem.all_reduce(problem.gradients())
     return loss
 
 
@@ -154,7 +154,7 @@ def _apart(
             loss = replace(problem, adversary=memory.recording()).backward()
         shifts = _ascent(problem, zeros, eps)
         if rho:
-            problem.add_up(problem.gradients())
+            problem.all_reduce(problem.gradients())
             scopes.enter_context(problem.climbed(rho))
         # What was added up once will be once more: each rank keeps its share of it.
         first = m / (m + n) * (problem.share if rho else 1.0)
@@ -163,7 +163,7 @@ def _apart(
         scopes.enter_context(norms.perturbed(model, shifts, groups=groups))
         rows = second_rows(local, groups).to(problem.clean.device)
         problem.of(rows, memory.recalling(rows), whole=n).backward(n / (m + n))
-        problem.add_up(problem.gradients())
+        problem.all_reduce(problem.gradients())
     return loss
 
 
@@ -179,6 +179,6 @@ def _ascent(problem: Problem, zeros: norms.Shifts, eps: float) -> norms.Shifts:
             "the objective does not pass through the model's batch norms, so their "
             "statistics have no gradient: use the gradient rule plain or sam"
         )
-    problem.add_up(found)
+    problem.all_reduce(found)
     steps = iter([gradient.sign() * eps for gradient in found])
     return {layer: norms.Shift(next(steps), next(steps)) for layer in zeros}

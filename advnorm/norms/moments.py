@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.ranks import exchange, size
+from advnorm.ranks import communication, size
 
 
 class Moments(NamedTuple):
@@ -89,13 +89,13 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vector: Tensor) -> Tensor:
         parts = [torch.empty_like(vector) for _ in range(ranks())]
-        with exchange():
+        with communication():
             dist.all_gather(parts, vector.contiguous())
         return torch.stack(parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         total = grads[0].contiguous()
-        with exchange():
+        with communication():
             dist.all_reduce(total)
         return total[dist.get_rank()]

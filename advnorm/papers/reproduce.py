@@ -105,8 +105,10 @@ def possible(seeds: int) -> None:
     """Refuse no seeds at all, and ranks: a run's lock would keep them from each other."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
-    with ranks.joined(torch.device("cpu")):
-        ranks.alone("reproduce has whole runs made side by side, with --on 4 or --on ray")
+    with ranks.process_group(torch.device("cpu")):
+        ranks.require_single_process(
+            "reproduce has whole runs made side by side, with --on 4 or --on ray"
+        )
 
 
 def _turn(path: Path) -> AbstractContextManager[object]:

@@ -39,8 +39,8 @@ def audit_run(
     """
     progress = progress or Quiet()
     spec, where = recipe.evaluation, choose_device(device)
-    with ranks.joined(where):
-        ranks.alone("an audit looks at all of its samples together")
+    with ranks.process_group(where):
+        ranks.require_single_process("an audit looks at all of its samples together")
     radii = asked_threats(recipe)
     with run.lock():
         subject = subject_of(run, recipe, root, where, progress)

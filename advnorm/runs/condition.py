@@ -42,8 +42,8 @@ def judged(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result
             "flags": tuple(dict.fromkeys(flag for r in both for flag in r.flags)),
         }
     )
-    ranks.lead(partial(run.write_verdicts, result.key, verdicts))
-    ranks.lead(partial(run.write_result, result))
+    ranks.run_on_first(partial(run.write_verdicts, result.key, verdicts))
+    ranks.run_on_first(partial(run.write_result, result))
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}")
     return result
 
@@ -84,7 +84,7 @@ def _branch(
     fingerprint = _fingerprint(subject, cell, branch)
     known, done = run.result(key), run.verdicts(key)
     seen = f"{known.fingerprint if known else None} {done.fingerprint} {len(done.samples)}"
-    ranks.see_the_same(seen, run.path)
+    ranks.require_same_files(seen, run.path)
     same = known is not None and known.fingerprint == fingerprint
     whole = done.fingerprint == fingerprint and len(done.samples) >= count
     if known and same and whole and known.accuracy.n == count:
@@ -115,7 +115,7 @@ def _branch(
         fingerprint=fingerprint,
     )
     result = with_flags(result, run.audits())
-    ranks.lead(partial(run.write_result, result))
+    ranks.run_on_first(partial(run.write_result, result))
     of = len(done.samples)
     more = f"; verdicts on all {of} stay" if of > count else ""
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
@@ -132,7 +132,7 @@ def kept(run: Run, known: Result, subject: Subject) -> Result:
     if known.training == subject.training:
         return known
     result = known.model_copy(update={"training": subject.training})
-    ranks.lead(partial(run.write_result, result))
+    ranks.run_on_first(partial(run.write_result, result))
     return result
 
 

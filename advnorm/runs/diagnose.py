@@ -82,8 +82,8 @@ def diagnose_model(
 
 def _alone(device: str) -> torch.device:
     where = choose_device(device)
-    with ranks.joined(where):
-        ranks.alone("a diagnosis looks at all of its samples together")
+    with ranks.process_group(where):
+        ranks.require_single_process("a diagnosis looks at all of its samples together")
     return where
 
 

@@ -34,9 +34,9 @@ def assess(
     """
     check_names(recipe)
     where = choose_device(device)
-    with ranks.joined(where), ExitStack() as held:
-        progress = progress if progress and ranks.first() else Quiet()
-        ranks.lead(lambda: held.enter_context(run.lock()))
+    with ranks.process_group(where), ExitStack() as held:
+        progress = progress if progress and ranks.is_first() else Quiet()
+        ranks.run_on_first(lambda: held.enter_context(run.lock()))
         subject = subject_of(run, recipe, root, where, progress)
         columns = _columns(recipe, subject.data.shape)
         results = [

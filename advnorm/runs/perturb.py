@@ -53,11 +53,11 @@ def perturb(
             f"{recipe.evaluation.batch_size}: change one of them"
         )
     where = choose_device(device)
-    with ranks.joined(where), ExitStack() as held:
+    with ranks.process_group(where), ExitStack() as held:
         if spec.statistics == "batch":
-            ranks.alone("perturbation.statistics=batch is of whole batches")
-        progress = progress if progress and ranks.first() else Quiet()
-        ranks.lead(lambda: held.enter_context(run.lock()))
+            ranks.require_single_process("perturbation.statistics=batch is of whole batches")
+        progress = progress if progress and ranks.is_first() else Quiet()
+        ranks.run_on_first(lambda: held.enter_context(run.lock()))
         subject = subject_of(run, recipe, root, where, progress)
         check_perturbable(subject.model)
         return [
@@ -72,24 +72,24 @@ def _curve(
     with _routed(subject):
         attacked = _attacked(subject) if what.direction == "adversarial" else None
         found = directions(subject.model, what, seed=subject.recipe.seed, attacked=attacked)
-        ranks.follow(side for shift in found.values() for side in shift)
+        ranks.broadcast(side for shift in found.values() for side in shift)
         for radius in subject.recipe.perturbation.radii:
             start, shifts = perf_counter(), what.shifts(found, radius)
             result = _result(subject, what, radius)
             known = run.result(result.key)
             seen = f"{known.fingerprint if known else None} {result.fingerprint}"
-            ranks.see_the_same(seen, run.path)
+            ranks.require_same_files(seen, run.path)
             if known and known.fingerprint == result.fingerprint:
                 yield kept(run, known, subject)
                 continue
             total, batches = _samples(subject)
             verdicts = judge_perturbed(subject.model, batches, what, shifts, total=total)
             named = verdicts.model_copy(update={"fingerprint": result.fingerprint})
-            ranks.lead(partial(run.write_verdicts, result.key, named))
+            ranks.run_on_first(partial(run.write_verdicts, result.key, named))
             result = result.model_copy(
                 update={"accuracy": verdicts.accuracy(), "seconds": perf_counter() - start}
             )
-            ranks.lead(partial(run.write_result, result))
+            ranks.run_on_first(partial(run.write_result, result))
             progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}")
             yield result
 

@@ -37,8 +37,8 @@ def transfer_runs(
     the samples, and each returns the whole matrices.
     """
     where = choose_device(device)
-    with ranks.joined(where):
-        progress = progress if progress and ranks.first() else Quiet()
+    with ranks.process_group(where):
+        progress = progress if progress and ranks.is_first() else Quiet()
         return _transferred(runs, recipes, sources, root, where, progress)
 
 
@@ -69,7 +69,7 @@ def _transferred(
         for warning in told:
             progress.line(warning)
     assert shared is not None
-    ranks.agree(
+    ranks.require_equal(
         f"{shared.test.digest()} {weights}",
         "the ranks see different runs or data: give all of them the same",
     )

@@ -211,7 +211,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(ranks.place(name))
+        device = torch.device(ranks.local_device(name))
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):

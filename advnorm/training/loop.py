@@ -33,7 +33,9 @@ def fit(
         start = perf_counter()
         order = permutation(len(train), recipe.seed, "order", state.epoch)
         order = order[: job.steps_per_epoch * job.batch_size]
-        rest, rows = ranks.deal(order[state.seen * job.batch_size :], job.batch_size)
+        rest, rows = ranks.shard_batches(
+            order[state.seen * job.batch_size :], job.batch_size
+        )
         batches = train.batches(
             rest,
             batch_size=rows,
@@ -52,7 +54,7 @@ def fit(
         stop.check()
         checked = _validation(job, state, stop)
         line = _line(job, state, step, checked, seconds=perf_counter() - start)
-        ranks.lead(partial(run.append_epoch, line))
+        ranks.run_on_first(partial(run.append_epoch, line))
         if line.best:
             state.best_score = _score(job, checked)
             saver.save_best(state.step)

@@ -30,7 +30,7 @@ class Watch:
     def keep(self, glimpse: Glimpse, state: State) -> None:
         """Write down what a step has shown; the weights are still those of the step."""
         numbers = glimpse.numbers()
-        ranks.lead(partial(self._write, glimpse, state, numbers))
+        ranks.run_on_first(partial(self._write, glimpse, state, numbers))
 
     def _write(self, glimpse: Glimpse, state: State, numbers: dict[str, float]) -> None:
         if "hessian" in self._spec.questions:

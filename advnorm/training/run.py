@@ -46,25 +46,29 @@ def train(
             checkpoint is on disk and named.
         PeerLostError: Another rank or its host is lost; the same is named.
     """
-    with _losses_named(out), ranks.joined(choose_device(device)), ExitStack() as held:
-        progress = progress if progress and ranks.first() else Quiet()
+    with (
+        _losses_named(out),
+        ranks.process_group(choose_device(device)),
+        ExitStack() as held,
+    ):
+        progress = progress if progress and ranks.is_first() else Quiet()
         resume = resume or _restarted(out)
-        ranks.share(out, "recipe.yaml")
+        ranks.require_shared_file(out, "recipe.yaml")
         if resume:
             _same(recipe, Run.open(out))
         begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
         job = build(recipe, root=root, device=device, begun=begun)
         try_out(job)
-        ranks.agree(
+        ranks.require_equal(
             to_yaml(recipe) + job.data.digest(),
             "the ranks do not have the same recipe and data: give all of them the same",
         )
         _name_start(recipe, progress, begun=begun)
         if not resume:
-            ranks.lead(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
-            ranks.share(out, "recipe.yaml")
+            ranks.run_on_first(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
+            ranks.require_shared_file(out, "recipe.yaml")
         run = Run.open(out)
-        ranks.lead(lambda: held.enter_context(run.lock()))
+        ranks.run_on_first(lambda: held.enter_context(run.lock()))
         with _told_what_is_lost(run):
             _go_on(job, run, progress)
     return run
@@ -96,9 +100,11 @@ def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
 
 def _restarted(out: Path) -> bool:
     """Tell whether torchrun started us over, and it was us who began the run."""
-    begun = ranks.most(ranks.restarts()) > 0 and (out / "recipe.yaml").is_file()
-    ours = begun and Run.open(out).environment().launch == ranks.launch()
-    return bool(ranks.say("yes" if ours else ""))
+    begun = (
+        ranks.all_reduce_max(ranks.restart_count()) > 0 and (out / "recipe.yaml").is_file()
+    )
+    ours = begun and Run.open(out).environment().launch == ranks.launch_id()
+    return bool(ranks.broadcast_text("yes" if ours else ""))
 
 
 def _environment(job: Job) -> Environment:
@@ -106,27 +112,27 @@ def _environment(job: Job) -> Environment:
         device=str(job.device),
         threads=torch.get_num_threads(),
         ranks=ranks.size(),
-        launch=ranks.launch(),
+        launch=ranks.launch_id(),
     )
 
 
 def _go_on(job: Job, run: Run, progress: Progress) -> None:
     """Train from the newest checkpoint, or from the start, to the end."""
     saver, state = Saver(job, run), _begin(job, run, progress)
-    ranks.follow([*job.model.parameters(), *job.model.buffers()])
-    if not ranks.most(len(checkpoints.manifests(run.checkpoints, "state"))):
+    ranks.broadcast([*job.model.parameters(), *job.model.buffers()])
+    if not ranks.all_reduce_max(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
     kept = freed_memory_kept(next(job.model.parameters(), None))
     with Stop() as stop, _reproducible(), kept:
         try:
             fit(job, run, state, saver, stop=stop, progress=progress)
-            ranks.lead(saver.check)
+            ranks.run_on_first(saver.check)
         except StoppedError as stopped:
             saver.save(state)
             stopped.resume = how_to_resume(run.path)
             raise
         except NotFiniteError as error:
-            if ranks.first():  # the others need not be here
+            if ranks.is_first():  # the others need not be here
                 saver.check()
             good = checkpoints.manifests(run.checkpoints, "state")[-1]
             raise NotFiniteError(
@@ -170,7 +176,7 @@ def how_to_resume(out: Path) -> str:
     """Return the command that goes on with a stopped run."""
     recipe = str(out / "recipe.yaml")
     command = ["advnorm", "train", recipe, "--out", str(out), "--resume"]
-    return shlex.join([*ranks.launcher(), *command])
+    return shlex.join([*ranks.launcher_command(), *command])
 
 
 def _same(recipe: Recipe, run: Run) -> None:
@@ -189,7 +195,7 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
-    ranks.see_the_same(found.digest if found else "", run.path)
+    ranks.require_same_files(found.digest if found else "", run.path)
     if found is None:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
@@ -206,10 +212,10 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
             "give the --data that it was begun with, or train anew"
         )
     restore(found.tensors, job.model, job.optimizer)
-    ranks.lead(partial(run.truncate_epochs, point.epochs))
+    ranks.run_on_first(partial(run.truncate_epochs, point.epochs))
     state = point.state
     _name_losses(run, state, progress)
-    ranks.lead(partial(run.truncate_watched, state.step))
+    ranks.run_on_first(partial(run.truncate_watched, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state
 

@@ -30,7 +30,7 @@ class Saver:
 
     def save(self, state: State) -> None:
         """Write weights, optimizer and state, and how many epochs are on record."""
-        ranks.lead(lambda: self._write(state))
+        ranks.run_on_first(lambda: self._write(state))
         self._last = monotonic()
 
     def check(self) -> None:
@@ -67,10 +67,10 @@ class Saver:
     def save_if_due(self, state: State) -> None:
         """Write them if the last time is long ago."""
         due = monotonic() - self._last >= self._job.recipe.checkpoint_seconds
-        if ranks.most(int(due)):
+        if ranks.all_reduce_max(int(due)):
             self.save(state)
 
     def save_best(self, step: int) -> None:
         """Write the weights that validation prefers."""
         weights = {f"model/{k}": v for k, v in self._job.model.state_dict().items()}
-        ranks.lead(lambda: self._put("best", step, weights, {"step": step}))
+        ranks.run_on_first(lambda: self._put("best", step, weights, {"step": step}))

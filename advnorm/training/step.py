@@ -81,7 +81,7 @@ class Stepper:
             if self.watch and glimpse:
                 self.watch.keep(glimpse, state)
             job.optimizer.step()
-        ranks.follow(self.own_buffers)  # else the ranks' next attacks see other models
+        ranks.broadcast(self.own_buffers)  # else the ranks' next attacks see other models
         return numbers
 
     def _over_ranks(self, loss: Loss, share: float) -> tuple[float, Numbers]:
@@ -90,7 +90,7 @@ class Stepper:
         means = [share * x.detach().double() for x in (loss.total, *parts.values())]
         failed = torch.full_like(means[0], float(self.failed is not None))
         values = torch.stack([*means, loss.correct.double(), failed])
-        ranks.add_up([values])
+        ranks.all_reduce([values])
         norm, total, *rest = torch.cat([gradient_norm(model)[None], values]).tolist()
         if rest[-1]:
             other = "the attack of another rank met a gradient that is not finite"
@@ -145,13 +145,13 @@ class Stepper:
         if recipe.data.mixup:
             rows = self.job.batch_size  # a partner may be another rank's
             images, labels = mixup(
-                ranks.collect(images, rows),
-                ranks.collect(labels, rows),
-                Draws(ranks.collect(draws.stream("mixup").keys, rows)),
+                ranks.all_gather(images, rows),
+                ranks.all_gather(labels, rows),
+                Draws(ranks.all_gather(draws.stream("mixup").keys, rows)),
                 alpha=recipe.data.mixup,
                 classes=len(self.job.data.classes),
             )
-            images, labels = images[ranks.part(rows)], labels[ranks.part(rows)]
+            images, labels = images[ranks.shard(rows)], labels[ranks.shard(rows)]
         if recipe.data.smoothing:
             classes = len(self.job.data.classes)
             labels = smoothed(labels, share=recipe.data.smoothing, classes=classes)
@@ -189,7 +189,7 @@ class Stepper:
                 except NonFiniteGradientError as error:
                     failed = error
                 # all ranks try again or none: their norms may share statistics
-                if loudness == 1 or not ranks.most(int(failed is not None)):
+                if loudness == 1 or not ranks.all_reduce_max(int(failed is not None)):
                     break
             if failed and ranks.size() == 1:
                 raise failed

@@ -90,7 +90,7 @@ class Stop:
 
         A signal to one rank stops all of them, at the same point.
         """
-        signum = ranks.most(self._signum or 0)
+        signum = ranks.all_reduce_max(self._signum or 0)
         if signum:
             raise StoppedError(signum)
 

@@ -66,7 +66,7 @@ def try_statistics(job: Job, images: Tensor, labels: Tensor) -> None:
     spec, share = job.recipe.gradient, job.recipe.objective.clean_share
     pieces = job.recipe.optimizer.accumulate
     whole = job.batch_size // pieces
-    rows = len(range(whole)[ranks.part(whole)])
+    rows = len(range(whole)[ranks.shard(whole)])
     groups, second = spec.groups or 1, (spec.samples or whole) * rows // whole
     least = (share or 1.0) * min(rows, second / groups)
     if least >= 2 or not norms.batch_norms(job.model):

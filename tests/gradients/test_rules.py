@@ -261,12 +261,12 @@ def test_a_shared_layer_has_one_shift():
 
 
 class Pair:
-    """Two ranks in threads of one process: their ``add_up`` waits for each other."""
+    """Two ranks in threads of one process: their ``all_reduce`` waits for each other."""
 
     def __init__(self):
         self.barrier, self.boxes = Barrier(2), [[], []]
 
-    def add_up(self, me, tensors):
+    def all_reduce(self, me, tensors):
         tensors = list(tensors)
         self.boxes[me] = [t.clone() for t in tensors]
         self.barrier.wait(20)
@@ -297,7 +297,7 @@ def test_ranks_add_up_to_the_whole(rule):
             labels[me::2],
             frozen,
             whole=12,
-            add_up=partial(pair.add_up, me),
+            all_reduce=partial(pair.all_reduce, me),
         )
         for me in range(2)
     ]

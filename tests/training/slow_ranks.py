@@ -19,10 +19,10 @@ def rank(me: int, port: int, place: str, seconds: float, limit: float, out: str)
     try:
         if me and place == "before":
             sleep(seconds)
-        with ranks.joined(torch.device("cpu")):
+        with ranks.process_group(torch.device("cpu")):
             if me and place == "after":
                 sleep(seconds)
-            said = str(ranks.most(me))
+            said = str(ranks.all_reduce_max(me))
     except ranks.PeerLostError as error:
         said = str(error)
     Path(out, f"{me}.json").write_text(json.dumps(said))
