@@ -55,7 +55,9 @@ def perturb(
     where = choose_device(device)
     with ranks.process_group(where), ExitStack() as held:
         if spec.statistics == "batch":
-            ranks.require_single_process("perturbation.statistics=batch needs whole batches")
+            ranks.require_single_process(
+                "perturbation.statistics=batch needs whole batches"
+            )
         progress = progress if progress and ranks.is_first() else Quiet()
         ranks.run_on_first(lambda: held.enter_context(run.lock()))
         subject = subject_of(run, recipe, root, where, progress)
