@@ -12,8 +12,8 @@ import pytest
 import advnorm.training
 from advnorm import cli, demo
 from advnorm.data import download, load
-from advnorm.data.storage import Blob
-from advnorm.data.streaming import Packed
+from advnorm.data.blob import Blob
+from advnorm.data.streaming import ArchiveStore
 
 DAMAGED = {
     "mnist": [
@@ -93,7 +93,9 @@ def test_unpacked_annotations_that_are_damaged_are_got_again(obey, tmp_path):
 
 
 def test_an_image_of_an_archive_has_the_archives_remedy():
-    packed = Packed([Blob("a.zip/x.png", b"12", "remove a.zip"), Blob("y", b"3", "no")])
+    packed = ArchiveStore(
+        [Blob("a.zip/x.png", b"12", "remove a.zip"), Blob("y", b"3", "no")]
+    )
     assert packed.blob(0) == Blob("a.zip/x.png", b"12", "remove a.zip")
     assert packed.blob(1).remedy == "remove a.zip"
 

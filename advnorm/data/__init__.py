@@ -2,14 +2,14 @@
 
 from advnorm.data import image_folders as _folders  # noqa: F401  (enters its names into DATA)
 from advnorm.data import in_memory as _sets  # noqa: F401
-from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup, smoothed
-from advnorm.data.catalogue import DATA, load
+from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup, smooth_labels
+from advnorm.data.blob import default_root
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
-from advnorm.data.in_memory import every_set
+from advnorm.data.in_memory import expand_name
 from advnorm.data.jitter import crop_flip_jitter
-from advnorm.data.splits import Batch, DataSet, Moments, Split, Tensors
-from advnorm.data.storage import default_root
-from advnorm.data.streaming import Folder
+from advnorm.data.registry import DATA, load
+from advnorm.data.splits import Batch, DataSet, PixelMoments, Split, TensorSplit
+from advnorm.data.streaming import StreamedSplit
 from advnorm.data.subsets import resize, select, subset
 
 __all__ = [
@@ -18,21 +18,21 @@ __all__ = [
     "DATA",
     "Batch",
     "DataSet",
-    "Folder",
-    "Moments",
+    "PixelMoments",
     "Split",
-    "Tensors",
+    "StreamedSplit",
+    "TensorSplit",
     "corrupt",
     "crop",
     "crop_flip",
     "crop_flip_jitter",
     "default_root",
-    "every_set",
+    "expand_name",
     "flip",
     "load",
     "mixup",
     "resize",
     "select",
-    "smoothed",
+    "smooth_labels",
     "subset",
 ]

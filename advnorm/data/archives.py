@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, BinaryIO, cast
 
-from advnorm.data.storage import Blob, not_html
+from advnorm.data.blob import Blob, not_html
 from advnorm.files import memory, open_regular
 
 SMALL = 1 << 26
@@ -51,7 +51,7 @@ class RefusedError(ValueError):
     """An archive that may be whole, but is not read."""
 
 
-class Bounded:
+class BoundedReader:
     """A stream to read or skip in, of which no more than ``limit`` bytes may come."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile, limit: int) -> None:
@@ -101,9 +101,9 @@ def members(
             for member, content in reader(file, size, wanted):
                 yield Blob(f"{name}/{member}", content, remedy)
         except RefusedError as error:
-            raise head.bad(str(error)) from None
+            raise head.error(str(error)) from None
         except _BROKEN as error:
-            raise head.bad(f"is cut short or no archive ({error})") from error
+            raise head.error(f"is cut short or no archive ({error})") from error
 
 
 def _opened(source: Path | Blob, remedy: str) -> BinaryIO:
@@ -112,7 +112,7 @@ def _opened(source: Path | Blob, remedy: str) -> BinaryIO:
     try:
         return open_regular(source)
     except OSError as error:
-        raise Blob(str(source), b"", remedy).bad(
+        raise Blob(str(source), b"", remedy).error(
             f"cannot be read ({error.strerror})"
         ) from error
 
@@ -123,7 +123,7 @@ def _tar_members(
     packed = file.read(2) == GZIP
     file.seek(0)
     limit = max(SMALL, RATIO * size) if packed else size
-    stream = Bounded(gzip.GzipFile(fileobj=file) if packed else file, limit)
+    stream = BoundedReader(gzip.GzipFile(fileobj=file) if packed else file, limit)
     room = memory() // 2
     with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
         for member in archive:

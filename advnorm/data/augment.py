@@ -20,7 +20,7 @@ Augmentation = Callable[[Tensor, Draws], Tensor]
 AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
 
 
-class Mixed(NamedTuple):
+class MixupBatch(NamedTuple):
     """Mixed images and their soft labels, shape ``(batch, classes)``."""
 
     images: Tensor
@@ -79,7 +79,7 @@ def _images_only(images: Tensor, name: str) -> None:
 
 def mixup(
     images: Tensor, labels: Tensor, draws: Draws, *, alpha: float, classes: int
-) -> Mixed:
+) -> MixupBatch:
     r"""Mix each image and its label with a partner's (mixup, Zhang et al., 2018).
 
     .. math::
@@ -96,24 +96,24 @@ def mixup(
     order = torch.argsort(draws.stream("partner").keys)
     partner = torch.empty_like(order)
     partner[order] = order.roll(-1)
-    share = mixup_shares(draws, alpha=alpha).to(images)
+    share = mixup_weights(draws, alpha=alpha).to(images)
     soft = F.one_hot(labels, classes).to(images)
     lam = share.view(-1, *[1] * (images.dim() - 1))
     mixed = lam * images + (1 - lam) * images[partner]
-    return Mixed(mixed, share[:, None] * soft + (1 - share[:, None]) * soft[partner])
+    return MixupBatch(mixed, share[:, None] * soft + (1 - share[:, None]) * soft[partner])
 
 
-def smoothed(labels: Tensor, *, share: float, classes: int) -> Tensor:
+def smooth_labels(labels: Tensor, *, share: float, classes: int) -> Tensor:
     """Spread a share of each label over all classes (Szegedy et al., 2016), mixed or not.
 
-    >>> smoothed(torch.tensor([1]), share=0.5, classes=2).tolist()
+    >>> smooth_labels(torch.tensor([1]), share=0.5, classes=2).tolist()
     [[0.25, 0.75]]
     """
     soft = labels if labels.is_floating_point() else F.one_hot(labels, classes).float()
     return (1 - share) * soft + share / classes
 
 
-def mixup_shares(draws: Draws, *, alpha: float) -> Tensor:
+def mixup_weights(draws: Draws, *, alpha: float) -> Tensor:
     """Return the weight of each sample's own image, ``(batch,)``, in double on the CPU."""
     uniform = draws.stream("mixup").uniform(dtype=torch.float64).cpu().numpy()
     return torch.as_tensor(betaincinv(alpha, alpha, uniform))

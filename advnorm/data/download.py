@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from advnorm.data.blob import default_root, is_html
 from advnorm.data.sources import ELSEWHERE, SOURCES, Source
-from advnorm.data.storage import default_root, is_html
 from advnorm.files import locked, open_regular, sync_folder
 
 Report = Callable[[str, int, int], None]

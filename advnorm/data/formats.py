@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advnorm.data import matlab
-from advnorm.data.archives import GZIP, Bounded, RefusedError, members, most_expanded
-from advnorm.data.splits import Tensors
-from advnorm.data.storage import Blob
+from advnorm.data.archives import GZIP, BoundedReader, RefusedError, members, most_expanded
+from advnorm.data.blob import Blob
+from advnorm.data.splits import TensorSplit
 
 Array = NDArray[Any]
 _CIFAR_PIXELS = 3 * 32 * 32
@@ -35,17 +35,17 @@ def idx(blob: Blob, *, dimensions: int) -> Array:
     blob = _ungzip(blob)
     magic = bytes((0, 0, 8, dimensions))
     if blob.data[:4] != magic:
-        raise blob.bad(f"begins with {blob.data[:4].hex()}, not the IDX {magic.hex()}")
+        raise blob.error(f"begins with {blob.data[:4].hex()}, not the IDX {magic.hex()}")
     start = 4 + 4 * dimensions
     if len(blob.data) < start:
-        raise blob.bad("is cut short in its header")
+        raise blob.error("is cut short in its header")
     sizes = struct.unpack(f">{dimensions}I", blob.data[4:start])
     if len(blob.data) != start + prod(sizes):
-        raise blob.bad(f"has {len(blob.data)} bytes, not {start + prod(sizes)}")
+        raise blob.error(f"has {len(blob.data)} bytes, not {start + prod(sizes)}")
     return np.frombuffer(blob.data, np.uint8, offset=start).reshape(sizes)
 
 
-def cifar(blobs: Sequence[Blob], *, label_bytes: int, classes: int) -> Tensors:
+def cifar(blobs: Sequence[Blob], *, label_bytes: int, classes: int) -> TensorSplit:
     """Read CIFAR binary files: records of labels, then 32x32 red, green and blue bytes.
 
     CIFAR-10 has one label byte, CIFAR-100 a coarse and a fine one; the last one counts.
@@ -54,22 +54,24 @@ def cifar(blobs: Sequence[Blob], *, label_bytes: int, classes: int) -> Tensors:
     images, labels = [], []
     for blob in blobs:
         if not blob.data or len(blob.data) % record:
-            raise blob.bad(f"has {len(blob.data)} bytes, which is no multiple of {record}")
+            raise blob.error(
+                f"has {len(blob.data)} bytes, which is no multiple of {record}"
+            )
         rows = np.frombuffer(blob.data, np.uint8).reshape(-1, record)
         images.append(rows[:, label_bytes:].reshape(-1, 3, 32, 32))
         labels.append(_labels(blob, rows[:, label_bytes - 1], classes))
     return _tensors(np.concatenate(images), np.concatenate(labels))
 
 
-def svhn(blob: Blob) -> Tensors:
+def svhn(blob: Blob) -> TensorSplit:
     """Read a file of SVHN's cropped digits: ``X (32, 32, 3, n)`` and ``y``, 10 for 0."""
     content = matlab.arrays(blob)
     for name in ("X", "y"):
         if name not in content:
-            raise blob.bad(f"has no array {name!r}")
+            raise blob.error(f"has no array {name!r}")
     images, labels = content["X"], content["y"].ravel()
     if images.ndim != 4 or images.dtype != np.uint8:
-        raise blob.bad(f"has X of {images.dtype}{images.shape}, not uint8 (32, 32, 3, n)")
+        raise blob.error(f"has X of {images.dtype}{images.shape}, not uint8 (32, 32, 3, n)")
     images = images.transpose(3, 2, 0, 1)
     return paired(blob, images, blob, np.where(labels == 10, 0, labels), classes=10)
 
@@ -80,18 +82,18 @@ def npy(blob: Blob) -> Array:
         array = np.lib.format.read_array(io.BytesIO(blob.data), allow_pickle=False)
     except Exception as error:  # whatever a header may say: its shape, its type, its depth
         kind = type(error).__name__
-        raise blob.bad(
+        raise blob.error(
             f"is cut short, has Python objects or is no npy file ({kind}: {error})"
         ) from None
     if not array.dtype.itemsize:
-        raise blob.bad(f"has values of no bytes ({array.dtype})")
+        raise blob.error(f"has values of no bytes ({array.dtype})")
     return np.asarray(array)
 
 
 def npz(blob: Blob) -> dict[str, Array]:
     """Read all arrays of an npz file, never a pickle."""
     if not blob.data.startswith(b"PK"):
-        raise blob.bad("is no npz file")
+        raise blob.error("is no npz file")
     found = members(blob, lambda name: name.endswith(".npy"), remedy=blob.remedy)
     return {
         member.name.removeprefix(f"{blob.name}/").removesuffix(".npy"): npy(member)
@@ -106,7 +108,7 @@ def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
         return [("images", "labels")]
     absent = [name for pair in splits for name in pair if name not in arrays]
     if absent:
-        raise blob.bad(
+        raise blob.error(
             f"has no {', '.join(absent)} (it has {', '.join(arrays) or 'nothing'}; "
             "x_train, y_train, x_test and y_test are wanted, or images and labels)"
         )
@@ -117,42 +119,42 @@ def npz_classes(blob: Blob, arrays: dict[str, Array]) -> tuple[str, ...]:
     """Return the names of an npz file's classes; labels without names are 0 to k - 1."""
     if "classes" in arrays:
         if arrays["classes"].ndim != 1:
-            raise blob.bad("has an array 'classes' that is no list of names")
+            raise blob.error("has an array 'classes' that is no list of names")
         return tuple(str(name) for name in arrays["classes"])
     given = [arrays[key] for key in ("y_train", "y_test", "labels") if key in arrays]
     whole = [labels for labels in given if labels.dtype.kind in "iu"]
     found = sorted({int(label) for labels in whole for label in np.unique(labels)})
     if found != list(range(len(found))):
         shown = ", ".join(str(label) for label in [*found[:5], *found[5:][-1:]])
-        raise blob.bad(
+        raise blob.error(
             f"has {len(found)} different labels ({shown}) that are not 0 to "
             f"{len(found) - 1}; number the classes 0 to {len(found) - 1} without a gap"
         )
     return tuple(str(label) for label in found)
 
 
-def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> Tensors:
+def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> TensorSplit:
     """Return one split of an npz file: uint8 images, or finite floats in [0, 1]."""
     if not images.size:
-        raise blob.bad(f"has a split without any image (shape {images.shape}); fill it")
+        raise blob.error(f"has a split without any image (shape {images.shape}); fill it")
     if images.dtype.kind == "f":
         if not np.isfinite(images).all():
-            raise blob.bad("has images with NaN or infinite values; take them out")
+            raise blob.error("has images with NaN or infinite values; take them out")
         if not ((images >= 0) & (images <= 1)).all():
-            raise blob.bad("has images outside of [0, 1]; scale them")
+            raise blob.error("has images outside of [0, 1]; scale them")
     elif images.dtype != np.uint8:
-        raise blob.bad(f"has images of {images.dtype}, not uint8 or float")
+        raise blob.error(f"has images of {images.dtype}, not uint8 or float")
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     return paired(blob, channels_first(blob, images), blob, flat, classes=classes)
 
 
 def paired(
     source: Blob, images: Array, labelled: Blob, labels: Array, *, classes: int
-) -> Tensors:
+) -> TensorSplit:
     """Join images and labels: as many of each, every label below ``classes``."""
     checked = _labels(labelled, labels, classes)
     if len(images) != len(checked):
-        raise source.bad(
+        raise source.error(
             f"has {len(images)} images but {labelled.name} has {len(checked)} labels"
         )
     return _tensors(images, checked)
@@ -171,23 +173,23 @@ def channels_first(blob: Blob, images: Array) -> Array:
         return images.transpose(0, 3, 1, 2)
     if images.ndim == 4 and images.shape[1] in _COLOURS:
         return images
-    raise blob.bad(f"has images of shape {images.shape}, not (n, H, W[, 1 or 3])")
+    raise blob.error(f"has images of shape {images.shape}, not (n, H, W[, 1 or 3])")
 
 
 def _labels(blob: Blob, labels: Array, classes: int) -> Array:
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise blob.bad(f"has labels of {labels.dtype}{labels.shape}, not n integers")
+        raise blob.error(f"has labels of {labels.dtype}{labels.shape}, not n integers")
     outside = labels[(labels < 0) | (labels >= classes)]
     if len(outside):
-        raise blob.bad(f"has the label {outside[0]}, outside of 0 to {classes - 1}")
+        raise blob.error(f"has the label {outside[0]}, outside of 0 to {classes - 1}")
     return labels.astype(np.int64)
 
 
-def _tensors(images: Array, labels: Array) -> Tensors:
+def _tensors(images: Array, labels: Array) -> TensorSplit:
     dtype = np.uint8 if images.dtype == np.uint8 else np.float32
     # A copy: frombuffer's memory is read-only.
     pixels: Tensor = torch.from_numpy(np.array(images, dtype=dtype, order="C"))
-    return Tensors(pixels, torch.from_numpy(labels))
+    return TensorSplit(pixels, torch.from_numpy(labels))
 
 
 def _ungzip(blob: Blob) -> Blob:
@@ -195,9 +197,9 @@ def _ungzip(blob: Blob) -> Blob:
         return blob
     try:
         with gzip.open(io.BytesIO(blob.data)) as file:
-            content = Bounded(file, most_expanded(len(blob.data))).read()
+            content = BoundedReader(file, most_expanded(len(blob.data))).read()
     except RefusedError as error:
-        raise blob.bad(str(error)) from None
+        raise blob.error(str(error)) from None
     except (EOFError, OSError, zlib.error) as error:
-        raise blob.bad(f"is cut short or damaged ({error})") from error
+        raise blob.error(f"is cut short or damaged ({error})") from error
     return Blob(blob.name, content, blob.remedy)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import torch
 
 from advnorm.data.archives import members
-from advnorm.data.catalogue import DATA, Request, apart, nothing
-from advnorm.data.images import probe
+from advnorm.data.blob import Blob, missing, places, read
+from advnorm.data.decode import probe
+from advnorm.data.registry import DATA, DataRequest, apart, nothing
 from advnorm.data.splits import DataSet, Split
-from advnorm.data.storage import Blob, missing, places, read
-from advnorm.data.streaming import Files, Folder, Packed, Store
+from advnorm.data.streaming import ArchiveStore, FileStore, ImageStore, StreamedSplit
 from advnorm.data.subsets import checked_size
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -38,12 +38,12 @@ _IMAGENETTE_NAMES = ("imagenette2-160", "imagenette2-320", "imagenette2")
 class Listing(NamedTuple):
     """Encoded images with the name of each one's class."""
 
-    store: Store
+    store: ImageStore
     classes: list[str]
 
 
 @DATA.register("folder")
-def folder(request: Request) -> DataSet:
+def folder(request: DataRequest) -> DataSet:
     """Your own images: ``folder:PATH`` with PATH/train/CLASS/* and PATH/test/CLASS/*.
 
     ``val`` stands in for a missing ``test``, and is the validation split beside one. With
@@ -59,7 +59,7 @@ def folder(request: Request) -> DataSet:
 
 
 @DATA.register("imagenet")
-def imagenet(request: Request) -> DataSet:
+def imagenet(request: DataRequest) -> DataSet:
     """ImageNet (ILSVRC 2012), 224x224: ``train/CLASS/*`` and ``val/CLASS/*``.
 
     Its own ``test`` has no labels and is not looked at.
@@ -73,7 +73,7 @@ def imagenet(request: Request) -> DataSet:
 
 
 @DATA.register("imagenette")
-def imagenette(request: Request) -> DataSet:
+def imagenette(request: DataRequest) -> DataSet:
     """Imagenette, 160x160: ``imagenette2-160.tgz`` (-320, full), or unpacked."""
     request.plain()
     for path in places(request.root, request.kind, *_IMAGENETTE_NAMES):
@@ -88,7 +88,7 @@ def imagenette(request: Request) -> DataSet:
 
 
 @DATA.register("tiny-imagenet")
-def tiny_imagenet(request: Request) -> DataSet:
+def tiny_imagenet(request: DataRequest) -> DataSet:
     """Tiny ImageNet, 64x64: ``tiny-imagenet-200.zip``, or unpacked.
 
     ``train/CLASS/images/*.JPEG``, and the test split ``val/images/*.JPEG`` with its classes
@@ -113,7 +113,7 @@ def _has_splits(path: Path) -> bool:
 
 
 def _from_folder(
-    request: Request,
+    request: DataRequest,
     path: Path,
     held_out: Sequence[str] = ("test", "val"),
     *,
@@ -136,7 +136,7 @@ def _from_folder(
 
 
 def _build(
-    request: Request,
+    request: DataRequest,
     path: Path,
     train: Listing,
     test: Listing | None,
@@ -157,7 +157,7 @@ def _build(
             )
         labels = torch.tensor([numbers[name] for name in listing.classes])
         samples = torch.arange(len(labels))
-        return Folder(
+        return StreamedSplit(
             listing.store, labels, samples, channels, size, request.seed, request.workers
         )
 
@@ -182,7 +182,7 @@ def _scan(path: Path) -> Listing:
         classes.extend([label] * len(mine))
     if not files:
         raise ValueError(f"{path} has no class folders: put images into {path}/CLASS/")
-    return Listing(Files(path, files), classes)
+    return Listing(FileStore(path, files), classes)
 
 
 def _folders(path: Path) -> list[str]:
@@ -204,16 +204,16 @@ def _images(path: Path) -> list[str]:
 def _scan_val(path: Path, classes: dict[str, str]) -> Listing:
     folder = path / "val" / "images"
     files = sorted(classes)
-    return Listing(Files(folder, files), [classes[file] for file in files])
+    return Listing(FileStore(folder, files), [classes[file] for file in files])
 
 
 def _annotations(blob: Blob) -> dict[str, str]:
     rows = [line.split("\t") for line in blob.data.decode("utf-8", "replace").splitlines()]
     if not rows or any(len(row) < 2 for row in rows):
-        raise blob.bad("has a line without a file name and a class")
+        raise blob.error("has a line without a file name and a class")
     names = {row[0] for row in rows}
     if outside := [n for n in names if n in ("", "..") or n != PurePosixPath(n).name]:
-        raise blob.bad(f"names a file that is not in its folder ({min(outside)})")
+        raise blob.error(f"names a file that is not in its folder ({min(outside)})")
     return {row[0]: row[1] for row in rows}
 
 
@@ -226,7 +226,7 @@ def _packed(archive: Path, part: str, remedy: str) -> Listing:
 
     blobs = _sorted(archive, wanted, remedy)
     inside = [_inner(archive, blob) for blob in blobs]
-    return Listing(Packed(blobs), [parts[parts.index(part) + 1] for parts in inside])
+    return Listing(ArchiveStore(blobs), [parts[parts.index(part) + 1] for parts in inside])
 
 
 def _packed_val(archive: Path, remedy: str) -> Listing:
@@ -243,7 +243,7 @@ def _packed_val(archive: Path, remedy: str) -> Listing:
     for name in names:
         if name not in classes:
             raise ValueError(f"{archive} has no class for {name}: {remedy}")
-    return Listing(Packed(images), [classes[name] for name in names])
+    return Listing(ArchiveStore(images), [classes[name] for name in names])
 
 
 def _sorted(archive: Path, wanted: Callable[[str], bool], remedy: str) -> Sequence[Blob]:

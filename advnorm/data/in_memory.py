@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from advnorm.data import formats, toy
-from advnorm.data.catalogue import DATA, Request, apart, in_memory, test_only
+from advnorm.data.blob import read
 from advnorm.data.locate import find
-from advnorm.data.splits import DataSet, Tensors
-from advnorm.data.storage import read
+from advnorm.data.registry import DATA, DataRequest, apart, in_memory, test_only
+from advnorm.data.splits import DataSet, TensorSplit
 from advnorm.data.subsets import balanced
 from advnorm.registry import unknown
 
@@ -48,7 +48,7 @@ _DIGITS_TEST = 360
 
 
 @DATA.register("digits")
-def digits(request: Request) -> DataSet:
+def digits(request: DataRequest) -> DataSet:
     """Handwritten digits 8x8 (scikit-learn): 1,797 in all, 36 a class for the test.
 
     Values 0 to 16 become 0 to 255, rounded. The 360 test images are the same for any seed.
@@ -58,26 +58,28 @@ def digits(request: Request) -> DataSet:
     request.plain()
     raw = load_digits()
     pixels = np.rint(raw.images * (255 / 16)).astype(np.uint8)[:, None]
-    every = Tensors(torch.from_numpy(pixels), torch.from_numpy(raw.target.astype(np.int64)))
+    every = TensorSplit(
+        torch.from_numpy(pixels), torch.from_numpy(raw.target.astype(np.int64))
+    )
     held = balanced(every, _DIGITS_TEST, classes=10, seed=0)
     rest = torch.ones(len(every), dtype=torch.bool).index_fill_(0, held, False)
     return in_memory(_DIGITS, every.take(rest.nonzero().flatten()), every.take(held))
 
 
 @DATA.register("mnist")
-def mnist(request: Request) -> DataSet:
+def mnist(request: DataRequest) -> DataSet:
     """MNIST, 28x28 grey: ``{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]``."""
     return _idx(request, _DIGITS)
 
 
 @DATA.register("fashion_mnist")
-def fashion_mnist(request: Request) -> DataSet:
+def fashion_mnist(request: DataRequest) -> DataSet:
     """Fashion-MNIST, 28x28 grey: the file names of MNIST."""
     return _idx(request, _FASHION)
 
 
 @DATA.register("cifar10")
-def cifar10(request: Request) -> DataSet:
+def cifar10(request: DataRequest) -> DataSet:
     """CIFAR-10, 32x32: ``cifar-10-binary.tar.gz`` or its six ``.bin`` files."""
     request.plain()
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
@@ -89,7 +91,7 @@ def cifar10(request: Request) -> DataSet:
 
 
 @DATA.register("cifar100")
-def cifar100(request: Request) -> DataSet:
+def cifar100(request: DataRequest) -> DataSet:
     """CIFAR-100, 32x32, fine labels: ``cifar-100-binary.tar.gz`` or its files."""
     request.plain()
     names = ["train.bin", "test.bin", "fine_label_names.txt"]
@@ -100,7 +102,7 @@ def cifar100(request: Request) -> DataSet:
     )
     classes = tuple(fine.data.decode("ascii", "replace").split())
     if len(classes) != 100:
-        raise fine.bad(f"names {len(classes)} classes, not 100")
+        raise fine.error(f"names {len(classes)} classes, not 100")
     return in_memory(
         classes,
         formats.cifar([train], label_bytes=2, classes=100),
@@ -109,7 +111,7 @@ def cifar100(request: Request) -> DataSet:
 
 
 @DATA.register("svhn")
-def svhn(request: Request) -> DataSet:
+def svhn(request: DataRequest) -> DataSet:
     """House numbers, 32x32 (SVHN): ``train_32x32.mat`` and ``test_32x32.mat``."""
     request.plain()
     train, test = find(request.root, request.kind, ["train_32x32.mat", "test_32x32.mat"])
@@ -117,7 +119,7 @@ def svhn(request: Request) -> DataSet:
 
 
 @DATA.register("cifar10.1")
-def cifar10_1(request: Request) -> DataSet:
+def cifar10_1(request: DataRequest) -> DataSet:
     """CIFAR-10.1 v6, 2,000 test images only: ``cifar10.1_v6_{data,labels}.npy``."""
     request.plain()
     names = ["cifar10.1_v6_data.npy", "cifar10.1_v6_labels.npy"]
@@ -128,7 +130,7 @@ def cifar10_1(request: Request) -> DataSet:
 
 
 @DATA.register("cifar10-c")
-def cifar10_c(request: Request) -> DataSet:
+def cifar10_c(request: DataRequest) -> DataSet:
     """Corrupted CIFAR-10, test only: ``cifar10-c:NAME:SEVERITY``, or all five severities.
 
     ``CIFAR-10-C.tar`` holds ``CIFAR-10-C/NAME.npy``, uint8 ``(50000, 32, 32, 3)``: the
@@ -143,12 +145,12 @@ def cifar10_c(request: Request) -> DataSet:
     pixels = formats.channels_first(images, formats.npy(images))
     every = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
     if len(every) % _SEVERITIES:
-        raise images.bad(f"has {len(every)} images, which are not five severities")
+        raise images.error(f"has {len(every)} images, which are not five severities")
     return test_only(_CIFAR10, every.take(_severity(severity, len(every))))
 
 
 @DATA.register("mnist-c")
-def mnist_c(request: Request) -> DataSet:
+def mnist_c(request: DataRequest) -> DataSet:
     """Corrupted MNIST, test only: ``mnist-c:NAME``.
 
     ``mnist_c.zip`` holds ``mnist_c/NAME/test_images.npy``, uint8 ``(10000, 28, 28, 1)``,
@@ -164,12 +166,12 @@ def mnist_c(request: Request) -> DataSet:
     return test_only(_DIGITS, test)
 
 
-def every_set(name: str) -> list[str]:
+def expand_name(name: str) -> list[str]:
     """Return the sets that a name stands for: of corrupted data without more, all of them.
 
-    >>> every_set("cifar10-c")[:2], every_set("mnist-c")[-1]
+    >>> expand_name("cifar10-c")[:2], expand_name("mnist-c")[-1]
     (['cifar10-c:brightness:1', 'cifar10-c:brightness:2'], 'mnist-c:zigzag')
-    >>> every_set("mnist-c:fog")
+    >>> expand_name("mnist-c:fog")
     ['mnist-c:fog']
     """
     if name == "cifar10-c":
@@ -179,7 +181,7 @@ def every_set(name: str) -> list[str]:
 
 
 @DATA.register("npz")
-def npz(request: Request) -> DataSet:
+def npz(request: DataRequest) -> DataSet:
     """Your own arrays: ``npz:PATH`` with x_train, y_train, x_test, y_test.
 
     Or ``images`` and ``labels`` alone, of which 20% become the test split. Images are uint8
@@ -200,25 +202,25 @@ def npz(request: Request) -> DataSet:
         for x, y in formats.npz_names(blob, arrays)
     ]
     if len(parts) == 1:
-        parts = [cast(Tensors, part) for part in apart(parts[0])]
+        parts = [cast(TensorSplit, part) for part in apart(parts[0])]
     return in_memory(classes, parts[0], parts[1])
 
 
 @DATA.register("gaussians")
-def gaussians(request: Request) -> DataSet:
+def gaussians(request: DataRequest) -> DataSet:
     """Two Gaussians in the plane, one class each (galloway2019, Figure 1)."""
     _no_size(request)
     return toy.gaussians(seed=request.seed, validation=request.validation)
 
 
 @DATA.register("spheres")
-def spheres(request: Request) -> DataSet:
+def spheres(request: DataRequest) -> DataSet:
     """Two concentric circles, one class each (galloway2019, appendix H)."""
     _no_size(request)
     return toy.spheres(seed=request.seed, validation=request.validation)
 
 
-def _idx(request: Request, classes: tuple[str, ...]) -> DataSet:
+def _idx(request: DataRequest, classes: tuple[str, ...]) -> DataSet:
     request.plain()
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     names = [f"{split}-{kind}" for split in ("train", "t10k") for kind in kinds]
@@ -237,7 +239,7 @@ def _idx(request: Request, classes: tuple[str, ...]) -> DataSet:
     return in_memory(classes, train, test)
 
 
-def _refuse_namesake(request: Request, train: Tensors) -> None:
+def _refuse_namesake(request: DataRequest, train: TensorSplit) -> None:
     """Refuse the other set's files: both are called alike, and may lie in ``--data``."""
     labels = train.labels.to(torch.uint8).numpy().tobytes()
     found = _LABELS.get(sha256(labels).hexdigest(), request.kind)
@@ -263,7 +265,7 @@ def _severity(text: str, count: int) -> torch.Tensor:
     return torch.arange(each) + (int(text) - 1) * each
 
 
-def _no_size(request: Request) -> None:
+def _no_size(request: DataRequest) -> None:
     request.plain()
     if request.size is not None:
         raise ValueError(f"{request.kind} are points, not images: leave the size out")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from advnorm.data.archives import members
-from advnorm.data.storage import Blob, getting, missing, places, read
+from advnorm.data.blob import Blob, getting, missing, places, read
 
 
 def find(
@@ -37,7 +37,7 @@ def _from_archive(path: Path, wanted: Sequence[str], remedy: str) -> list[Blob]:
     ends = {_ends(blob.name, wanted): blob for blob in found}
     for file in wanted:
         if file not in ends:
-            raise Blob(str(path), b"", remedy).bad(f"has no member {file}")
+            raise Blob(str(path), b"", remedy).error(f"has no member {file}")
     return [ends[file] for file in wanted]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advnorm.data.archives import RefusedError, most_expanded
-from advnorm.data.storage import Blob
+from advnorm.data.blob import Blob
 
 _ARRAY, _COMPRESSED = 14, 15
 _NUMERIC = range(6, 16)
@@ -36,7 +36,7 @@ def arrays(blob: Blob) -> dict[str, NDArray[Any]]:
     """Return the real numeric arrays of a file, in the types they are stored in."""
     order = {b"IM": "<", b"MI": ">"}.get(blob.data[126:128])
     if order is None:
-        raise blob.bad("is cut short or no MATLAB 5 file")
+        raise blob.error("is cut short or no MATLAB 5 file")
     found: dict[str, NDArray[Any]] = {}
     room = most_expanded(len(blob.data))
     try:
@@ -48,9 +48,9 @@ def arrays(blob: Blob) -> dict[str, NDArray[Any]]:
             if element.kind == _ARRAY:
                 found |= _array(element.data, order)
     except RefusedError as error:
-        raise blob.bad(str(error)) from None
+        raise blob.error(str(error)) from None
     except (ValueError, struct.error, zlib.error, KeyError, StopIteration) as error:
-        raise blob.bad(f"is cut short or damaged ({error})") from error
+        raise blob.error(f"is cut short or damaged ({error})") from error
     return found
 
 

@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     """int64, shape ``(batch,)``: the index of each sample in its source."""
 
 
-class Moments(NamedTuple):
+class PixelMoments(NamedTuple):
     """Mean and standard deviation per channel, each of shape ``(channels,)``."""
 
     mean: Tensor
@@ -78,7 +78,7 @@ class Split(Protocol):
         """Return a SHA-256 of the content, sample for sample in this order."""
 
 
-class Tensors:
+class TensorSplit:
     """A split in memory: uint8 images in steps of 1/255, or floats as they are.
 
     It goes to a device once and is cached there; a batch becomes float32 on the device.
@@ -112,15 +112,15 @@ class Tensors:
         for rows in torch.split(order.to(device), batch_size):
             yield Batch(_as_float(images[rows]), labels[rows], samples[rows])
 
-    def take(self, positions: Tensor) -> "Tensors":
+    def take(self, positions: Tensor) -> "TensorSplit":
         """Return a copy of these positions."""
-        return Tensors(
+        return TensorSplit(
             self.images[positions], self.labels[positions], self.samples[positions]
         )
 
-    def relabel(self, table: Tensor) -> "Tensors":
+    def relabel(self, table: Tensor) -> "TensorSplit":
         """Return the same images under other labels."""
-        return Tensors(self.images, table[self.labels], self.samples)
+        return TensorSplit(self.images, table[self.labels], self.samples)
 
     def digest(self) -> str:
         """Hash dtype, shape, labels, sample numbers and every image, once."""
@@ -156,7 +156,7 @@ class DataSet:
     validation: Split
     test: Split
 
-    def moments(self) -> Moments:
+    def moments(self) -> PixelMoments:
         """Return mean and std per channel of the training split, computed once.
 
         Exact for a split in memory; for files, from a fixed draw of 5,000 images, cropped
@@ -168,7 +168,7 @@ class DataSet:
         """Return a SHA-256 of what the three splits hold, computed once.
 
         Neither the set's name nor the place of its files is part of it. Of image files it
-        holds paths and sizes, not every byte (see :meth:`advnorm.data.Folder.digest`).
+        holds paths and sizes, not every byte (see :meth:`StreamedSplit.digest`).
 
         >>> from advnorm.data import load
         >>> load("digits").digest() == load("digits").digest()
@@ -184,7 +184,7 @@ class DataSet:
         return sha256(" ".join(part.digest() for part in parts).encode()).hexdigest()
 
     @cached_property
-    def _moments(self) -> Moments:
+    def _moments(self) -> PixelMoments:
         if not len(self.train):
             raise ValueError(
                 f"{self.name} has no training images to take moments of: "
@@ -193,7 +193,7 @@ class DataSet:
         return _measure(self.train)
 
 
-def _measure(split: Split) -> Moments:
+def _measure(split: Split) -> PixelMoments:
     """Sum a pass in double precision, each channel over samples and places."""
     order = torch.arange(len(split))
     if split.streamed:
@@ -210,4 +210,4 @@ def _measure(split: Split) -> Moments:
     mean = total / count
     variance = square / count - mean.square()
     constant = variance <= 1e-12 * (1 + mean.square())  # what rounding leaves of 0
-    return Moments(mean.float(), variance.masked_fill(constant, 1.0).sqrt().float())
+    return PixelMoments(mean.float(), variance.masked_fill(constant, 1.0).sqrt().float())

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from advnorm.data.images import box_draws, decode
+from advnorm.data.blob import Blob
+from advnorm.data.decode import crop_draws, decode
 from advnorm.data.splits import Batch
-from advnorm.data.storage import Blob
 from advnorm.draws import Draws
 from advnorm.files import check_regular, read_bytes
 
@@ -25,7 +25,7 @@ LARGEST = 1 << 28
 _REMEDY = "replace it or take it out of the folder"
 
 
-class Store(Protocol):
+class ImageStore(Protocol):
     """Encoded images by number."""
 
     def blob(self, number: int) -> Blob:
@@ -35,7 +35,7 @@ class Store(Protocol):
         """Return what tells one image from any other in this place, wherever it lies."""
 
 
-class Files:
+class FileStore:
     """Images in a folder, read when they are wanted."""
 
     def __init__(self, folder: Path, paths: Sequence[str]) -> None:
@@ -65,7 +65,7 @@ class Files:
         return os.fsdecode(os.path.join(self.folder, self.paths[number]))
 
 
-class Packed:
+class ArchiveStore:
     """Images of an archive, held encoded in memory."""
 
     def __init__(self, blobs: Sequence[Blob]) -> None:
@@ -89,7 +89,7 @@ class Packed:
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class StreamedSplit:
     """A split of encoded images: decoded, cropped and resized in ``workers`` processes.
 
     In evaluation (``epoch=None``) the central part is shown, in training a random part,
@@ -97,7 +97,7 @@ class Folder:
     an image. An image that is ``size x size`` already is shown as it is.
     """
 
-    store: Store
+    store: ImageStore
     labels: Tensor
     samples: Tensor
     channels: int
@@ -134,11 +134,11 @@ class Folder:
             moved = images.to(device, non_blocking=pin).float().div_(255)
             yield Batch(moved, self.labels[rows].to(device), self.samples[rows].to(device))
 
-    def take(self, positions: Tensor) -> "Folder":
+    def take(self, positions: Tensor) -> "StreamedSplit":
         """Return the split of these positions, over the same files."""
         return replace(self, labels=self.labels[positions], samples=self.samples[positions])
 
-    def relabel(self, table: Tensor) -> "Folder":
+    def relabel(self, table: Tensor) -> "StreamedSplit":
         """Return the same files under other labels."""
         return replace(self, labels=table[self.labels])
 
@@ -164,7 +164,7 @@ class Folder:
         images = np.empty((len(rows), self.channels, self.size, self.size), np.uint8)
         uniform: Sequence[Tensor | None] = [None] * len(rows)
         if epoch is not None:
-            uniform = box_draws(
+            uniform = crop_draws(
                 Draws.of(self.seed, samples).stream("folder", epoch)
             ).unbind()
         for row, sample in enumerate(samples.tolist()):
@@ -179,7 +179,9 @@ class _Pixels(Dataset[Tensor | str]):
     An error comes back as its sentence: a worker would wrap it into a traceback.
     """
 
-    def __init__(self, split: Folder, chunks: Sequence[Tensor], epoch: int | None) -> None:
+    def __init__(
+        self, split: StreamedSplit, chunks: Sequence[Tensor], epoch: int | None
+    ) -> None:
         self.split, self.chunks, self.epoch = split, chunks, epoch
 
     def __len__(self) -> int:
@@ -193,7 +195,7 @@ class _Pixels(Dataset[Tensor | str]):
 
 
 def _unreadable(path: str, error: OSError) -> ValueError:
-    return Blob(path, b"", _REMEDY).bad(f"cannot be read ({error.strerror})")
+    return Blob(path, b"", _REMEDY).error(f"cannot be read ({error.strerror})")
 
 
 def _processors() -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from advnorm.data.splits import DataSet, Split, Tensors
+from advnorm.data.splits import DataSet, Split, TensorSplit
 from advnorm.draws import Draws, permutation
 from advnorm.registry import unknown
 
@@ -151,12 +151,12 @@ def resize(data: DataSet, *, size: int, resample: Resample = "bilinear") -> Data
         return data
 
     def scale(split: Split) -> Split:
-        if not isinstance(split, Tensors):
+        if not isinstance(split, TensorSplit):
             raise ValueError(
                 f"{data.name} streams from files: give the size to load instead"
             )
         scaled = _scale(split.images, size, resample, data.bounds)
-        return Tensors(scaled, split.labels, split.samples)
+        return TensorSplit(scaled, split.labels, split.samples)
 
     return replace(each(data, scale), shape=(data.shape[0], size, size))
 

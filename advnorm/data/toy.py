@@ -7,7 +7,7 @@ They are drawn, not read: sample i of a split is a function of (seed, split, i).
 import torch
 from torch import Tensor
 
-from advnorm.data.splits import DataSet, Tensors
+from advnorm.data.splits import DataSet, TensorSplit
 from advnorm.draws import Draws
 
 _MEANS = torch.tensor([[-5.0, 0.0], [5.0, 0.0]], dtype=torch.float64)
@@ -26,9 +26,9 @@ def gaussians(*, seed: int, validation: float) -> DataSet:
     are 1,000 training and 1,000 test points. The box is [-16, 16], 11 deviations away.
     """
 
-    def draw(split: str, count: int) -> Tensors:
+    def draw(split: str, count: int) -> TensorSplit:
         points, labels = gaussian_points(count, seed=seed, split=split)
-        return Tensors(points.float(), labels)
+        return TensorSplit(points.float(), labels)
 
     return DataSet(
         "gaussians",
@@ -63,10 +63,10 @@ def spheres(*, seed: int, validation: float) -> DataSet:
     [-2, 2].
     """
 
-    def draw(split: str, count: int) -> Tensors:
+    def draw(split: str, count: int) -> TensorSplit:
         numbers = torch.arange(count)
         draws = Draws.of(seed, numbers).stream("spheres", split)
-        return Tensors(
+        return TensorSplit(
             _project(draws.normal(2, dtype=torch.float64), numbers % 2), numbers % 2
         )
 

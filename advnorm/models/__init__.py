@@ -14,13 +14,13 @@ from advnorm.models import (
     wide_resnet,
 )
 from advnorm.models.registry import MODELS, Option, build, options
-from advnorm.models.standardize import PerImage, Standardize
-from advnorm.models.tiled import TiledLinear, untiled
+from advnorm.models.standardize import PerImageStandardize, Standardize
+from advnorm.models.tiled_linear import TiledLinear, untile
 
 __all__ = [
     "MODELS",
     "Option",
-    "PerImage",
+    "PerImageStandardize",
     "Standardize",
     "TiledLinear",
     "build",
@@ -34,7 +34,7 @@ __all__ = [
     "linear",
     "options",
     "preact_resnet",
-    "untiled",
+    "untile",
     "vgg",
     "wide_resnet",
 ]

@@ -12,7 +12,7 @@ from advnorm.norms import Norm
 
 
 @dataclass(frozen=True)
-class Plan:
+class CNNArchitecture:
     """An architecture: convolutions (maps, kernel, stride), then hidden layers."""
 
     name: str
@@ -20,7 +20,7 @@ class Plan:
     hidden: tuple[int, ...]
     padding: int
 
-    def narrowed(self, width: int) -> "Plan":
+    def with_width(self, width: int) -> "CNNArchitecture":
         """Return the plan whose first convolution has ``width`` maps, all else in step."""
         first = self.convolutions[0][0]
 
@@ -45,11 +45,11 @@ class Plan:
         return next(size for size in range(1, 100) if self.side(size))
 
 
-SMALL = Plan("cnn_small", ((16, 4, 2), (32, 4, 1)), (100,), padding=0)
-MEDIUM = Plan(
+SMALL = CNNArchitecture("cnn_small", ((16, 4, 2), (32, 4, 1)), (100,), padding=0)
+MEDIUM = CNNArchitecture(
     "cnn_medium", ((32, 3, 1), (32, 4, 2), (64, 3, 1), (64, 4, 2)), (512, 512), padding=0
 )
-LARGE = Plan(
+LARGE = CNNArchitecture(
     "cnn_large",
     ((64, 3, 1), (64, 3, 1), (128, 3, 2), (128, 3, 1), (128, 3, 1)),
     (512,),
@@ -58,7 +58,7 @@ LARGE = Plan(
 
 
 def plain(
-    plan: Plan,
+    plan: CNNArchitecture,
     *,
     shape: tuple[int, ...],
     classes: int,
@@ -71,7 +71,7 @@ def plain(
     All layers have biases, also before a norm. PyTorch's default initialization.
     ``width`` is the number of maps of the first convolution.
     """
-    plan = plan.narrowed(shapes.positive("width", width, model=plan.name))
+    plan = plan.with_width(shapes.positive("width", width, model=plan.name))
     channels, *sides = shapes.image(shape, model=plan.name, least=plan.least)
     convolutions: list[nn.Module] = []
     for maps, kernel, stride in plan.convolutions:

@@ -5,7 +5,7 @@ from torch import nn
 from advnorm.models import shapes
 from advnorm.models.layers import assemble
 from advnorm.models.registry import MODELS
-from advnorm.models.tiled import Grid, TiledLinear
+from advnorm.models.tiled_linear import TiledLinear, TileGrid
 from advnorm.norms import Norm
 
 
@@ -61,7 +61,7 @@ def mlp(
     Without ``activation`` (``none``) it is a deep linear network (galloway2019, Figure 8).
     On images whose every pixel was enlarged to a ``tile`` of so many a side, the first
     layer is trained as fast as on the small ones, and is the same under SGD
-    (:mod:`advnorm.models.tiled`).
+    (:mod:`advnorm.models.tiled_linear`).
     """
     if start not in {"uniform", "he"}:
         raise ValueError(f"mlp starts uniform or he, not {start!r}")
@@ -84,11 +84,11 @@ def mlp(
     if start == "he":
         _he_init(model)
     if tile != 1:
-        _know_tiles(model, Grid.of(shape, tile, model="mlp"))
+        _know_tiles(model, TileGrid.of(shape, tile, model="mlp"))
     return model
 
 
-def _know_tiles(model: nn.Module, grid: Grid) -> None:
+def _know_tiles(model: nn.Module, grid: TileGrid) -> None:
     """Have the first of several linear layers know of tiles."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if len(names) < 2:

@@ -44,7 +44,7 @@ class Standardize(nn.Module):
         return f"mean={self.mean.tolist()}, std={self.std.tolist()}"
 
 
-class PerImage(nn.Module):
+class PerImageStandardize(nn.Module):
     r"""Standardize each image with its own moments (galloway2019, appendix J.1).
 
     .. math:: x \mapsto \frac{x - \bar x}{\max(\sigma(x), \epsilon)}

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from advnorm import ranks
-from advnorm.data import DataSet, every_set
+from advnorm.data import DataSet, expand_name
 from advnorm.evaluation import Cell, cells
 from advnorm.evaluation.certificates import certified_first, refuse_meeting
 from advnorm.progress import Progress, Quiet
@@ -68,7 +68,7 @@ def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
     if recipe.evaluation.data is None:
         yield subject
         return
-    for name in every_set(recipe.evaluation.data):
+    for name in expand_name(recipe.evaluation.data):
         data = _other(recipe, name, subject.data, root)
         fits(recipe, subject.model, data, subject.device)
         yield subject._replace(data=data)

@@ -11,7 +11,7 @@ from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.checks.examiner import flags_of, probe
 from advnorm.evaluation.engine import check
 from advnorm.evaluation.inputs import check_labels
-from advnorm.models import untiled
+from advnorm.models import untile
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
@@ -79,7 +79,7 @@ def load_run(
     check_statistics(model)
     last = kind == "state"
     training = reached(found.facts, recipe.epochs) if last else how_far(run, recipe.epochs)
-    return Loaded(untiled(model), checkpoints.name_of(found.path, found.digest), training)
+    return Loaded(untile(model), checkpoints.name_of(found.path, found.digest), training)
 
 
 def subject_of(

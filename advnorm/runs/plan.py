@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from advnorm.data import Batch, DataSet, Tensors
+from advnorm.data import Batch, DataSet, TensorSplit
 from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Constant, Recipe, override
 from advnorm.runs.activation_memory import Live
@@ -238,9 +238,9 @@ def _outline(recipe: Recipe) -> DataSet:
     )
 
 
-def _nothing(count: int, shape: tuple[int, ...]) -> Tensors:
+def _nothing(count: int, shape: tuple[int, ...]) -> TensorSplit:
     labels = torch.empty((count,), dtype=torch.int64, device="meta")
-    return Tensors(torch.empty((count, *shape), device="meta"), labels, labels)
+    return TensorSplit(torch.empty((count, *shape), device="meta"), labels, labels)
 
 
 def table(recipe: Recipe, devices: dict[str, Device]) -> str:

@@ -1,6 +1,6 @@
 """Training: the only part that turns a recipe into objects."""
 
-from advnorm.data import every_set
+from advnorm.data import expand_name
 from advnorm.training.build import Job, build, check
 from advnorm.training.components import load, network
 from advnorm.training.guards import NotFiniteError
@@ -13,7 +13,7 @@ __all__ = [
     "StoppedError",
     "build",
     "check",
-    "every_set",
+    "expand_name",
     "how_to_resume",
     "load",
     "network",

@@ -8,7 +8,7 @@ from torch import nn
 from advnorm import data as sets
 from advnorm import models
 from advnorm.gradients import GRADIENTS, Rule
-from advnorm.models import PerImage, Standardize, TiledLinear
+from advnorm.models import PerImageStandardize, Standardize, TiledLinear
 from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
 from advnorm.recipe import (
@@ -198,7 +198,7 @@ def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
     if spec.standardize == "data":
         mean, std = data.moments()
         return Standardize(mean.tolist(), std.tolist())
-    return PerImage() if spec.standardize == "per_image" else None
+    return PerImageStandardize() if spec.standardize == "per_image" else None
 
 
 def _yaml(value: float) -> str:

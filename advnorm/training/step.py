@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from advnorm import ranks
 from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
-from advnorm.data import AUGMENTATIONS, Batch, mixup, smoothed
+from advnorm.data import AUGMENTATIONS, Batch, mixup, smooth_labels
 from advnorm.draws import Draws
 from advnorm.gradients import Problem
 from advnorm.norms import freeze_statistics, unsynced
@@ -154,7 +154,7 @@ class Stepper:
             images, labels = images[ranks.shard(rows)], labels[ranks.shard(rows)]
         if recipe.data.smoothing:
             classes = len(self.job.data.classes)
-            labels = smoothed(labels, share=recipe.data.smoothing, classes=classes)
+            labels = smooth_labels(labels, share=recipe.data.smoothing, classes=classes)
         if recipe.precision == "float64":
             images = images.double()
             labels = labels.double() if labels.is_floating_point() else labels

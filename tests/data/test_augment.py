@@ -14,7 +14,7 @@ from advnorm.data.augment import (
     crop_offsets,
     flip,
     mixup,
-    mixup_shares,
+    mixup_weights,
 )
 from advnorm.draws import Draws
 
@@ -87,7 +87,7 @@ def test_mirroring_and_cropping_are_independent():
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
 def test_shares_follow_the_beta_distribution(alpha):
-    shares = mixup_shares(Draws.of(3, torch.arange(5000)), alpha=alpha).numpy()
+    shares = mixup_weights(Draws.of(3, torch.arange(5000)), alpha=alpha).numpy()
     assert kstest(shares, beta(alpha, alpha).cdf).pvalue > 0.01
 
 
@@ -95,7 +95,7 @@ def test_mixup_mixes_images_and_labels_with_one_partner():
     images, draws = batch(8)
     labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
     mixed, soft = mixup(images, labels, draws, alpha=1.0, classes=3)
-    shares = mixup_shares(draws, alpha=1.0).tolist()
+    shares = mixup_weights(draws, alpha=1.0).tolist()
     partners = []
     for i, share in enumerate(shares):
         fits = [

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from advnorm.data.corruptions import CORRUPTIONS
 from advnorm.data.corruptions.blur import disc
 from advnorm.data.corruptions.digital import boxes
-from advnorm.data.corruptions.fields import plasma, smooth_noise
+from advnorm.data.corruptions.filters import plasma, smooth_noise
 from advnorm.data.corruptions.jpeg import cosines, jpeg
 from advnorm.data.corruptions.noise import poisson_quantile
 from advnorm.draws import Draws

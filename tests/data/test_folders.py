@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from advnorm.data import load, resize, select, subset
-from advnorm.data.images import centre_box, random_box
+from advnorm.data.decode import center_crop_box, random_crop_box
 from advnorm.draws import Draws
 
 CPU = torch.device("cpu")
@@ -135,10 +135,10 @@ def test_evaluation_shows_the_central_seven_eighths(tmp_path):
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 10_000))
 def test_a_random_part_is_inside_with_area_and_shape_as_published(width, height, seed):
     uniform = Draws.of(seed, torch.tensor([0])).uniform(10, 4, dtype=torch.float64)[0]
-    box = random_box(width, height, uniform)
+    box = random_crop_box(width, height, uniform)
     w, h = box.right - box.left, box.bottom - box.top
     assert 0 <= box.left < box.right <= width and 0 <= box.top < box.bottom <= height
-    if box != centre_box(width, height):
+    if box != center_crop_box(width, height):
         assert 0.08 - 1e-9 <= w * h / (width * height) <= 1 + 1e-9
         assert 3 / 4 - 1e-9 <= w / h <= 4 / 3 + 1e-9
 
@@ -146,15 +146,15 @@ def test_a_random_part_is_inside_with_area_and_shape_as_published(width, height,
 def test_a_random_part_by_hand():
     # Half of the possible area, shape 1, in the middle; the first attempt does not fit.
     uniform = torch.tensor([[0.999, 0.0, 0.5, 0.5], [0.5, 0.5, 0.0, 1.0]])
-    box = random_box(100, 100, uniform)
+    box = random_crop_box(100, 100, uniform)
     side = (0.54 * 100 * 100) ** 0.5
     assert box == pytest.approx((0, 100 - side, side, 100))
-    assert random_box(100, 100, uniform[:1]) == (6.25, 6.25, 93.75, 93.75)
+    assert random_crop_box(100, 100, uniform[:1]) == (6.25, 6.25, 93.75, 93.75)
 
 
 def test_areas_are_uniform():
     draws = Draws.of(0, torch.arange(3000)).uniform(10, 4, dtype=torch.float64)
-    boxes = [random_box(100, 100, u) for u in draws]
+    boxes = [random_crop_box(100, 100, u) for u in draws]
     areas = torch.tensor([(b.right - b.left) * (b.bottom - b.top) / 1e4 for b in boxes])
     assert areas.min() < 0.09 and areas.max() > 0.95
     low = areas[areas < 0.54]  # up to 3/4 of the area, all shapes fit

@@ -18,9 +18,9 @@ from scipy.io import savemat
 
 from advnorm.data import load, matlab
 from advnorm.data.archives import RATIO, SMALL, members, most_expanded
+from advnorm.data.blob import Blob
+from advnorm.data.decode import SCANNED, decode, probe
 from advnorm.data.formats import idx, npy
-from advnorm.data.images import SCANNED, decode, probe
-from advnorm.data.storage import Blob
 from advnorm.files import memory
 
 RNG = np.random.default_rng(0)

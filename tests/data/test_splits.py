@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advnorm.data import DataSet, Tensors, load, select, subset
+from advnorm.data import DataSet, TensorSplit, load, select, subset
 
 CPU = torch.device("cpu")
 DIGITS = load("digits").train
 
 
 def made(images: torch.Tensor) -> DataSet:
-    split = Tensors(images, torch.zeros(len(images), dtype=torch.int64))
+    split = TensorSplit(images, torch.zeros(len(images), dtype=torch.int64))
     return DataSet(
         "made", tuple(images.shape[1:]), ("a", "b"), (0.0, 1.0), split, split, split
     )
@@ -23,7 +23,7 @@ def made(images: torch.Tensor) -> DataSet:
 
 def test_bytes_become_floats_in_steps_of_one_over_255():
     images = torch.tensor([0, 51, 255, 1], dtype=torch.uint8).view(4, 1, 1, 1)
-    split = Tensors(images, torch.tensor([3, 2, 1, 0]))
+    split = TensorSplit(images, torch.tensor([3, 2, 1, 0]))
     (batch,) = split.batches(torch.tensor([2, 1, 3]), batch_size=8, device=CPU)
     assert batch.images.dtype == torch.float32
     assert batch.images.flatten().tolist() == pytest.approx([1.0, 0.2, 1 / 255], abs=1e-7)
@@ -32,7 +32,7 @@ def test_bytes_become_floats_in_steps_of_one_over_255():
 
 
 def test_a_batch_is_a_copy_and_the_split_stays():
-    split = Tensors(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
+    split = TensorSplit(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
     before = split.images.clone()
     for batch in split.batches(torch.arange(4), batch_size=2, device=CPU):
         batch.images.zero_()
@@ -56,7 +56,7 @@ def test_batches_are_the_order_cut_into_pieces(count, batch_size, seed):
 
 
 def test_the_images_move_to_a_device_once():
-    split = Tensors(torch.rand(3, 2), torch.zeros(3, dtype=torch.int64))
+    split = TensorSplit(torch.rand(3, 2), torch.zeros(3, dtype=torch.int64))
     assert split._on(CPU).images is split._on(CPU).images
     meta = torch.device("meta")
     (batch,) = split.batches(torch.arange(3), batch_size=3, device=meta)
@@ -79,32 +79,32 @@ def test_a_sample_keeps_its_number_and_image_through_every_subset():
 def test_the_digest_changes_with_any_byte_label_number_or_order():
     images = torch.randint(0, 256, (6, 1, 2, 3), dtype=torch.uint8)
     labels, samples = torch.arange(6) % 3, torch.arange(6) + 10
-    base = Tensors(images, labels, samples)
-    assert base.digest() == Tensors(images.clone(), labels.clone(), samples).digest()
-    others = [Tensors(images.view(6, 1, 3, 2), labels, samples)]
-    others += [Tensors(images.view(torch.int8), labels, samples)]
-    others += [Tensors(images, labels, samples + 1), base.take(torch.arange(5))]
+    base = TensorSplit(images, labels, samples)
+    assert base.digest() == TensorSplit(images.clone(), labels.clone(), samples).digest()
+    others = [TensorSplit(images.view(6, 1, 3, 2), labels, samples)]
+    others += [TensorSplit(images.view(torch.int8), labels, samples)]
+    others += [TensorSplit(images, labels, samples + 1), base.take(torch.arange(5))]
     others += [base.take(torch.tensor([0, 1, 2, 3, 5, 4]))]
     for place in range(6):
         changed = labels.clone()
         changed[place] += 1
-        others.append(Tensors(images, changed, samples))
+        others.append(TensorSplit(images, changed, samples))
     for place in range(images.numel()):
         bytes_ = images.clone()
         bytes_.view(-1)[place] ^= 1
-        others.append(Tensors(bytes_, labels, samples))
+        others.append(TensorSplit(bytes_, labels, samples))
     assert len({split.digest() for split in [base, *others]}) == len(others) + 1
 
 
 def test_the_digest_of_a_strided_view_is_that_of_its_content():
     images = torch.rand(4, 5, 3)
     labels = torch.zeros(4, dtype=torch.int64)
-    view = Tensors(images.transpose(1, 2), labels)
+    view = TensorSplit(images.transpose(1, 2), labels)
     assert (
         view.digest()
-        == Tensors(images.transpose(1, 2).clone().contiguous(), labels).digest()
+        == TensorSplit(images.transpose(1, 2).clone().contiguous(), labels).digest()
     )
-    assert view.digest() != Tensors(images.reshape(4, 3, 5), labels).digest()
+    assert view.digest() != TensorSplit(images.reshape(4, 3, 5), labels).digest()
 
 
 def test_the_digest_of_a_set_holds_all_three_splits_but_not_its_name():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from advnorm.data import DataSet, Tensors, load, resize, select, subset
+from advnorm.data import DataSet, TensorSplit, load, resize, select, subset
 from advnorm.data.subsets import balanced, hold_out
 from advnorm.recipe import Recipe, override
 from advnorm.training import components
@@ -20,7 +20,7 @@ def labelled(labels: list[int], images: torch.Tensor | None = None) -> DataSet:
     pixels = (
         torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8) if images is None else images
     )
-    split = Tensors(pixels, torch.tensor(labels))
+    split = TensorSplit(pixels, torch.tensor(labels))
     names = tuple("abcd")
     return DataSet("made", tuple(pixels.shape[1:]), names, (0.0, 1.0), split, split, split)
 
@@ -168,5 +168,5 @@ def test_shrunk_floats_stay_in_their_bounds(tmp_path):
     images[:, :3] = 0
     np.savez(tmp_path / "ones.npz", images=images, labels=np.arange(20) % 2)
     data = load(f"npz:{tmp_path / 'ones.npz'}", size=9)
-    assert isinstance(data.test, Tensors)
+    assert isinstance(data.test, TensorSplit)
     assert data.test.images.min() >= 0 and data.test.images.max() <= 1

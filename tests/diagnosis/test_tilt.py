@@ -14,7 +14,7 @@ from advnorm.diagnosis.boundary import directions
 from advnorm.diagnosis.linear_descent import Line
 from advnorm.diagnosis.tilt import CONSTANTS, drawn, retrained
 from advnorm.diagnosis.toy import BAYES, Toy, _train, angles
-from advnorm.models import PerImage, Standardize, build
+from advnorm.models import PerImageStandardize, Standardize, build
 
 # Means (-1, 0) and (1, 0): the centroids differ along the first axis. Variances 4 and 1.
 POINTS = torch.tensor(
@@ -92,7 +92,7 @@ def test_directions_are_the_slopes_of_the_logits(norm):
 
 
 def test_images_standardized_by_themselves_show_the_weights_as_they_are():
-    model = nn.Sequential(PerImage(), nn.Flatten(), nn.Linear(4, 2))
+    model = nn.Sequential(PerImageStandardize(), nn.Flatten(), nn.Linear(4, 2))
     found = directions(model, torch.rand(3, 1, 2, 2))
     assert torch.equal(found, model[2].weight.detach())
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advnorm.models import PerImage, Standardize
+from advnorm.models import PerImageStandardize, Standardize
 
 
 def test_each_channel_has_its_own_moments():
@@ -50,24 +50,24 @@ def test_per_image_by_hand():
     # mean 2, deviations -2 -1 0 3, population variance 14 / 4
     image = torch.tensor([[[[0.0, 1.0]], [[2.0, 5.0]]]])
     expected = torch.tensor([-2.0, -1.0, 0.0, 3.0]) / 3.5**0.5
-    torch.testing.assert_close(PerImage()(image).flatten(), expected)
+    torch.testing.assert_close(PerImageStandardize()(image).flatten(), expected)
 
 
 @given(shift=st.floats(-1, 1), scale=st.floats(0.1, 10))
 def test_per_image_ignores_brightness_and_contrast(shift, scale):
     torch.manual_seed(0)
     images = torch.rand(3, 2, 4, 4, dtype=torch.float64)
-    layer = PerImage()
+    layer = PerImageStandardize()
     torch.testing.assert_close(layer(scale * images + shift), layer(images))
 
 
 def test_per_image_of_a_constant_image_is_zero_with_a_finite_gradient():
     image = torch.full((1, 1, 2, 2), 0.5, requires_grad=True)
-    output = PerImage()(image)
+    output = PerImageStandardize()(image)
     output.sum().backward()
     assert not output.any() and image.grad is not None and image.grad.isfinite().all()
 
 
 def test_per_image_needs_a_positive_constant():
     with pytest.raises(ValueError, match="eps must be positive, not 0"):
-        PerImage(eps=0.0)
+        PerImageStandardize(eps=0.0)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from advnorm.models import TiledLinear, build, untiled
-from advnorm.models.tiled import Grid
+from advnorm.models import TiledLinear, build, untile
+from advnorm.models.tiled_linear import TileGrid
 from advnorm.norms import NORMS
 
 NONE = NORMS["none"]()
@@ -21,7 +21,7 @@ def enlarged(small: torch.Tensor, side: int) -> torch.Tensor:
 
 
 def pair(
-    grid: Grid, outputs: int = 4, seed: int = 0
+    grid: TileGrid, outputs: int = 4, seed: int = 0
 ) -> tuple[nn.Sequential, nn.Sequential]:
     """Return a plain and a tiled network with the same weights."""
     torch.manual_seed(seed)
@@ -54,18 +54,18 @@ def train(model: nn.Sequential, images: torch.Tensor, steps: int, **options: flo
 )
 @settings(max_examples=40, deadline=None)
 def test_sgd_moves_both_alike(channels, rows, columns, side, momentum, decay, seed):
-    grid = Grid(channels, rows, columns, side)
+    grid = TileGrid(channels, rows, columns, side)
     plain, tiled = pair(grid, seed=seed)
     small = torch.randn(6, channels, rows, columns, dtype=torch.float64)
     for model in (plain, tiled):
         train(model, enlarged(small, side), 5, momentum=momentum, weight_decay=decay)
-    found = tiled[1].whole()
+    found = tiled[1].to_linear()
     torch.testing.assert_close(found.weight, plain[1].weight, rtol=1e-9, atol=1e-11)
     torch.testing.assert_close(found.bias, plain[1].bias, rtol=1e-9, atol=1e-11)
 
 
 def test_the_part_that_images_never_meet_decays_alone():
-    _, tiled = pair(Grid(1, 2, 2, 2))
+    _, tiled = pair(TileGrid(1, 2, 2, 2))
     images = enlarged(torch.rand(6, 1, 2, 2, dtype=torch.float64), 2)
     train(tiled, images, 3, weight_decay=0.5)
     expected = torch.full_like(tiled[1].scale, 0.9**3)
@@ -73,9 +73,9 @@ def test_the_part_that_images_never_meet_decays_alone():
 
 
 def test_any_image_may_be_asked_about_and_has_the_plain_gradient():
-    plain, tiled = pair(Grid(2, 2, 3, 2))
+    plain, tiled = pair(TileGrid(2, 2, 3, 2))
     tiled[1].scale.data.fill_(0.5)
-    weight = tiled[1].whole().weight
+    weight = tiled[1].to_linear().weight
     plain[1].weight.data.copy_(weight.data)
     images = torch.randn(5, 2, 4, 6, dtype=torch.float64, requires_grad=True)
     tiled.requires_grad_(False)  # as in an attack
@@ -88,7 +88,7 @@ def test_any_image_may_be_asked_about_and_has_the_plain_gradient():
 
 
 def test_a_tiled_image_whose_gradient_is_asked_for_hears_the_rest_too():
-    plain, tiled = pair(Grid(1, 2, 2, 3))
+    plain, tiled = pair(TileGrid(1, 2, 2, 3))
     small = torch.rand(2, 1, 2, 2, dtype=torch.float64)
     images = enlarged(small, 3).requires_grad_()
     found, expected = (
@@ -99,7 +99,7 @@ def test_a_tiled_image_whose_gradient_is_asked_for_hears_the_rest_too():
 
 
 def test_training_on_other_images_is_refused():
-    _, tiled = pair(Grid(1, 2, 2, 2))
+    _, tiled = pair(TileGrid(1, 2, 2, 2))
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
     learned = nn.Parameter(torch.ones((), dtype=torch.float64))  # a layer before it
     for shown in (images, learned * images):
@@ -120,7 +120,7 @@ def test_the_option_changes_no_weight_and_the_judged_network_is_plain(start):
     plain, tiled = nets
     images = torch.rand(5, 1, 8, 8)
     torch.testing.assert_close(tiled.eval()(images), plain(images))
-    again = untiled(tiled)
+    again = untile(tiled)
     assert not [layer for layer in again.modules() if isinstance(layer, TiledLinear)]
     torch.testing.assert_close(again.state_dict(), plain.state_dict())
 
@@ -140,7 +140,7 @@ def test_what_has_no_tiles_is_refused(shape, options, sentence):
 
 
 def test_reduced_precision_stays_reduced():
-    _, tiled = pair(Grid(1, 2, 2, 2))
+    _, tiled = pair(TileGrid(1, 2, 2, 2))
     images = enlarged(torch.rand(3, 1, 2, 2), 2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert tiled.float().train()[:2](images).dtype == torch.bfloat16

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from advnorm.data import every_set
+from advnorm.data import expand_name
 from advnorm.evaluation.conditions import cells
 from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Place, reproduce
@@ -35,7 +35,7 @@ def judged(job):
         spec = recipe.evaluation
         worst = ["clean", "adversarial"] if spec.branch == "worst" else []
         branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
-        sets = [None] if spec.data is None else every_set(spec.data)
+        sets = [None] if spec.data is None else expand_name(spec.data)
         given = spec.attacks, threats(recipe), recipe.threat.bounds
         for cell in cells(*given, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):

@@ -10,15 +10,15 @@ from math import pi
 import torch
 from torch import Tensor
 
-from advnorm.data.corruptions.fields import (
+from advnorm.data.corruptions.filters import (
     convolve,
-    drag,
     gaussian,
     gaussian_weights,
     grid,
     resample,
+    smear,
 )
-from advnorm.data.corruptions.registry import CORRUPTIONS, level, zoomed
+from advnorm.data.corruptions.registry import CORRUPTIONS, length_scale, level
 from advnorm.draws import Draws
 
 _ZOOMS = 11
@@ -29,7 +29,7 @@ _MOVED = ((0.25, 1), (0.5, 1), (0.75, 1), (1.0, 1), (1.0, 2))
 def gaussian_blur(images: Tensor, draws: Draws, severity: int) -> Tensor:
     """Blur by a Gaussian of 0.4 to 1 pixels."""
     sigma = level(images, severity, (0.4, 0.6, 0.7, 0.8, 1.0))
-    return gaussian(images, sigma * zoomed(images))
+    return gaussian(images, sigma * length_scale(images))
 
 
 @CORRUPTIONS.register("defocus_blur")
@@ -37,7 +37,7 @@ def defocus_blur(images: Tensor, draws: Draws, severity: int) -> Tensor:
     """Put the lens out of focus: means over a disc whose edge a Gaussian softens."""
     constants = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))
     radius, soft = level(images, severity, constants)
-    return convolve(images, disc(radius * zoomed(images), soft, images))
+    return convolve(images, disc(radius * length_scale(images), soft, images))
 
 
 def disc(radius: float, soft: float, like: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def glass_blur(images: Tensor, draws: Draws, severity: int) -> Tensor:
     quarters or all of the pixels are moved, at the last level twice, by levels of our own:
     the published ones differ mostly in the Gaussian, which takes back what was moved.
     """
-    (share, times), factor = level(images, severity, _MOVED), zoomed(images)
+    (share, times), factor = level(images, severity, _MOVED), length_scale(images)
     seen, reach, size = gaussian(images, 0.25 * factor), round(factor), images.shape[-2:]
     for time in range(times):
         stream = draws.stream(time)
@@ -88,7 +88,7 @@ def motion_blur(images: Tensor, draws: Draws, severity: int) -> Tensor:
     """Move the camera: half a Gaussian along a line within 45 degrees of a row."""
     sigma = level(images, severity, (1.0, 1.5, 2.0, 2.5, 3.0))
     angle = (draws.uniform(dtype=images.dtype) - 0.5) * (pi / 2)
-    return drag(images, angle, sigma * zoomed(images))
+    return smear(images, angle, sigma * length_scale(images))
 
 
 @CORRUPTIONS.register("zoom_blur")

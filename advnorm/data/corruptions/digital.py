@@ -7,8 +7,8 @@ since the published ones are not each stronger than the last.
 import torch
 from torch import Tensor
 
-from advnorm.data.corruptions.fields import grid, resample, smooth_noise
-from advnorm.data.corruptions.registry import CORRUPTIONS, level, zoomed
+from advnorm.data.corruptions.filters import grid, resample, smooth_noise
+from advnorm.data.corruptions.registry import CORRUPTIONS, length_scale, level
 from advnorm.draws import Draws
 
 
@@ -28,8 +28,8 @@ def elastic_transform(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
     The way has a deviation of 0.4 to 1.2 pixels a direction, and is smooth over 2 pixels.
     """
-    far = level(images, severity, (0.4, 0.6, 0.8, 1.0, 1.2)) * zoomed(images)
-    way = far * smooth_noise(draws, images, count=2, sigma=2 * zoomed(images))
+    far = level(images, severity, (0.4, 0.6, 0.8, 1.0, 1.2)) * length_scale(images)
+    way = far * smooth_noise(draws, images, count=2, sigma=2 * length_scale(images))
     rows, columns = grid(images)
     return resample(images, rows + way[:, 0], columns + way[:, 1])
 

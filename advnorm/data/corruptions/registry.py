@@ -26,7 +26,7 @@ def level(
     return chosen[severity - 1]
 
 
-def zoomed(images: Tensor) -> float:
+def length_scale(images: Tensor) -> float:
     """Return the factor of all lengths in pixels: 1 up to 32 pixels a side, then side / 32.
 
     Below 32 pixels the lengths stay: a tenth of a pixel would change nothing.

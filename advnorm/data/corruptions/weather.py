@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from advnorm.data.corruptions.fields import drag, plasma, smooth_noise
-from advnorm.data.corruptions.registry import CORRUPTIONS, level, zoomed
+from advnorm.data.corruptions.filters import plasma, smear, smooth_noise
+from advnorm.data.corruptions.registry import CORRUPTIONS, length_scale, level
 from advnorm.draws import Draws
 
 _ICE = (0.85, 0.93, 1.0)
@@ -52,7 +52,7 @@ def snow(images: Tensor, draws: Draws, severity: int) -> Tensor:
         (0.3, 0.3, 0.6, 3.5, 0.7),
     )
     mean, spread, threshold, sigma, kept = level(images, severity, constants)
-    factor = zoomed(images)
+    factor = length_scale(images)
     size = [ceil(length / factor) for length in images.shape[-2:]]
     noise = draws.stream("flakes").normal(1, *size, dtype=images.dtype)
     noise = F.interpolate(
@@ -61,7 +61,7 @@ def snow(images: Tensor, draws: Draws, severity: int) -> Tensor:
     flakes = (mean + spread * noise).clamp_(0, 1)
     flakes = torch.where(flakes < threshold, 0.0, flakes)
     turn = draws.stream("angle").uniform(dtype=images.dtype)
-    flakes = drag(flakes, (turn - 0.5) * (pi / 2) + pi / 2, sigma * factor)
+    flakes = smear(flakes, (turn - 0.5) * (pi / 2) + pi / 2, sigma * factor)
     white = torch.maximum(images, 1.5 * images.mean(1, keepdim=True) + 0.5)
     return kept * images + (1 - kept) * white + flakes + flakes.flip(-2, -1)
 
@@ -85,7 +85,7 @@ def spatter(images: Tensor, draws: Draws, severity: int) -> Tensor:
     :math:`m = \min(1, \max(0, 2 (z - t)))` with z of variance 1.
     """
     threshold = level(images, severity, (1.6, 1.3, 1.0, 0.75, 0.5))
-    field = smooth_noise(draws, images, count=1, sigma=zoomed(images))
+    field = smooth_noise(draws, images, count=1, sigma=length_scale(images))
     drops = (2 * (field - threshold)).clamp_(0, 1)
     return (1 - drops) * images + drops * _tint(_WATER, images)
 

@@ -7,7 +7,7 @@ from advnorm.papers.claims import Claim, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import vgg, wide
 from advnorm.records import Scale
-from advnorm.training import every_set
+from advnorm.training import expand_name
 
 _NOISES = {
     "Gaussian": "gaussian_noise",
@@ -32,7 +32,7 @@ def _files() -> dict[str, str]:
     def key(kind: str, level: int) -> str:
         return f"clean~cifar10-c-{kind.replace('_', '-')}-{level}"
 
-    kinds = dict.fromkeys(name.split(":")[1] for name in every_set("cifar10-c"))
+    kinds = dict.fromkeys(name.split(":")[1] for name in expand_name("cifar10-c"))
     every = {kind: [key(kind, level) for level in _LEVELS] for kind in kinds}
     means = {
         column: " & ".join(every[kind]) for column, kind in (_NOISES | _OTHERS).items()

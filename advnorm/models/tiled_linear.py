@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from advnorm.models import shapes
 
 
-class Grid(NamedTuple):
+class TileGrid(NamedTuple):
     """Images of ``channels x rows x columns`` tiles, each of ``side x side`` pixels."""
 
     channels: int
@@ -31,7 +31,7 @@ class Grid(NamedTuple):
     side: int
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], side: int, *, model: str) -> "Grid":
+    def of(cls, shape: tuple[int, ...], side: int, *, model: str) -> "TileGrid":
         """Divide images of a shape into tiles."""
         channels, height, width = shapes.image(shape, model=model)
         if side < 1 or height % side or width % side:
@@ -46,23 +46,23 @@ class Grid(NamedTuple):
         shape = (self.channels, self.rows, self.side, self.columns, self.side)
         return x.reshape(*x.shape[:-1], *shape)
 
-    def folded(self, x: Tensor) -> Tensor:
+    def fold(self, x: Tensor) -> Tensor:
         r"""Return :math:`U^\top x`: the sum over each tile, divided by its side."""
         return self.tiles(x).sum((-3, -1)).flatten(-3) / self.side
 
-    def unfolded(self, z: Tensor) -> Tensor:
+    def unfold(self, z: Tensor) -> Tensor:
         r"""Return :math:`U z`: each value over its side, all over its tile."""
         small = z.view(*z.shape[:-1], self.channels, self.rows, 1, self.columns, 1)
         whole = small.expand(*small.shape[:-3], self.side, self.columns, self.side)
         return whole.flatten(-5) / self.side
 
 
-def untiled(model: nn.Module) -> nn.Module:
+def untile(model: nn.Module) -> nn.Module:
     """Put plain linear layers in the place of those of tiles; return the model."""
     for owner in list(model.modules()):
         for name, layer in owner.named_children():
             if isinstance(layer, TiledLinear):
-                setattr(owner, name, layer.whole())
+                setattr(owner, name, layer.to_linear())
     return model
 
 
@@ -76,14 +76,14 @@ class TiledLinear(nn.Module):
 
     rest: Tensor
 
-    def __init__(self, layer: nn.Linear, grid: Grid) -> None:
+    def __init__(self, layer: nn.Linear, grid: TileGrid) -> None:
         super().__init__()
         self.grid = grid
         weight = layer.weight.detach()
-        self.core = nn.Parameter(grid.folded(weight))
+        self.core = nn.Parameter(grid.fold(weight))
         self.scale = nn.Parameter(weight.new_ones(len(weight), 1))
         self.bias = nn.Parameter(layer.bias.detach().clone())
-        self.register_buffer("rest", weight - grid.unfolded(self.core.detach()))
+        self.register_buffer("rest", weight - grid.unfold(self.core.detach()))
 
     def forward(self, input: Tensor) -> Tensor:
         """Map ``(batch, pixels)`` to ``(batch, outputs)``."""
@@ -95,13 +95,13 @@ class TiledLinear(nn.Module):
                 output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
                 # the scale has no gradient, and yet decays
                 return output + (0 * self.scale.T).to(output.dtype)
-        output = F.linear(self.grid.folded(input), self.core, self.bias)
+        output = F.linear(self.grid.fold(input), self.core, self.bias)
         return output + self.scale.T * F.linear(input, self.rest)
 
-    def whole(self) -> nn.Linear:
+    def to_linear(self) -> nn.Linear:
         """Return the plain linear layer that this is now."""
         layer = nn.Linear(self.rest.shape[1], self.rest.shape[0], device="meta")
-        weight = self.scale * self.rest + self.grid.unfolded(self.core)
+        weight = self.scale * self.rest + self.grid.unfold(self.core)
         layer.weight, layer.bias = nn.Parameter(weight.detach()), self.bias
         return layer
 

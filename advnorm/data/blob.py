@@ -20,7 +20,7 @@ class Blob:
     data: bytes
     remedy: str
 
-    def bad(self, why: str) -> ValueError:
+    def error(self, why: str) -> ValueError:
         """Return the error that says why these bytes cannot be used."""
         return ValueError(f"{self.name} {cut(why, 400)}: {self.remedy}")
 
@@ -62,7 +62,7 @@ def read(path: Path, remedy: str) -> Blob:
     try:
         blob = Blob(str(path), read_bytes(path), remedy)
     except OSError as error:
-        raise Blob(str(path), b"", remedy).bad(
+        raise Blob(str(path), b"", remedy).error(
             f"cannot be read ({error.strerror})"
         ) from error
     return not_html(blob)
@@ -76,5 +76,5 @@ def is_html(data: bytes) -> bool:
 def not_html(blob: Blob) -> Blob:
     """Refuse a web page."""
     if is_html(blob.data):
-        raise blob.bad("is a web page, not data")
+        raise blob.error("is a web page, not data")
     return blob

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from advnorm.data.splits import DataSet, Split, Tensors
-from advnorm.data.storage import default_root, getting
+from advnorm.data.blob import default_root, getting
+from advnorm.data.splits import DataSet, Split, TensorSplit
 from advnorm.data.subsets import Resample, checked_size, each, hold_out, resize
 from advnorm.draws import permutation
 from advnorm.registry import Registry
@@ -16,7 +16,7 @@ TEST_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
-class Request:
+class DataRequest:
     """What :func:`load` was asked for."""
 
     kind: str
@@ -45,7 +45,7 @@ class Request:
         return Path(self.argument).expanduser()
 
 
-Reader = Callable[[Request], DataSet]
+Reader = Callable[[DataRequest], DataSet]
 DATA: Registry[Reader] = Registry("data set")
 
 
@@ -82,7 +82,7 @@ def load(
         checked_size(size)
     kind, _, argument = name.partition(":")
     reader = DATA[kind]
-    request = Request(
+    request = DataRequest(
         kind, argument, root or default_root(), size, validation, seed, max(workers, 0)
     )
     data = replace(each(reader(request), _mixed), name=name)
@@ -111,7 +111,7 @@ def _mixed(split: Split) -> Split:
     return split.take(permutation(len(split), 0, "mixed"))
 
 
-def in_memory(classes: tuple[str, ...], train: Tensors, test: Tensors) -> DataSet:
+def in_memory(classes: tuple[str, ...], train: TensorSplit, test: TensorSplit) -> DataSet:
     """Return a set of images in [0, 1] with no validation split yet."""
     shape = tuple(train.images.shape[1:])
     if shape != tuple(test.images.shape[1:]):
@@ -122,7 +122,7 @@ def in_memory(classes: tuple[str, ...], train: Tensors, test: Tensors) -> DataSe
     return DataSet("", shape, classes, (0.0, 1.0), train, nothing(train), test)
 
 
-def test_only(classes: tuple[str, ...], test: Tensors) -> DataSet:
+def test_only(classes: tuple[str, ...], test: TensorSplit) -> DataSet:
     """Return a set with nothing to train on."""
     empty = test.take(torch.arange(0))
     return in_memory(classes, empty, test)

@@ -57,7 +57,7 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     )
 
 
-def drag(images: Tensor, angle: Tensor, sigma: float) -> Tensor:
+def smear(images: Tensor, angle: Tensor, sigma: float) -> Tensor:
     r"""Smear each image along its own direction, ``angle`` of shape ``(batch,)``.
 
     .. math::

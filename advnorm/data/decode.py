@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from advnorm.data.storage import Blob
+from advnorm.data.blob import Blob
 from advnorm.draws import Draws
 
 CENTRE = 7 / 8
@@ -23,7 +23,7 @@ _GREY = ("1", "L", "LA")
 _SCAN = b"\xff\xda"
 
 
-class Box(NamedTuple):
+class CropBox(NamedTuple):
     """A part of an image, in pixels from its upper left corner."""
 
     left: float
@@ -32,19 +32,19 @@ class Box(NamedTuple):
     bottom: float
 
 
-def centre_box(width: int, height: int) -> Box:
+def center_crop_box(width: int, height: int) -> CropBox:
     """Return the central square with 7/8 of the shorter side (224 of 256)."""
     side = CENTRE * min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
-    return Box(left, top, left + side, top + side)
+    return CropBox(left, top, left + side, top + side)
 
 
-def box_draws(draws: Draws) -> Tensor:
-    """Return what :func:`random_box` wants for each sample, ``(batch, attempts, 4)``."""
+def crop_draws(draws: Draws) -> Tensor:
+    """Return what :func:`random_crop_box` needs, ``(batch, attempts, 4)``."""
     return draws.stream("resized crop").uniform(ATTEMPTS, 4, dtype=torch.float64)
 
 
-def random_box(width: int, height: int, uniform: Tensor) -> Box:
+def random_crop_box(width: int, height: int, uniform: Tensor) -> CropBox:
     """Return a part with a random area and shape (Szegedy et al., 2015, section 6).
 
     8% to 100% of the area, width over height from 3/4 to 4/3 (uniform in the logarithm),
@@ -57,20 +57,22 @@ def random_box(width: int, height: int, uniform: Tensor) -> Box:
         w, h = (pixels * ratio) ** 0.5, (pixels / ratio) ** 0.5
         if w <= width and h <= height:
             x, y = left * (width - w), top * (height - h)
-            return Box(x, y, min(x + w, width), min(y + h, height))
-    return centre_box(width, height)
+            return CropBox(x, y, min(x + w, width), min(y + h, height))
+    return center_crop_box(width, height)
 
 
 def decode(blob: Blob, uniform: Tensor | None, *, channels: int, size: int) -> NDArray[Any]:
     """Decode a JPEG or PNG to uint8 of shape ``(channels, size, size)``.
 
     A square image of that size is only decoded. Of any other, a part is resized: a random
-    one where there are ``uniform`` draws (see :func:`random_box`), else the centre.
+    one where there are ``uniform`` draws (see :func:`random_crop_box`), else the centre.
     """
     image = _open(blob).convert("L" if channels == 1 else "RGB")
     if image.size != (size, size):
         box = (
-            centre_box(*image.size) if uniform is None else random_box(*image.size, uniform)
+            center_crop_box(*image.size)
+            if uniform is None
+            else random_crop_box(*image.size, uniform)
         )
         image = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
     pixels = np.asarray(image)
@@ -92,9 +94,9 @@ def _open(blob: Blob) -> Image.Image:
         image.load()
     except Exception as error:  # a decoder meets damaged bytes in more ways than it names
         kind = "" if str(error) else type(error).__name__
-        raise blob.bad(f"is no readable JPEG or PNG ({error}{kind})") from None
+        raise blob.error(f"is no readable JPEG or PNG ({error}{kind})") from None
     if image.mode.startswith(("I", "F")):
-        raise blob.bad(f"has more than 8 bits a value (mode {image.mode})")
+        raise blob.error(f"has more than 8 bits a value (mode {image.mode})")
     return image
 
 
