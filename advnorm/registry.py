@@ -1,12 +1,15 @@
-"""Names chosen by strings: one registry a kind, and an unknown name says which exist."""
+"""Names chosen by strings, one registry a kind; and the options of what they name."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
-from functools import partial
-from inspect import getdoc, signature
-from typing import Generic, TypeVar, get_args
+from functools import cache, partial
+from inspect import getdoc, isclass, signature
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from advnorm.text import shorten
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -66,44 +69,85 @@ class Registry(Generic[T]):
         return (getdoc(self[name]) or "").partition("\n")[0]
 
 
-def options(function: Callable[..., object]) -> dict[str, object]:
-    """Return the keyword-only settings of ``function`` that have a default."""
+def options(
+    function: Callable[..., object], *, without: Collection[str] = ()
+) -> dict[str, object]:
+    """Return the parameters of ``function`` that have a default: its options.
+
+    ``without`` names those that are no options, but given by whoever calls the function.
+    """
     parameters = signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return {name: value for name, value in defaults.items() if name not in without}
+
+
+def validate(
+    function: Callable[..., object],
+    values: Mapping[str, object],
+    *,
+    owner: str,
+    without: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return options of ``function`` in the types and ranges of its annotations.
+
+    All options that a user sets by name are checked here. A whole number is a valid float,
+    and a list a valid tuple; text and booleans are no numbers. Ranges are those of
+    ``Annotated[int, Field(ge=1)]``, choices those of ``Literal``. An option that is unknown
+    or has a wrong value is refused in one sentence that names it and its ``owner``.
+
+    >>> def group(*, groups: int = 32): ...
+    >>> validate(group, {"groups": 8}, owner="norm 'group'")
+    {'groups': 8}
+    >>> validate(group, {"group": 8}, owner="norm 'group'")
+    Traceback (most recent call last):
+    ValueError: no option of norm 'group' called 'group': did you mean 'groups'? There are: groups
+    >>> validate(group, {"groups": 2.5}, owner="norm 'group'")
+    Traceback (most recent call last):
+    ValueError: option 'groups' of norm 'group': 2.5 should be a valid integer
+    """  # noqa: E501
+    from pydantic import ValidationError
+
+    choices, result = options(function, without=without), {}
+    for name, value in values.items():
+        if not choices:
+            raise ValueError(f"{owner} has no options: remove {shorten(name)}")
+        if name not in choices:
+            raise unknown(f"option of {owner} called", name, list(choices))
+        try:
+            result[name] = _type(function, name).validate_python(
+                _tuples(value), strict=True
+            )
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Input ")
+            raise ValueError(
+                f"option {name!r} of {owner}: {shorten(value)} {reason}"
+            ) from None
+    return result
 
 
 def bind(
-    function: Callable[..., T], given: Mapping[str, object], *, what: str
+    function: Callable[..., T],
+    values: Mapping[str, object],
+    *,
+    owner: str,
+    without: Collection[str] = (),
 ) -> Callable[..., T]:
-    """Fix settings by name; an unknown one says which exist.
-
-    >>> def group(*, groups=32): ...
-    >>> bind(group, {"group": 8}, what="setting of norm 'group'")
-    Traceback (most recent call last):
-    ValueError: no setting of norm 'group' 'group': did you mean 'groups'? There are: groups
-    """
-    known = options(function)
-    for name, value in given.items():
-        if name not in known:
-            raise unknown(what, name, list(known))
-        if not (value is None and _optional(function, name)) and not _fits(
-            value, known[name]
-        ):
-            kind = "number" if known[name] is None else type(known[name]).__name__
-            raise ValueError(f"{what} {name!r}: {shorten(value)} is not a {kind}")
-    return partial(function, **given)
+    """Return ``function`` with some of its options set, after :func:`validate`."""
+    return partial(function, **validate(function, values, owner=owner, without=without))
 
 
-def _fits(value: object, default: object) -> bool:
-    """Tell whether a value is of the default's type; a whole number is a fine float."""
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(value, bool) and isinstance(default, bool)
-    if default is None:
-        return value is None or isinstance(value, int | float)
-    wanted = (int, float) if isinstance(default, float) else type(default)
-    return isinstance(value, wanted)
+@cache
+def _type(function: Callable[..., object], name: str) -> "TypeAdapter[Any]":
+    """Return what checks the values of an option, by the annotation of the function."""
+    from pydantic import TypeAdapter
+
+    inner = function
+    while isinstance(inner, partial):
+        inner = inner.func
+    hints = get_type_hints(inner.__init__ if isclass(inner) else inner, include_extras=True)
+    return TypeAdapter(hints.get(name, Any))
 
 
-def _optional(function: Callable[..., object], name: str) -> bool:
-    """Tell whether a setting may be none, by its annotation."""
-    return type(None) in get_args(signature(function).parameters[name].annotation)
+def _tuples(value: object) -> object:
+    """Return lists as tuples, also inside of each other: YAML has no tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

@@ -13,17 +13,17 @@ from advnorm.models import (
     vgg,
     wide_resnet,
 )
-from advnorm.models.registry import MODELS, Option, build, options
+from advnorm.models.registry import MODELS, build, check_options, options
 from advnorm.models.standardize import PerImageStandardize, Standardize
 from advnorm.models.tiled_linear import TiledLinear, untile
 
 __all__ = [
     "MODELS",
-    "Option",
     "PerImageStandardize",
     "Standardize",
     "TiledLinear",
     "build",
+    "check_options",
     "cifar_resnet",
     "cleverhans",
     "cnn",

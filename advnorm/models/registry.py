@@ -1,17 +1,16 @@
-"""The models by name, and what a recipe may set on each of them."""
+"""The models by name, and the options of each."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from inspect import signature
 
 from torch import nn
 
+from advnorm import registry
 from advnorm.norms import Norm
-from advnorm.registry import Registry, unknown
 
-Option = int | float | bool | str
-MODELS: Registry[Callable[..., nn.Module]] = Registry("model")
+MODELS: registry.Registry[Callable[..., nn.Module]] = registry.Registry("model")
 _COMMON = ("shape", "classes", "norm", "standardize")
+"""What every model is built from; the other parameters are its options."""
 
 
 def variant(
@@ -23,15 +22,19 @@ def variant(
     return member
 
 
-def options(name: str) -> dict[str, Option]:
+def options(name: str) -> dict[str, object]:
     """Return the options of a model beyond shape, classes, norm and standardize.
 
     >>> from advnorm.models import options
     >>> options("resnet20")
     {'width': 16, 'recompute': False}
     """
-    found = signature(MODELS[name]).parameters
-    return {key: found[key].default for key in found if key not in _COMMON}
+    return registry.options(MODELS[name], without=_COMMON)
+
+
+def check_options(name: str, values: Mapping[str, object]) -> None:
+    """Refuse options that the model ``name`` does not have, or of another type."""
+    registry.validate(MODELS[name], values, owner=f"model {name!r}", without=_COMMON)
 
 
 def build(
@@ -41,29 +44,15 @@ def build(
     classes: int,
     norm: Norm,
     standardize: nn.Module | None = None,
-    options: Mapping[str, Option] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> nn.Module:
-    """Build the model ``name``, after checking its options against :func:`options`."""
+    """Build the model ``name``; its options are those of :func:`options`."""
     if classes < 1:
         raise ValueError(f"a model needs at least one class, not {classes}")
-    given = dict(options or {})
-    for key, value in given.items():
-        _check(name, key, value)
-    return MODELS[name](
-        shape=tuple(shape), classes=classes, norm=norm, standardize=standardize, **given
+    values = options or {}
+    constructor = registry.bind(
+        MODELS[name], values, owner=f"model {name!r}", without=_COMMON
     )
-
-
-def _check(name: str, key: str, value: Option) -> None:
-    """Refuse an option that the model does not have, or a value of another type."""
-    defaults = options(name)
-    if not defaults:
-        raise ValueError(f"model {name!r} has no options: remove {key!r}")
-    if key not in defaults:
-        raise unknown(f"option of model {name!r} called", key, list(defaults))
-    wanted = type(defaults[key])
-    fits = type(value) is wanted or (wanted is float and type(value) is int)
-    if not fits:
-        raise ValueError(
-            f"option {key!r} of model {name!r} is a {wanted.__name__}, not {value!r}"
-        )
+    return constructor(
+        shape=tuple(shape), classes=classes, norm=norm, standardize=standardize
+    )

@@ -14,7 +14,7 @@ from advnorm.norms.dual import DualNorm
 from advnorm.norms.mixture import MixtureNorm
 from advnorm.norms.route import DOMAINS, Domain
 from advnorm.norms.standard import NORMS, BatchNorm
-from advnorm.registry import bind
+from advnorm.registry import validate
 
 _CONSTRUCTED: dict[str, type[nn.Module]] = {
     "batch": BatchNorm,
@@ -47,7 +47,7 @@ def convert(
     for key in ("eps", "momentum", "affine", "start"):
         if key in given:
             raise ValueError(f"{key} is kept from each layer: leave it out of the options")
-    bind(NORMS[name], given, what=f"option of norm {name!r} called")
+    validate(NORMS[name], given, owner=f"norm {name!r}")
 
     def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
         if not _is_batch_norm(path, parent, layer):

@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 from advnorm import data as sets
-from advnorm import ranks
+from advnorm import models, ranks
 from advnorm.evaluation import cells, check_radius
-from advnorm.models import MODELS
 from advnorm.objectives import CERTIFIED, refuse, refuse_weights
 from advnorm.recipe import Model, Recipe, RecipeError, largest
-from advnorm.registry import bind, options
 from advnorm.threat import THREATS, Threat
 from advnorm.training import components
 from advnorm.training.gradient_checks import fits
@@ -222,9 +220,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def _model_options(spec: Model) -> None:
-    known = options(MODELS[spec.name])
-    what = f"option of model {spec.name!r} called"
-    bind(MODELS[spec.name], {k: known.get(k) for k in spec.options}, what=what)
+    defaults = models.options(spec.name)  # null is the default
+    values = {k: defaults.get(k) if v is None else v for k, v in spec.options.items()}
+    models.check_options(spec.name, values)
 
 
 def _attack(recipe: Recipe) -> None:

@@ -76,23 +76,22 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
 def norm_of(recipe: Recipe) -> Norm:
     """Build the recipe's norm, after checking its options."""
     name = recipe.norm.name
-    what = f"option of norm {name!r} called"
-    norm: Norm = bind(NORMS[name], recipe.norm.options, what=what)()
+    norm: Norm = bind(NORMS[name], recipe.norm.options, owner=f"norm {name!r}")()
     return norm
 
 
 def objective_of(recipe: Recipe) -> Objective:
     """Return the recipe's objective with the settings that were given."""
     name = recipe.objective.name
-    what = f"setting of objective {name!r} called"
-    return bind(OBJECTIVES[name], recipe.objective.settings(), what=what)
+    owner = f"objective {name!r}"
+    return bind(OBJECTIVES[name], recipe.objective.settings(), owner=owner)
 
 
 def rule_of(recipe: Recipe) -> Rule:
     """Return the recipe's gradient rule with the settings that were given."""
     name = recipe.gradient.name
-    what = f"setting of gradient rule {name!r} called"
-    return bind(GRADIENTS[name], recipe.gradient.settings(), what=what)
+    owner = f"gradient rule {name!r}"
+    return bind(GRADIENTS[name], recipe.gradient.settings(), owner=owner)
 
 
 def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:

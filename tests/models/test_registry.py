@@ -77,12 +77,20 @@ def test_every_option_is_a_plain_value(name):
         ("cnn_small", {"width": 0}, "cnn_small needs a width of at least 1, not 0"),
         ("lenet5", {"width": 3}, "model 'lenet5' has no options: remove 'width'"),
         ("linear", {"start": "he"}, "linear starts uniform, normal or zeros, not 'he'"),
-        ("mlp", {"width": 2.5}, "option 'width' of model 'mlp' is a int, not 2.5"),
-        ("mlp", {"width": True}, "option 'width' of model 'mlp' is a int, not True"),
+        (
+            "mlp",
+            {"width": 2.5},
+            "option 'width' of model 'mlp': 2.5 should be a valid integer",
+        ),
+        (
+            "mlp",
+            {"width": True},
+            "option 'width' of model 'mlp': True should be a valid integer",
+        ),
         (
             "resnet20",
             {"recompute": 1},
-            "option 'recompute' of model 'resnet20' is a bool, not 1",
+            "option 'recompute' of model 'resnet20': 1 should be a valid boolean",
         ),
         ("lenet", {}, "no model 'lenet': did you mean 'lenet5'"),
         ("mlp", {"width": 0}, "mlp needs a width of at least 1, not 0"),

@@ -138,7 +138,7 @@ def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["norm.options.eps=null"], "'eps': None is not a float"),
+        (["norm.options.eps=null"], "'eps' of norm 'batch': None should be a valid number"),
         (["objective.name=trades", "attack.target=random"], "has no target"),
     ],
 )

@@ -296,8 +296,8 @@ def test_validation_that_meets_nan_names_the_last_good_checkpoint(
             "optimizer.schedule={kind: ramp, last: 2, start: -1}",
             "greater than or equal to 0",
         ),
-        ("norm.options.eps=abc", "'abc' is not a float"),
-        ("norm={name: group, options: {groups: 2.5}}", "2.5 is not a int"),
+        ("norm.options.eps=abc", "'abc' should be a valid number"),
+        ("norm={name: group, options: {groups: 2.5}}", "2.5 should be a valid integer"),
         ("norm={name: group, options: {groups: 0}}", "at least one group"),
         ("norm.name=instance", "norm 'instance' does not run on"),
         ("batch_size=1", "at least 2 samples"),
@@ -495,7 +495,7 @@ def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_
 
 
 def test_a_number_option_of_the_wrong_kind_names_the_option(tiny):
-    with pytest.raises(RecipeError, match="option of norm 'batch' called 'affine'"):
+    with pytest.raises(RecipeError, match="option 'affine' of norm 'batch'"):
         build(override(tiny, ["norm.options.affine=3"]), root=None, device="cpu")
 
 

@@ -111,7 +111,7 @@ def test_accumulated_parts_of_a_model_without_norm_are_the_whole(tiny, tmp_path)
         (["gradient={name: apart, samples: 16, groups: 3}"], "3 groups do not divide"),
         (["gradient={name: apart, eps: -0.1}"], "gradient.eps"),
         (["gradient={name: sam, rho: -1}"], "gradient.rho"),
-        (["gradient={name: sam, eps: 0.1}"], "no setting of gradient rule 'sam'"),
+        (["gradient={name: sam, eps: 0.1}"], "no option of gradient rule 'sam'"),
         (["gradient={name: spa}"], "did you mean 'sam'"),
         (["gradient={name: apart}", "compile=true"], "compile=false"),
         (["gradient={name: apart}", "norm.name=none"], "no batch norm"),

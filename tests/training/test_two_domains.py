@@ -181,9 +181,9 @@ def test_gamma_beta_steps_and_statistics_follow_their_schedules(tiny, monkeypatc
     [
         (
             "objective={name: trades, gamma: 0.5}",
-            "did you mean|no setting of objective 'trades'",
+            "did you mean|no option of objective 'trades'",
         ),
-        ("objective={name: pgd, beta: 1}", "no setting of objective 'pgd'"),
+        ("objective={name: pgd, beta: 1}", "objective 'pgd' has no options: remove 'beta'"),
         ("objective={name: trades, gamma_schedule: {kind: ramp, last: 2}}", "has no gamma"),
         ("objective={name: mixed, batching: stacked}", "sequential"),
         ("attack.statistics={0: train}", "must not move"),
