@@ -7,7 +7,7 @@ from torch import nn
 
 
 @contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
+def frozen_parameters(model: nn.Module) -> Iterator[None]:
     """Compute no gradients of parameters: an attack needs those of its input alone."""
     free = [p for p in model.parameters() if p.requires_grad]
     for parameter in free:
@@ -20,7 +20,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Put every layer in evaluation: dropout off, running statistics; restore each."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()

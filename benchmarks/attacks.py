@@ -39,7 +39,7 @@ from torch import nn
 
 import advnorm
 from advnorm.attacks import pgd
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 
 SUITE, BARE, GROWTH = 1.7, 1.25, 1.25
 Attack = Callable[[nn.Module], object]
@@ -86,7 +86,7 @@ def pgd_40(s: Subject) -> Attack:
 
     def attack(model: nn.Module) -> None:
         size = 2.5 * s.threat.eps / 40
-        with frozen(model):
+        with frozen_parameters(model):
             pgd(model, s.images, s.labels, s.threat, steps=40, step_size=size)
 
     return attack

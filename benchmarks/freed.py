@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from advnorm import models, norms
 from advnorm.allocator import freed_memory_kept, keep_freed_memory
 from advnorm.attacks import bim
-from advnorm.model_state import evaluating, frozen
+from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.threat import Linf
 
 STEPS = 4
@@ -89,7 +89,7 @@ def attack(model: nn.Module, shape: tuple[int, ...]) -> Callable[[], object]:
     images, labels = torch.rand(shape), torch.randint(0, 10, shape[:1])
 
     def step() -> None:
-        with evaluating(model), frozen(model):
+        with eval_mode(model), frozen_parameters(model):
             bim(model, images, labels, Linf(8 / 255), steps=1, step_size=2 / 255)
 
     return step

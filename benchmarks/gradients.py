@@ -15,7 +15,7 @@ from time import perf_counter
 import torch
 
 from advnorm import models
-from advnorm.gradients import GRADIENTS, Problem
+from advnorm.gradients import GRADIENTS, BatchObjective
 from advnorm.norms import NORMS
 
 CASES: dict[str, tuple[str, dict[str, int], float]] = {
@@ -45,7 +45,7 @@ def step(rule: str, settings: dict[str, int], batch: int) -> Callable[[], None]:
 
     def take() -> None:
         optimizer.zero_grad(set_to_none=True)
-        GRADIENTS[rule](Problem(model, images, labels), **settings)
+        GRADIENTS[rule](BatchObjective(model, images, labels), **settings)
         optimizer.step()
 
     return take

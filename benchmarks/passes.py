@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 
 
 class Counted(nn.Module):
@@ -39,7 +39,7 @@ def count(
 
 def bare(model: nn.Module, images: Tensor, passes: Counter[tuple[int, bool]]) -> None:
     """Make the passes, largest first, and nothing else."""
-    with frozen(model):
+    with frozen_parameters(model):
         for (size, differentiate), times in sorted(passes.items(), reverse=True):
             x = images[torch.arange(size) % len(images)]
             for _ in range(times):

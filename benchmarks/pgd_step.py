@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from advnorm import norms
 from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 from advnorm.recipe import Recipe, override
 from advnorm.training.build import Job, build
 from advnorm.training.state import State
@@ -80,7 +80,7 @@ def endless(made: Job) -> Iterator[Batch]:
 def bound(made: Job, images: torch.Tensor, labels: torch.Tensor) -> None:
     """Do what no step can avoid: 10 input-gradient passes and 1 full pass."""
     model = made.model
-    with norms.mode(model, "running"), frozen(model):
+    with norms.mode(model, "running"), frozen_parameters(model):
         for _ in range(10):
             x = images.detach().requires_grad_()
             torch.autograd.grad(F.cross_entropy(model(x), labels), x)

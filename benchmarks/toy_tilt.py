@@ -10,9 +10,9 @@ and the Bayes-optimal 78.7.
 import argparse
 from dataclasses import replace
 
-from advnorm.diagnosis.toy import PUBLISHED, Toy, angles
+from advnorm.diagnosis.toy import PUBLISHED, ToyOptions, measure_angles
 
-PROTOCOL = Toy()
+PROTOCOL = ToyOptions()
 ROWS = {
     "paper's protocol, 100 samples": replace(PROTOCOL, samples=100),
     "paper's protocol, 1,000 samples": PROTOCOL,
@@ -48,7 +48,7 @@ def main() -> None:
     )
     print("|---|---|---|---|---|")
     for name, toy in ROWS.items():
-        found = angles(toy, seeds)
+        found = measure_angles(toy, seeds)
         tilt, plain = found.normalized, found.plain
         below = int((tilt <= PUBLISHED).sum())
         print(

@@ -21,8 +21,8 @@ from advnorm.bounds.interval import layer_rule
 from advnorm.bounds.interval_linear import scaled
 from advnorm.bounds.rounding import terms_rule
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
-from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import Moments, measure, move, ranks, single
+from advnorm.norms.mode import updates_running, uses_batch
+from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
 
 
 @layer_rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm, BorrowedNorm)
@@ -137,9 +137,9 @@ def moments(layer: _BatchNorm, box: Box) -> Moments:
         )
     if isinstance(layer, BatchNorm):
         return layer.moments(box.clean)
-    found = measure(box.clean)
-    if moves(layer):
-        move(layer, found)
+    found = measure_moments(box.clean)
+    if updates_running(layer):
+        update_running(layer, found)
     return found
 
 
@@ -149,16 +149,16 @@ def _synced(layer: _BatchNorm) -> bool:
 
 def _by_clean(layer: _BatchNorm, box: Box) -> Box:
     """Normalize by the clean batch's moments, derivatives by hand."""
-    wide = Box(single(box.lead), single(box.radius))
+    wide = Box(to_single(box.lead), to_single(box.radius))
     layer._check_input_dim(wide.radius)  # type: ignore[no-untyped-call]
     if wide.radius.numel() <= layer.num_features:
-        measure(wide.radius)  # refuses, in our words
+        measure_moments(wide.radius)  # refuses, in our words
     one = wide.radius.new_ones(layer.num_features)
-    weight = one if layer.weight is None else single(layer.weight)
-    bias = 0 * one if layer.bias is None else single(layer.bias)
+    weight = one if layer.weight is None else to_single(layer.weight)
+    bias = 0 * one if layer.bias is None else to_single(layer.bias)
     lead, radius, found = interval_kernels.normalize(wide, weight, bias, layer.eps)
-    if moves(layer):
-        move(layer, found)
+    if updates_running(layer):
+        update_running(layer, found)
     return Box(lead.to(box.lead.dtype), radius.to(box.radius.dtype))
 
 

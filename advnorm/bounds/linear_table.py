@@ -17,7 +17,7 @@ from advnorm.bounds.operations import AFFINE
 from advnorm.bounds.relax import RELAXATIONS
 from advnorm.norms import BatchNorm, BorrowedNorm, MixtureNorm
 from advnorm.norms.mode import uses_batch
-from advnorm.norms.moments import measure
+from advnorm.norms.moments import measure_moments
 
 Rule = Callable[[nn.Module, Tensor, torch.Size, Any], Rows]
 """Takes a layer, rows of its output, the shape of its input and what was prepared."""
@@ -100,7 +100,7 @@ def factor_and_shift(layer: _BatchNorm | MixtureNorm, box: Box) -> tuple[Tensor,
         layer = layer.of(layer.route.domain)
     if uses_batch(layer):
         assert box.clean is not None, "the interval rule refuses batch statistics"
-        found = measure(box.clean, sync=bool(getattr(layer, "sync", False)))
+        found = measure_moments(box.clean, sync=bool(getattr(layer, "sync", False)))
     else:
         found = moments(layer, box)
     return coefficients(layer, found, len(box.shape))

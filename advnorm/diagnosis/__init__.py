@@ -20,8 +20,8 @@ from advnorm.diagnosis.top_k import top_k
 from advnorm.diagnosis.toy import toy
 from advnorm.diagnosis.trainable_depth import trainable_depth
 from advnorm.diagnosis.wasserstein import (
+    distance_from_running,
     distances,
-    from_running,
     squared_distance,
     wasserstein,
 )
@@ -35,9 +35,9 @@ __all__ = [
     "branches",
     "dead",
     "depth_pca",
+    "distance_from_running",
     "distances",
     "fooling_images",
-    "from_running",
     "gradient_norm",
     "hessian",
     "input_dimension",

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.diagnosis.option_ranges import Count, Positive
-from advnorm.diagnosis.preserve import logits_of, needed, resting
+from advnorm.diagnosis.preserve import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.registry import question
-from advnorm.diagnosis.small_networks import attacked
+from advnorm.diagnosis.small_networks import attack_with_bim
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
@@ -33,16 +33,16 @@ def attacked_loss(
     and what the model makes of them, are not. An image that is right is so before and
     after, as in an evaluation.
     """
-    threat = needed(threat, "attacked_loss")
+    threat = require_threat(threat, "attacked_loss")
     if precision not in ("float32", "bfloat16"):
         raise ValueError(f"precision is float32 or bfloat16, not {precision!r}")
     half = torch.autocast(
         images.device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"
     )
     size = step_size or (threat.eps if steps == 1 else 2.5 * threat.eps / steps)
-    with resting(model):
+    with frozen_eval(model):
         with half:
-            moved = attacked(
+            moved = attack_with_bim(
                 model,
                 images,
                 labels,
@@ -51,7 +51,7 @@ def attacked_loss(
                 step_size=size,
                 progress=progress,
             )
-        logits = [logits_of(model, x).double() for x in (images, moved)]
+        logits = [predict_logits(model, x).double() for x in (images, moved)]
     clean, raised = (float(F.cross_entropy(each, labels)) for each in logits)
     before, after = (each.argmax(1) == labels for each in logits)
     return Diagnosis(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.preserve import in_parts
+from advnorm.diagnosis.preserve import attack_in_batches
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attackers_of
 from advnorm.evaluation.stages import STANDS, worst_case
@@ -11,7 +11,7 @@ from advnorm.progress import Progress
 from advnorm.threat import Threat
 
 
-def weak(
+def attack_images(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -34,10 +34,10 @@ def weak(
     def search(rows: Tensor) -> Tensor:
         return found[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))
 
-    return in_parts(search, images, f"images, {attack}", progress)
+    return attack_in_batches(search, images, f"images, {attack}", progress)
 
 
-def strong(
+def worst_case_images(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -59,10 +59,10 @@ def strong(
         broken = (found.by != STANDS).view(-1, *(1,) * (clean.ndim - 1))
         return torch.where(broken, found.images, clean)
 
-    return in_parts(search, images, f"images, {suite}", progress)
+    return attack_in_batches(search, images, f"images, {suite}", progress)
 
 
-def three(
+def three_domains(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -75,10 +75,10 @@ def three(
 ) -> dict[str, Tensor]:
     """Return the images of the three domains by name, found in the model's mode."""
     found = {"clean": images}
-    found[f"pgd-{steps}"] = weak(
+    found[f"pgd-{steps}"] = attack_images(
         model, images, labels, threat, attack=f"pgd-{steps}", seed=seed, progress=progress
     )
-    found[suite] = strong(
+    found[suite] = worst_case_images(
         model, images, labels, threat, suite=suite, seed=seed, progress=progress
     )
     return found

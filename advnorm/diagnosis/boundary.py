@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.diagnosis.features import observed, places
-from advnorm.diagnosis.preserve import resting
+from advnorm.diagnosis.features import feature_layers, record_features
+from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.norms import Mode, batch_norms
-from advnorm.norms.moments import measure
+from advnorm.norms.moments import measure_moments
 
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -31,7 +31,7 @@ def is_linear_classifier(model: nn.Module) -> bool:
 def input_norms(model: nn.Module) -> dict[str, nn.Module]:
     """Return the norms with running statistics that stand before the first layer."""
     found: dict[str, nn.Module] = {}
-    known = places(model)
+    known = feature_layers(model)
     for name, layer in model.named_modules():
         if isinstance(layer, _WEIGHTED):
             break
@@ -40,7 +40,7 @@ def input_norms(model: nn.Module) -> dict[str, nn.Module]:
     return found
 
 
-def directions(
+def effective_weights(
     model: nn.Module,
     images: Tensor,
     *,
@@ -84,10 +84,14 @@ def _set_constant(model: nn.Module, c: float | None) -> None:
 def _set_statistics(model: nn.Module, images: Tensor) -> None:
     """Make the moments of the images the running statistics of the norms before."""
     norms = input_norms(model)
-    with resting(model, "batch"), torch.no_grad(), observed(model, list(norms)) as seen:
+    with (
+        frozen_eval(model, "batch"),
+        torch.no_grad(),
+        record_features(model, list(norms)) as seen,
+    ):
         model(images)
     for name, norm in norms.items():
-        found = measure(seen[name])
+        found = measure_moments(seen[name])
         for layer in batch_norms(norm):
             _write(layer, found.mean, found.var)
 
@@ -107,7 +111,7 @@ def _scale(model: nn.Module, images: Tensor) -> Tensor:
     count = images[0].numel()
     offset = torch.linspace(0.1, 0.3, count, dtype=images.dtype, device=images.device)
     x = torch.stack([images[0], images[0] + offset.view_as(images[0])]).requires_grad_()
-    with resting(model), torch.enable_grad():
+    with frozen_eval(model), torch.enable_grad():
         model(x)
         (slope,) = torch.autograd.grad(seen[0].sum(), x)
     handle.remove()

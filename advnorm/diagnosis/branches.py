@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.diagnosis.attacked_domains import weak
-from advnorm.diagnosis.features import moments, places
+from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.diagnosis.features import feature_layers, feature_moments
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import resting, values
+from advnorm.diagnosis.preserve import frozen_eval, to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.wasserstein import squared_distance
 from advnorm.draws import permutation
@@ -21,7 +21,7 @@ from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-class Running(NamedTuple):
+class RunningStatistics(NamedTuple):
     """The running statistics of a batch norm, and its constant c."""
 
     moments: Moments
@@ -33,7 +33,7 @@ class Running(NamedTuple):
         return (self.moments.var + self.eps).sqrt()
 
 
-Branches = dict[str, Running]
+Branches = dict[str, RunningStatistics]
 
 
 @question("branches")
@@ -67,14 +67,14 @@ def branches(
             f"branches needs at least 4 images, two mini-batches of two, not {len(images)}"
         )
     domain: Domain = "clean" if threat is None else "adversarial"
-    with resting(model), route(model, domain=domain):
+    with frozen_eval(model), route(model, domain=domain):
         seen = images
         if threat is not None:
-            seen = weak(
+            seen = attack_images(
                 model, images, labels, threat, attack=attack, seed=seed, progress=progress
             )
         with mode(model, "batch"):
-            halves = [moments(model, half) for half in torch.chunk(seen, 2)]
+            halves = [feature_moments(model, half) for half in torch.chunk(seen, 2)]
     two = len(running[name]) > 1
     chosen = permutation(len(_own(running[name], domain).moments.mean), seed)
     chosen = chosen[:channels].sort().values
@@ -108,7 +108,7 @@ def branches(
 def running_moments(model: nn.Module) -> dict[str, Branches]:
     """Return the running statistics by place and branch: clean and adversarial, or one."""
     found: dict[str, Branches] = {}
-    for name, layer in places(model).items():
+    for name, layer in feature_layers(model).items():
         inside = {key.rpartition(".")[2]: bn for key, bn in _tracked(layer).items()}
         if inside:
             found[name] = {key or "both": _running(bn) for key, bn in inside.items()}
@@ -126,20 +126,20 @@ def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
     return {name: bn for name, bn in kept.items() if bn.running_mean is not None}
 
 
-def _running(layer: _BatchNorm) -> Running:
+def _running(layer: _BatchNorm) -> RunningStatistics:
     assert layer.running_mean is not None and layer.running_var is not None
     found = Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
-    return Running(found, layer.eps)
+    return RunningStatistics(found, layer.eps)
 
 
-class Gap(NamedTuple):
+class MomentGap(NamedTuple):
     """How far apart two sets of channels are, in deviations and relative to a variance."""
 
     mean: float
     variance: float
 
 
-def gap(one: Moments, other: Moments, *, deviation: Tensor) -> Gap:
+def moment_gap(one: Moments, other: Moments, *, deviation: Tensor) -> MomentGap:
     r"""Return the mean over channels of two differences from ``other``.
 
     .. math::
@@ -147,7 +147,7 @@ def gap(one: Moments, other: Moments, *, deviation: Tensor) -> Gap:
 
     where :math:`\sigma` is the ``deviation``, channel by channel.
     """
-    return Gap(
+    return MomentGap(
         float(((one.mean - other.mean).abs() / deviation).mean()),
         float(((one.var - other.var).abs() / deviation**2).mean()),
     )
@@ -161,7 +161,7 @@ def _numbers(
     numbers = _between(pairs) if pairs else {}
     own = {name: _own(found, domain) for name, found in running.items()}
     gaps = [
-        gap(_unbiased(half[name]), found.moments, deviation=found.deviation)
+        moment_gap(_unbiased(half[name]), found.moments, deviation=found.deviation)
         for half in halves
         for name, found in own.items()
     ]
@@ -170,7 +170,9 @@ def _numbers(
     return numbers | _chance(own, halves)
 
 
-def _chance(own: dict[str, Running], halves: list[dict[str, Moments]]) -> dict[str, float]:
+def _chance(
+    own: dict[str, RunningStatistics], halves: list[dict[str, Moments]]
+) -> dict[str, float]:
     r"""Return how far a batch would be from running statistics that have converged.
 
     Two batches of the same size are each :math:`N(0, s^2)` away from what the running
@@ -179,7 +181,7 @@ def _chance(own: dict[str, Running], halves: list[dict[str, Moments]]) -> dict[s
     """
     first, second = ({name: _unbiased(half[name]) for name in own} for half in halves)
     gaps = [
-        gap(first[name], second[name], deviation=found.deviation)
+        moment_gap(first[name], second[name], deviation=found.deviation)
         for name, found in own.items()
     ]
     mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
@@ -189,13 +191,13 @@ def _chance(own: dict[str, Running], halves: list[dict[str, Moments]]) -> dict[s
     }
 
 
-def _between(pairs: list[tuple[Running, Running]]) -> dict[str, float]:
+def _between(pairs: list[tuple[RunningStatistics, RunningStatistics]]) -> dict[str, float]:
     """Compare clean and adversarial branches; deviations are the adversarial one's."""
     ratios = [2 * float((b.deviation / a.deviation).log().mean()) for a, b in pairs]
     above = [
         float(((b.moments.mean - a.moments.mean) / b.deviation).mean()) for a, b in pairs
     ]
-    gaps = [gap(a.moments, b.moments, deviation=b.deviation) for a, b in pairs]
+    gaps = [moment_gap(a.moments, b.moments, deviation=b.deviation) for a, b in pairs]
     return {
         "variance, adversarial by clean (geometric mean)": exp(_mean(ratios)),
         "mean, adversarial above clean, in deviations": _mean(above),
@@ -207,7 +209,7 @@ def _between(pairs: list[tuple[Running, Running]]) -> dict[str, float]:
     }
 
 
-def _own(found: Branches, domain: Domain) -> Running:
+def _own(found: Branches, domain: Domain) -> RunningStatistics:
     """Return the branch that normalizes a domain; the only one where there is one."""
     return found[domain] if domain in found else next(iter(found.values()))
 
@@ -232,7 +234,7 @@ def _panel(title: str, lines: dict[str, Moments], part: str, chosen: list[int]) 
             Series(
                 name=name,
                 x=tuple(map(float, range(1, len(chosen) + 1))),
-                y=values(getattr(found, part)[chosen]),
+                y=to_floats(getattr(found, part)[chosen]),
             )
             for name, found in lines.items()
         ),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from advnorm.diagnosis.preserve import BATCH, resting, values
+from advnorm.diagnosis.preserve import BATCH, frozen_eval, to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -33,8 +33,8 @@ def dead(
 ) -> Diagnosis:
     """Share of dead units and layers, and of the class most predicted (sridhar2021 A.5)."""
     progress = progress or Quiet()
-    seen, logits, parts = Alive(), [], torch.split(images, BATCH)
-    with resting(model), torch.no_grad():
+    seen, logits, parts = ActivationRecorder(), [], torch.split(images, BATCH)
+    with frozen_eval(model), torch.no_grad():
         for count, part in enumerate(parts, 1):
             with seen:
                 logits.append(model(part))
@@ -61,12 +61,12 @@ def dead(
         settings={"n": len(images), "classes": classes},
         panels=(
             *_bars("Dead units by depth", "rectified layer, from the input", layers, 1),
-            *_bars("Predictions", "class", list(values(shares)), 0),
+            *_bars("Predictions", "class", list(to_floats(shares)), 0),
         ),
     )
 
 
-class Alive(TorchFunctionMode):
+class ActivationRecorder(TorchFunctionMode):
     """Sees which units fire in the passes of its block, one tensor of truths a layer."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Alive(TorchFunctionMode):
         self.layers: list[Tensor] = []
         self._position = 0
 
-    def __enter__(self) -> "Alive":
+    def __enter__(self) -> "ActivationRecorder":
         self._position = 0
         super().__enter__()  # type: ignore[no-untyped-call]
         return self

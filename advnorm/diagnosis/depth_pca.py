@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.features import hidden, observed
+from advnorm.diagnosis.features import record_features, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.pca import place, spread
-from advnorm.diagnosis.preserve import dealt, resting, values
-from advnorm.diagnosis.principal_components import Plane, principal
+from advnorm.diagnosis.pca import evenly_spaced, place_label
+from advnorm.diagnosis.preserve import frozen_eval, stratified_halves, to_floats
+from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
 from advnorm.progress import Progress
@@ -42,16 +42,20 @@ def depth_pca(
             f"depth_pca needs at least 4 images of the classes {list(classes)}, not "
             f"{len(rows)}: choose others with classes"
         )
-    halves = [rows[half] for half in dealt(labels[rows])]
-    known = list(hidden(model))
-    names = spread(known, layers)
-    with resting(model, statistics):
+    halves = [rows[half] for half in stratified_halves(labels[rows])]
+    known = list(require_feature_layers(model))
+    names = evenly_spaced(known, layers)
+    with frozen_eval(model, statistics):
         seen = [_representations(model, images[half], names) for half in halves]
-    drawn = {name: principal(torch.cat([part[name] for part in seen])) for name in seen[0]}
+    drawn = {
+        name: project_to_plane(torch.cat([part[name] for part in seen])) for name in seen[0]
+    }
     tags = torch.cat([labels[half] for half in halves]).cpu()
     numbers = {}
     for name, plane in drawn.items():
-        numbers[f"{name}: neighbours of the same class"] = neighbours(plane.points, tags)
+        numbers[f"{name}: neighbours of the same class"] = same_class_neighbours(
+            plane.points, tags
+        )
         numbers[f"{name}: largest coordinate"] = float(plane.points.abs().max())
     return Diagnosis(
         question="depth_pca",
@@ -62,7 +66,7 @@ def depth_pca(
         settings={"n": len(rows), "statistics": statistics},
         panels=tuple(
             _panel(
-                "Input" if name == "input" else f"At {place(name, known)}",
+                "Input" if name == "input" else f"At {place_label(name, known)}",
                 plane,
                 tags,
                 len(halves[0]),
@@ -72,7 +76,7 @@ def depth_pca(
     )
 
 
-def neighbours(points: Tensor, labels: Tensor) -> float:
+def same_class_neighbours(points: Tensor, labels: Tensor) -> float:
     """Return the share of points whose nearest other point has the same label."""
     apart = torch.cdist(points, points).fill_diagonal_(torch.inf)
     same = labels[apart.argmin(1)] == labels
@@ -82,13 +86,13 @@ def neighbours(points: Tensor, labels: Tensor) -> float:
 def _representations(
     model: nn.Module, batch: Tensor, names: list[str]
 ) -> dict[str, Tensor]:
-    with torch.no_grad(), observed(model, names) as seen:
+    with torch.no_grad(), record_features(model, names) as seen:
         model(batch)
     found = {"input": batch, **{name: seen[name] for name in names}}
     return {name: value.flatten(1).cpu() for name, value in found.items()}
 
 
-def _panel(title: str, plane: Plane, labels: Tensor, first: int) -> Panel:
+def _panel(title: str, plane: PlaneProjection, labels: Tensor, first: int) -> Panel:
     clouds: Mapping[str, Tensor] = {
         f"batch {batch}, class {label}": points[labels_of == label]
         for batch, points, labels_of in (
@@ -103,7 +107,7 @@ def _panel(title: str, plane: Plane, labels: Tensor, first: int) -> Panel:
         x="first component",
         y="second component",
         series=tuple(
-            Series(name=key, x=values(cloud[:, 0]), y=values(cloud[:, 1]))
+            Series(name=key, x=to_floats(cloud[:, 0]), y=to_floats(cloud[:, 1]))
             for key, cloud in clouds.items()
         ),
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.norms.moments import Moments, measure
+from advnorm.norms.moments import Moments, measure_moments
 from advnorm.registry import unknown
 
 _WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -16,7 +16,7 @@ _PART = 256  # samples a pass
 _OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d)
 
 
-def places(model: nn.Module) -> dict[str, nn.Module]:
+def feature_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the layers to look at, by name: the norms, before which features are seen.
 
     A network without norms is seen after its linear and convolution layers, but the last.
@@ -33,9 +33,9 @@ def places(model: nn.Module) -> dict[str, nn.Module]:
     return dict(list(plain.items())[:-1])
 
 
-def hidden(model: nn.Module) -> dict[str, nn.Module]:
+def require_feature_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return the places, or say that there is nothing between images and logits."""
-    found = places(model)
+    found = feature_layers(model)
     if not found:
         raise ValueError(
             "the model has neither a norm nor a hidden layer: there are no features to "
@@ -45,11 +45,11 @@ def hidden(model: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def observed(
+def record_features(
     model: nn.Module, names: Iterable[str] | None = None
 ) -> Iterator[dict[str, Tensor]]:
     """Collect the features of each pass in the block, by place; the last pass counts."""
-    known, seen = places(model), dict[str, Tensor]()
+    known, seen = feature_layers(model), dict[str, Tensor]()
     chosen = list(known) if names is None else list(names)
     for name in chosen:
         if name not in known:
@@ -62,21 +62,21 @@ def observed(
             handle.remove()
 
 
-def moments(model: nn.Module, images: Tensor) -> dict[str, Moments]:
+def feature_moments(model: nn.Module, images: Tensor) -> dict[str, Moments]:
     """Return the batch moments of the features at every place, without gradients."""
-    with torch.no_grad(), observed(model) as seen:
+    with torch.no_grad(), record_features(model) as seen:
         model(images)
-    return {name: measure(features) for name, features in seen.items()}
+    return {name: measure_moments(features) for name, features in seen.items()}
 
 
-def gathered(model: nn.Module, images: Tensor, name: str) -> Tensor:
+def gather_features(model: nn.Module, images: Tensor, name: str) -> Tensor:
     """Return the features at one place, a row a sample, taken a part at a time.
 
     For modes in which samples do not meet; the rows are on the CPU, where a wide map fits.
     """
     parts = []
     for part in torch.split(images, _PART):
-        with torch.no_grad(), observed(model, [name]) as seen:
+        with torch.no_grad(), record_features(model, [name]) as seen:
             model(part)
         parts.append(seen[name].flatten(1).cpu())
     return torch.cat(parts)

@@ -6,7 +6,12 @@ from torch import Tensor, nn
 from advnorm.attacks import fooling
 from advnorm.diagnosis.option_ranges import Count, Margin, Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import box, counted, logits_of, resting
+from advnorm.diagnosis.preserve import (
+    count_passes,
+    frozen_eval,
+    image_bounds,
+    predict_logits,
+)
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress
@@ -32,13 +37,15 @@ def fooling_images(
     White noise is changed by steps of fixed L2 length until a class is predicted with a
     softmax margin of ``confidence``, or ``steps`` were taken; there is no ball around it.
     """
-    with resting(model):
-        targets = torch.arange(logits_of(model, images[:2]).shape[1], device=images.device)
+    with frozen_eval(model):
+        targets = torch.arange(
+            predict_logits(model, images[:2]).shape[1], device=images.device
+        )
         found = fooling(
-            counted(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
+            count_passes(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
             targets,
             shape=tuple(images.shape[1:]),
-            bounds=box(threat),
+            bounds=image_bounds(threat),
             steps=steps,
             step_size=step_size,
             confidence=confidence,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import looking, loss_of
+from advnorm.diagnosis.losses import differentiable, make_loss
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
 from advnorm.progress import Progress
@@ -47,8 +47,8 @@ def gradient_norm(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Norm of the gradient of the plain, adversarial or certified loss, by parameter."""
-    with looking(model, statistics) as parameters:
-        surface = loss_of(
+    with differentiable(model, statistics) as parameters:
+        surface = make_loss(
             model, images, labels, loss=loss, threat=threat, progress=progress
         )
         grads = torch.autograd.grad(surface(), parameters, materialize_grads=True)

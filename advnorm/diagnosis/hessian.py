@@ -7,7 +7,7 @@ import torch
 from scipy.linalg import eigh_tridiagonal
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import LossFn, looking, loss_of
+from advnorm.diagnosis.losses import LossFn, differentiable, make_loss
 from advnorm.diagnosis.option_ranges import Count, Factor
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
@@ -93,8 +93,8 @@ def hessian(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Largest Hessian eigenvalue of the plain, adversarial or certified loss."""
-    with looking(model, statistics) as parameters:
-        surface = loss_of(
+    with differentiable(model, statistics) as parameters:
+        surface = make_loss(
             model, images, labels, loss=loss, threat=threat, progress=progress
         )
         found = spectrum(

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis.option_ranges import Count, Counts, Factor
-from advnorm.diagnosis.preserve import box, resting
+from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import (
-    Parts,
-    Score,
-    Training,
-    attacked,
-    connected,
-    parted,
-    score,
-    trained,
+    NetworkScore,
+    SGDOptions,
+    TrainTestSplit,
+    attack_with_bim,
+    evaluate_network,
+    fully_connected,
+    split_train_test,
+    train_network,
 )
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
@@ -38,7 +38,7 @@ _BATCH, _STEPS = 128, 100
 
 
 @dataclass(frozen=True)
-class Setting:
+class DimensionOptions:
     """Which network, and how it is trained; the defaults are the paper's."""
 
     network: str = "linear"
@@ -49,42 +49,49 @@ class Setting:
     seed: int = 0
 
 
-class Row(NamedTuple):
+class DimensionScores(NamedTuple):
     """What a network of one input dimension reaches on the test images."""
 
-    clean: Score
-    noise: Score
-    attacked: Score
+    clean: NetworkScore
+    noise: NetworkScore
+    attacked: NetworkScore
 
 
-def enlarged(images: Tensor, factor: int) -> Tensor:
+def enlarge(images: Tensor, factor: int) -> Tensor:
     """Repeat each pixel ``factor`` times both ways; of a vector, each value its square."""
     if images.ndim < 4:
         return images.repeat_interleave(factor**2, -1)
     return images.repeat_interleave(factor, -2).repeat_interleave(factor, -1)
 
 
-def measure(
-    parts: Parts, factor: int, threat: Threat, setting: Setting, *, decay: float
-) -> Row:
+def measure_dimension(
+    parts: TrainTestSplit,
+    factor: int,
+    threat: Threat,
+    setting: DimensionOptions,
+    *,
+    decay: float,
+) -> DimensionScores:
     """Train a network on enlarged images; noise is added before they are enlarged."""
-    train, test = (enlarged(images, factor) for images in (parts.images, parts.test_images))
+    train, test = (enlarge(images, factor) for images in (parts.images, parts.test_images))
     size = min(_BATCH, max(8, len(train) // 8))
-    how = Training(setting.epochs, setting.rate, size, decay * factor**2, setting.seed)
+    how = SGDOptions(setting.epochs, setting.rate, size, decay * factor**2, setting.seed)
     classes = int(max(parts.labels.max(), parts.test_labels.max())) + 1
-    model = trained(
+    model = train_network(
         lambda: _network(setting.network, train[0].numel(), classes),
         train,
         parts.labels,
         how,
     )
-    with resting(model):
+    with frozen_eval(model):
         # one step is the best attack on a linear model
         steps = 1 if setting.network == "linear" else _STEPS
         length, labels = threat.eps / steps, parts.test_labels
-        moved = attacked(model, test, labels, threat, steps=steps, step_size=length)
-    noisy = enlarged(parts.test_images + _noise(parts), factor)
-    return Row(*(score(model, x, parts.test_labels) for x in (test, noisy, moved)))
+        moved = attack_with_bim(model, test, labels, threat, steps=steps, step_size=length)
+    noisy = enlarge(parts.test_images + _noise(parts), factor)
+    return DimensionScores(
+        *(evaluate_network(model, x, parts.test_labels) for x in (test, noisy, moved))
+    )
 
 
 @question("input_dimension")
@@ -109,15 +116,15 @@ def input_dimension(
     """
     if network not in NETWORKS:
         raise unknown("network", network, NETWORKS)
-    progress, parts = progress or Quiet(), parted(images, labels)
-    ball = Linf(0.1, box(threat)) if threat is None else threat
-    setting = Setting(network, epochs=epochs, decay=decay)
-    found: dict[str, list[Row]] = {"no decay": [], "decay": []}
+    progress, parts = progress or Quiet(), split_train_test(images, labels)
+    ball = Linf(0.1, image_bounds(threat)) if threat is None else threat
+    setting = DimensionOptions(network, epochs=epochs, decay=decay)
+    found: dict[str, list[DimensionScores]] = {"no decay": [], "decay": []}
     progress.update(0, 2 * len(factors), "networks")
     for name, rows in found.items():
         chosen = decay if name == "decay" else 0.0
         for factor in factors:
-            rows.append(measure(parts, factor, ball, setting, decay=chosen))
+            rows.append(measure_dimension(parts, factor, ball, setting, decay=chosen))
             done = sum(map(len, found.values()))
             text = f"networks; {name}, {factor} times as wide"
             progress.update(done, 2 * len(factors), text)
@@ -146,23 +153,27 @@ def input_dimension(
 def _network(name: str, features: int, classes: int) -> nn.Module:
     """Return a linear model, or two hidden layers of half the dimension (section 5)."""
     if name == "linear":
-        return connected(features, [], classes, [])
+        return fully_connected(features, [], classes, [])
     norm = NORMS["batch"]() if name == "mlp+bn" else None
-    return connected(features, [features // 2] * 2, classes, [norm, None])
+    return fully_connected(features, [features // 2] * 2, classes, [norm, None])
 
 
-def _noise(parts: Parts) -> Tensor:
+def _noise(parts: TrainTestSplit) -> Tensor:
     """Return Gaussian noise with mean zero and the images' own deviation."""
     images = parts.test_images
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     return images.std() * draws.normal(*images.shape[1:], dtype=images.dtype)
 
 
-def _panels(found: dict[str, list[Row]], factors: Sequence[int]) -> tuple[Panel, ...]:
+def _panels(
+    found: dict[str, list[DimensionScores]], factors: Sequence[int]
+) -> tuple[Panel, ...]:
     x, wide = tuple(map(float, factors)), "width of the images, relative"
     accuracies, losses = [], []
     for name, rows in found.items():
-        scores = {k: [getattr(row, k).accuracy for row in rows] for k in Row._fields}
+        scores = {
+            k: [getattr(row, k).accuracy for row in rows] for k in DimensionScores._fields
+        }
         lines = tuple(Series(name=kind, x=x, y=tuple(y)) for kind, y in scores.items())
         title = f"Accuracy, {name}"
         accuracies.append(

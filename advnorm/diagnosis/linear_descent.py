@@ -21,14 +21,16 @@ from advnorm.norms.moments import Moments
 _MOMENTUM = 0.1  # of running statistics, PyTorch's default
 
 
-class Line(NamedTuple):
+class LinearClassifier(NamedTuple):
     """Classifiers ``w x + b``, one for each leading index."""
 
     weight: Tensor
     bias: Tensor
 
 
-def descend(points: Tensor, signs: Tensor, start: Line, *, rate: float, steps: int) -> Line:
+def descend(
+    points: Tensor, signs: Tensor, start: LinearClassifier, *, rate: float, steps: int
+) -> LinearClassifier:
     """Descend the mean logistic loss of ``(..., n, features)`` from ``start``."""
     weight, bias = start.weight.clone(), start.bias.clone()
     signed = points * signs[..., None]
@@ -37,21 +39,21 @@ def descend(points: Tensor, signs: Tensor, start: Line, *, rate: float, steps: i
         pull = torch.sigmoid(-margins) / points.shape[-2]
         weight += rate * (pull[..., None, :] @ signed).squeeze(-2)
         bias += rate * (pull * signs).sum(-1)
-    return Line(weight, bias)
+    return LinearClassifier(weight, bias)
 
 
-def moments(points: Tensor) -> Moments:
+def batch_moments(points: Tensor) -> Moments:
     """Return mean and (population) variance over ``n`` of ``(..., n, features)``."""
     var, mean = torch.var_mean(points, -2, correction=0)
     return Moments(mean, var, points.shape[-2])
 
 
-def normalized(points: Tensor, given: Moments, c: float) -> Tensor:
+def normalize(points: Tensor, given: Moments, c: float) -> Tensor:
     """Return what the classifier sees behind batch norm with the constant c."""
     return (points - given.mean[..., None, :]) * (given.var + c).rsqrt()[..., None, :]
 
 
-def tracked(given: Moments, steps: int) -> Moments:
+def running_after(given: Moments, steps: int) -> Moments:
     r"""Return the running statistics after as many updates by the same batch.
 
     From mean 0 and variance 1, :math:`r \leftarrow 0.9 r + 0.1 s` with the unbiased

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.bounds import ibp_margins, input_box, trace
-from advnorm.diagnosis.attacked_domains import weak
-from advnorm.model_state import evaluating
-from advnorm.norms import Mode, mode, twice
+from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.model_state import eval_mode
+from advnorm.norms import Mode, mode, twice_differentiable
 from advnorm.progress import Progress
 from advnorm.registry import unknown
 from advnorm.threat import Threat
@@ -24,7 +24,7 @@ LossFn = Callable[[], Tensor]
 LOSSES = ["plain", "adversarial", "certified"]
 
 
-def loss_of(
+def make_loss(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -48,7 +48,7 @@ def loss_of(
         raise ValueError(f"the {loss} loss needs a threat, such as Linf(8/255)")
     if loss == "adversarial":
         with mode(model, "running"):
-            x = weak(
+            x = attack_images(
                 model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
             )
         return lambda: F.cross_entropy(model(x), labels)
@@ -60,7 +60,7 @@ def loss_of(
 
 
 @contextmanager
-def looking(model: nn.Module, statistics: Mode) -> Iterator[list[nn.Parameter]]:
+def differentiable(model: nn.Module, statistics: Mode) -> Iterator[list[nn.Parameter]]:
     """Differentiate a model without a trace; yields the parameters that are trained.
 
     Dropout is off: every call of a loss is of the same surface.
@@ -70,5 +70,10 @@ def looking(model: nn.Module, statistics: Mode) -> Iterator[list[nn.Parameter]]:
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError("the model has no parameter that is trained")
-    with torch.enable_grad(), evaluating(model), mode(model, statistics), twice(model):
+    with (
+        torch.enable_grad(),
+        eval_mode(model),
+        mode(model, statistics),
+        twice_differentiable(model),
+    ):
         yield parameters

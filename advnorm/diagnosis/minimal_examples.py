@@ -5,7 +5,12 @@ from torch import Tensor, nn
 from advnorm.attacks import Search, cw_distance
 from advnorm.diagnosis.option_ranges import Count, Factor
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import box, counted, logits_of, resting
+from advnorm.diagnosis.preserve import (
+    count_passes,
+    frozen_eval,
+    image_bounds,
+    predict_logits,
+)
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
@@ -29,16 +34,18 @@ def minimal_examples(
     Of the first ``count`` images that are classified right; any wrong class whose logit
     leads by ``confidence`` will do. The paper takes up to 10,000 ``steps``.
     """
-    with resting(model):
-        right = logits_of(model, images).argmax(1) == labels
+    with frozen_eval(model):
+        right = predict_logits(model, images).argmax(1) == labels
         rows = right.nonzero().squeeze(1)[:count]
         if not len(rows):
             raise ValueError("no image is classified right: there is nothing to change")
         clean, search = images[rows], Search(steps=steps, confidence=confidence)
         most = 2 * search.constants * steps  # with the nearest rival's turn
-        passing = counted(model, progress, most, "passes at most")
-        found = cw_distance(passing, clean, labels[rows], bounds=box(threat), search=search)
-        softmax = logits_of(model, found.adversarial).softmax(1)
+        passing = count_passes(model, progress, most, "passes at most")
+        found = cw_distance(
+            passing, clean, labels[rows], bounds=image_bounds(threat), search=search
+        )
+        softmax = predict_logits(model, found.adversarial).softmax(1)
     top, guesses = softmax.max(1)
     pictures = []
     for i, (label, distance) in enumerate(

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.features import moments as by_place
-from advnorm.diagnosis.preserve import resting
+from advnorm.diagnosis.features import feature_moments as by_place
+from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
-from advnorm.norms.moments import Moments, measure
+from advnorm.norms.moments import Moments, measure_moments
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
@@ -24,7 +24,7 @@ from advnorm.threat import Threat
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def averaged(moments: Moments) -> tuple[Tensor, Tensor]:
+def channel_average(moments: Moments) -> tuple[Tensor, Tensor]:
     """Return mean and variance, averaged over the channels."""
     return moments.mean.mean(), moments.var.mean()
 
@@ -37,7 +37,7 @@ def last_layers(model: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def deepest(model: nn.Module) -> Iterator[list[Tensor]]:
+def record_deepest(model: nn.Module) -> Iterator[list[Tensor]]:
     """Collect the inputs of the last layers; the deepest feature map is the last one."""
     seen: list[Tensor] = []
 
@@ -63,12 +63,12 @@ def moments(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Mean and variance of the deepest feature map, and of every one on the way."""
-    with resting(model, statistics), torch.no_grad():
-        with deepest(model) as seen:
-            found = [averaged(m) for m in by_place(model, images).values()]
+    with frozen_eval(model, statistics), torch.no_grad():
+        with record_deepest(model) as seen:
+            found = [channel_average(m) for m in by_place(model, images).values()]
         if not seen:
             raise ValueError("the model has neither a convolution nor a linear layer")
-        mean, variance = averaged(measure(seen[0]))
+        mean, variance = channel_average(measure_moments(seen[0]))
     depth = tuple(range(1, len(found) + 1))
     return Diagnosis(
         question="moments",

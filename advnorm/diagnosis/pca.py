@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.attacked_domains import three
-from advnorm.diagnosis.features import gathered, hidden
+from advnorm.diagnosis.attacked_domains import three_domains
+from advnorm.diagnosis.features import gather_features, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import needed, resting, values
-from advnorm.diagnosis.principal_components import Plane, principal
+from advnorm.diagnosis.preserve import frozen_eval, require_threat, to_floats
+from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -35,11 +35,11 @@ def pca(
     place. ``where`` names places with commas between; by default the first, the middle
     and the last.
     """
-    threat = needed(threat, "pca")
-    known = list(hidden(model))
-    names = where.split(",") if where else spread(known, 3)
-    with resting(model):
-        seen = three(
+    threat = require_threat(threat, "pca")
+    known = list(require_feature_layers(model))
+    names = where.split(",") if where else evenly_spaced(known, 3)
+    with frozen_eval(model):
+        seen = three_domains(
             model,
             images,
             labels,
@@ -53,7 +53,7 @@ def pca(
     numbers = {}
     for name, plane in drawn.items():
         numbers[f"{name}: variance shown"] = sum(plane.explained)
-        for domain, gap in gaps(plane.points, list(seen), len(images)).items():
+        for domain, gap in cloud_gaps(plane.points, list(seen), len(images)).items():
             numbers[f"{name}: clean to {domain}"] = gap
     return Diagnosis(
         question="pca",
@@ -64,16 +64,19 @@ def pca(
         numbers=numbers,
         settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
         panels=tuple(
-            _panel(place(name, known), plane, list(seen)) for name, plane in drawn.items()
+            _panel(place_label(name, known), plane, list(seen))
+            for name, plane in drawn.items()
         ),
     )
 
 
-def spread(names: list[str], count: int) -> list[str]:
+def evenly_spaced(names: list[str], count: int) -> list[str]:
     """Return as many names, as far apart as can be, the first and the last among them.
 
-    >>> spread(list("abcdefg"), 3), spread(["a", "b"], 3), spread(list("abc"), 1)
-    (['a', 'd', 'g'], ['a', 'b'], ['c'])
+    >>> evenly_spaced(list("abcdefg"), 3), evenly_spaced(["a", "b"], 3)
+    (['a', 'd', 'g'], ['a', 'b'])
+    >>> evenly_spaced(list("abc"), 1)
+    ['c']
     """
     if count < 2:
         return names[-1:]
@@ -82,16 +85,16 @@ def spread(names: list[str], count: int) -> list[str]:
     return [names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)]
 
 
-def place(name: str, known: list[str]) -> str:
+def place_label(name: str, known: list[str]) -> str:
     """Return where a place is, alike for networks whose layers have other names.
 
-    >>> place("hidden.4", ["hidden.1", "hidden.4"])
+    >>> place_label("hidden.4", ["hidden.1", "hidden.4"])
     'place 2 of 2'
     """
     return f"place {known.index(name) + 1} of {len(known)}"
 
 
-def gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
+def cloud_gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
     r"""Return the distance of each cloud's centre from the first's, by their spread.
 
     .. math:: \|m_d - m_0\| / \sqrt{(s_d^2 + s_0^2) / 2}
@@ -110,12 +113,12 @@ def _gap(one: Tensor, other: Tensor) -> Tensor:
     return apart / spread.clamp(min=tiny).sqrt()
 
 
-def _project(model: nn.Module, seen: Mapping[str, Tensor], name: str) -> Plane:
-    rows = [gathered(model, images, name) for images in seen.values()]
-    return principal(torch.cat(rows))
+def _project(model: nn.Module, seen: Mapping[str, Tensor], name: str) -> PlaneProjection:
+    rows = [gather_features(model, images, name) for images in seen.values()]
+    return project_to_plane(torch.cat(rows))
 
 
-def _panel(where: str, plane: Plane, domains: list[str]) -> Panel:
+def _panel(where: str, plane: PlaneProjection, domains: list[str]) -> Panel:
     clouds = torch.split(plane.points, len(plane.points) // len(domains))
     first, second = plane.explained
     return Panel(
@@ -124,7 +127,7 @@ def _panel(where: str, plane: Plane, domains: list[str]) -> Panel:
         x=f"first component ({first:.0%} of the variance)",
         y=f"second component ({second:.0%})",
         series=tuple(
-            Series(name=domain, x=values(cloud[:, 0]), y=values(cloud[:, 1]))
+            Series(name=domain, x=to_floats(cloud[:, 0]), y=to_floats(cloud[:, 1]))
             for domain, cloud in zip(domains, clouds, strict=True)
         ),
     )

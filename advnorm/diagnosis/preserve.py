@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import LogitsFn
-from advnorm.model_state import evaluating, frozen
+from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.norms import Mode, mode
 from advnorm.progress import Progress, Quiet
 from advnorm.threat import Bounds, Threat
@@ -17,55 +17,55 @@ BATCH = 256
 
 
 @contextmanager
-def resting(model: nn.Module, statistics: Mode = "running") -> Iterator[None]:
+def frozen_eval(model: nn.Module, statistics: Mode = "running") -> Iterator[None]:
     """Freeze a model in evaluation for a block; its norms use the statistics named."""
     if statistics == "train":
         raise ValueError("a diagnosis does not move statistics: write batch or running")
-    with evaluating(model), frozen(model), mode(model, statistics):
+    with eval_mode(model), frozen_parameters(model), mode(model, statistics):
         yield
 
 
-def needed(threat: Threat | None, question: str) -> Threat:
+def require_threat(threat: Threat | None, question: str) -> Threat:
     """Return the threat that a question cannot do without."""
     if threat is None:
         raise ValueError(f"{question} needs a threat, such as threat=Linf(8/255)")
     return threat
 
 
-def box(threat: Threat | None) -> Bounds:
+def image_bounds(threat: Threat | None) -> Bounds:
     """Return the smallest and the largest value of a valid image."""
     return (0.0, 1.0) if threat is None else threat.bounds
 
 
-def logits_of(model: nn.Module, images: Tensor) -> Tensor:
+def predict_logits(model: nn.Module, images: Tensor) -> Tensor:
     """Return the logits without gradients, a part at a time."""
     with torch.no_grad():
         return torch.cat([model(part) for part in torch.split(images, BATCH)])
 
 
-def dealt(labels: Tensor) -> tuple[Tensor, Tensor]:
+def stratified_halves(labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the positions of two halves, with as many samples of each class as can be.
 
     Data may come class by class, or the classes by turns, so that every other sample could
     be of the same class.
 
-    >>> dealt(torch.tensor([0, 1, 0, 1, 0, 1, 0]))
+    >>> stratified_halves(torch.tensor([0, 1, 0, 1, 0, 1, 0]))
     (tensor([0, 1, 4, 5]), tensor([2, 3, 6]))
     """
     order = labels.argsort(stable=True)
     return order[0::2].sort().values, order[1::2].sort().values
 
 
-def together(count: int) -> int:
+def attack_batch_size(count: int) -> int:
     """Return how many of the samples are attacked at a time: the time left is soon known.
 
-    >>> together(20), together(200), together(10_000)
+    >>> attack_batch_size(20), attack_batch_size(200), attack_batch_size(10_000)
     (16, 25, 256)
     """
     return min(BATCH, max(16, -(-count // 8)))
 
 
-def in_parts(
+def attack_in_batches(
     search: Callable[[Tensor], Tensor],
     images: Tensor,
     text: str,
@@ -75,13 +75,15 @@ def in_parts(
     progress, found = progress or Quiet(), list[Tensor]()
     progress.update(0, len(images), text)
     numbers = torch.arange(len(images), device=images.device)
-    for rows in torch.split(numbers, together(len(images))):
+    for rows in torch.split(numbers, attack_batch_size(len(images))):
         found.append(search(rows))
         progress.update(int(rows[-1]) + 1, len(images), text)
     return torch.cat(found)
 
 
-def counted(model: LogitsFn, progress: Progress | None, total: int, text: str) -> LogitsFn:
+def count_passes(
+    model: LogitsFn, progress: Progress | None, total: int, text: str
+) -> LogitsFn:
     """Return the model so that every pass is reported, of ``total`` at most."""
     if progress is None:
         return model
@@ -97,6 +99,6 @@ def counted(model: LogitsFn, progress: Progress | None, total: int, text: str) -
     return passing
 
 
-def values(tensor: Tensor) -> tuple[float, ...]:
+def to_floats(tensor: Tensor) -> tuple[float, ...]:
     """Return the entries as a record holds them."""
     return tuple(tensor.detach().double().flatten().tolist())

@@ -8,7 +8,7 @@ from torch import Tensor
 _COLUMNS = 4096  # as many at a time in double precision
 
 
-class Plane(NamedTuple):
+class PlaneProjection(NamedTuple):
     """Points in the plane of largest variance."""
 
     points: Tensor
@@ -17,7 +17,7 @@ class Plane(NamedTuple):
     """Each component's share of the whole variance."""
 
 
-def principal(rows: Tensor) -> Plane:
+def project_to_plane(rows: Tensor) -> PlaneProjection:
     r"""Project ``(n, features)`` to its two principal components.
 
     With the centred rows :math:`X = U S V^T`, the coordinates are
@@ -39,7 +39,7 @@ def principal(rows: Tensor) -> Plane:
     points[:, :kept] = found * torch.where(largest < 0, -1.0, 1.0)
     shares = roots.square() / sizes.sum().clamp(min=torch.finfo(sizes.dtype).tiny)
     first, second = (*shares.tolist(), 0.0)[:2]
-    return Plane(points, (first, second))
+    return PlaneProjection(points, (first, second))
 
 
 def _gram(rows: Tensor, mean: Tensor) -> Tensor:

@@ -9,17 +9,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.attacks import bim
-from advnorm.diagnosis.preserve import dealt, in_parts, logits_of, resting
+from advnorm.diagnosis.preserve import (
+    attack_in_batches,
+    frozen_eval,
+    predict_logits,
+    stratified_halves,
+)
 from advnorm.draws import permutation
 from advnorm.norms import Norm
 from advnorm.progress import Progress
 from advnorm.threat import Threat
 
-Make = Callable[[], nn.Module]
+BuildNetwork = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
-class Training:
+class SGDOptions:
     """How a small network is trained: plain SGD at a constant rate."""
 
     epochs: int
@@ -30,7 +35,7 @@ class Training:
     seed: int = 0
 
 
-class Parts(NamedTuple):
+class TrainTestSplit(NamedTuple):
     """Images to train on and images to test on, half of each class."""
 
     images: Tensor
@@ -39,14 +44,14 @@ class Parts(NamedTuple):
     test_labels: Tensor
 
 
-class Score(NamedTuple):
+class NetworkScore(NamedTuple):
     """Accuracy and mean loss on some images."""
 
     accuracy: float
     loss: float
 
 
-def parted(images: Tensor, labels: Tensor) -> Parts:
+def split_train_test(images: Tensor, labels: Tensor) -> TrainTestSplit:
     """Deal the images of each class to training and test in turn."""
     if len(images) < 4:
         raise ValueError(f"training a network needs at least 4 images, not {len(images)}")
@@ -55,11 +60,13 @@ def parted(images: Tensor, labels: Tensor) -> Parts:
             f"training a network needs images of two classes or more, not of {labels[0]} "
             "alone: take more samples"
         )
-    train, test = dealt(labels)
-    return Parts(images[train], labels[train], images[test], labels[test])
+    train, test = stratified_halves(labels)
+    return TrainTestSplit(images[train], labels[train], images[test], labels[test])
 
 
-def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Module:
+def train_network(
+    make: BuildNetwork, images: Tensor, labels: Tensor, how: SGDOptions
+) -> nn.Module:
     """Make a network and train it; the caller's random state is left alone.
 
     A last batch of one sample, which has no statistics, is left out.
@@ -80,7 +87,7 @@ def trained(make: Make, images: Tensor, labels: Tensor, how: Training) -> nn.Mod
     return model.eval()
 
 
-def attacked(
+def attack_with_bim(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -96,18 +103,18 @@ def attacked(
         given = images[rows], labels[rows], threat
         return bim(model, *given, steps=steps, step_size=step_size)
 
-    return in_parts(search, images, "images attacked", progress)
+    return attack_in_batches(search, images, "images attacked", progress)
 
 
-def score(model: nn.Module, images: Tensor, labels: Tensor) -> Score:
+def evaluate_network(model: nn.Module, images: Tensor, labels: Tensor) -> NetworkScore:
     """Return accuracy and mean cross-entropy with the running statistics."""
-    with resting(model):
-        logits = logits_of(model, images)
+    with frozen_eval(model):
+        logits = predict_logits(model, images)
     right = (logits.argmax(1) == labels).double().mean()
-    return Score(float(right), float(F.cross_entropy(logits, labels)))
+    return NetworkScore(float(right), float(F.cross_entropy(logits, labels)))
 
 
-def connected(
+def fully_connected(
     features: int, widths: list[int], classes: int, norms: list[Norm | None]
 ) -> nn.Module:
     """Return a fully connected ReLU network with hidden layers of these widths and norms.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import LossFn, looking, loss_of
+from advnorm.diagnosis.losses import LossFn, differentiable, make_loss
 from advnorm.diagnosis.option_ranges import Count, Positive
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
@@ -26,7 +26,7 @@ from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-class Walk(NamedTuple):
+class LossAlongGradient(NamedTuple):
     """What was met along the gradient."""
 
     loss: float
@@ -45,13 +45,13 @@ class Walk(NamedTuple):
         return max(c / (rate * self.norm) if self.norm else 0.0 for rate, c in met)
 
 
-def walk(
+def follow_gradient(
     loss: LossFn,
     parameters: Sequence[Tensor],
     rates: Sequence[float],
     *,
     progress: Progress | None = None,
-) -> Walk:
+) -> LossAlongGradient:
     """Step against the gradient by each rate in turn; the parameters are put back."""
     progress = progress or Quiet()
     start, first = _gradient(loss, parameters)
@@ -66,7 +66,7 @@ def walk(
             progress.update(count, len(rates), f"rate {rate:.3g}, loss {losses[-1]:.4g}")
     finally:
         _place(parameters, before, before, 0.0)
-    return Walk(
+    return LossAlongGradient(
         float(start), float(_norm(first)), tuple(rates), tuple(losses), tuple(changes)
     )
 
@@ -89,11 +89,11 @@ def smoothness(
     The rates of the steps are ``largest``, its half, its quarter, ...: ``points`` of them.
     """
     rates = [largest * 2.0**-k for k in reversed(range(points))]
-    with looking(model, statistics) as parameters:
-        surface = loss_of(
+    with differentiable(model, statistics) as parameters:
+        surface = make_loss(
             model, images, labels, loss=loss, threat=threat, progress=progress
         )
-        found = walk(surface, parameters, rates, progress=progress)
+        found = follow_gradient(surface, parameters, rates, progress=progress)
     return Diagnosis(
         question="smoothness",
         source="sridhar2021 A.6, after Santurkar et al.",

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from advnorm.attacks import transform
 from advnorm.diagnosis.option_ranges import Count, Margin, Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import box, resting
+from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel
@@ -42,14 +42,14 @@ def source_target(
     sources = torch.stack([images[labels == label][0] for label in classes])
     targets = torch.tensor(classes, device=images.device)
     rows, lengths, margins = [], [], []
-    with resting(model):
+    with frozen_eval(model):
         for count, (label, source) in enumerate(zip(classes, sources, strict=True), 1):
             others = targets != label
             found = transform(
                 model,
                 source.expand(int(others.sum()), *source.shape),
                 targets[others],
-                bounds=box(threat),
+                bounds=image_bounds(threat),
                 steps=steps,
                 step_size=step_size,
                 confidence=confidence,

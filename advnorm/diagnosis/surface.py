@@ -19,7 +19,13 @@ from torch.nn import functional as F
 
 from advnorm.diagnosis.option_ranges import Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import BATCH, logits_of, needed, resting, values
+from advnorm.diagnosis.preserve import (
+    BATCH,
+    frozen_eval,
+    predict_logits,
+    require_threat,
+    to_floats,
+)
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
@@ -27,16 +33,16 @@ from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-class Directions(NamedTuple):
+class LossDirections(NamedTuple):
     """Two steps of length eps for each image, shaped like the images."""
 
     gradient: Tensor
     random: Tensor
 
 
-def directions(
+def loss_directions(
     model: nn.Module, images: Tensor, labels: Tensor, threat: Threat, *, seed: int = 0
-) -> Directions:
+) -> LossDirections:
     """Return the steepest step and a random one of the same kind, in the model's mode."""
     steps = []
     for x, y in zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True):
@@ -47,7 +53,9 @@ def directions(
         steps.append(threat.direction(grad))
     draws = Draws.of(seed, torch.arange(len(images), device=images.device))
     noise = draws.stream("surface").normal(*images.shape[1:], dtype=images.dtype)
-    return Directions(threat.eps * torch.cat(steps), threat.eps * threat.direction(noise))
+    return LossDirections(
+        threat.eps * torch.cat(steps), threat.eps * threat.direction(noise)
+    )
 
 
 @question("surface")
@@ -68,20 +76,20 @@ def surface(
     ``points`` a side, an odd number, from ``-span`` to ``span`` times eps. The share of
     images whose loss a random step raises more than the gradient's is of all images.
     """
-    threat = needed(threat, "surface")
+    threat = require_threat(threat, "surface")
     if not 0 <= sample < len(images) or points < 3 or points % 2 == 0:
         raise ValueError(
             "surface needs an odd number of points, at least 3, and a sample from 0 to "
             f"{len(images) - 1}, not {points} and {sample}"
         )
-    with resting(model):
-        steps = directions(model, images, labels, threat, seed=seed)
+    with frozen_eval(model):
+        steps = loss_directions(model, images, labels, threat, seed=seed)
         clean, steepest, blind = (
             _losses(model, images + step, labels) for step in (0.0, *steps)
         )
         axis = torch.linspace(-span, span, points, dtype=torch.float64)
         one = slice(sample, sample + 1)
-        local = Directions(steps.gradient[one], steps.random[one])
+        local = LossDirections(steps.gradient[one], steps.random[one])
         around = _around(model, images[one], labels[one], local, axis, progress)
     rows, middle = around.tolist(), points // 2
     return Diagnosis(
@@ -105,8 +113,10 @@ def surface(
                 x="step, in eps",
                 y="loss",
                 series=(
-                    Series(name="gradient", x=values(axis), y=tuple(rows[middle])),
-                    Series(name="random", x=values(axis), y=values(around[:, middle])),
+                    Series(name="gradient", x=to_floats(axis), y=tuple(rows[middle])),
+                    Series(
+                        name="random", x=to_floats(axis), y=to_floats(around[:, middle])
+                    ),
                 ),
             ),
             Panel(
@@ -125,14 +135,14 @@ def surface(
 
 
 def _losses(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits_of(model, images), labels, reduction="none")
+    return F.cross_entropy(predict_logits(model, images), labels, reduction="none")
 
 
 def _around(
     model: nn.Module,
     image: Tensor,
     label: Tensor,
-    steps: Directions,
+    steps: LossDirections,
     axis: Tensor,
     progress: Progress | None,
 ) -> Tensor:

@@ -12,17 +12,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.boundary import directions, input_norms, is_linear_classifier
+from advnorm.diagnosis.boundary import effective_weights, input_norms, is_linear_classifier
 from advnorm.diagnosis.linear_descent import (
-    Line,
+    LinearClassifier,
     angle,
+    batch_moments,
     descend,
-    moments,
-    normalized,
-    tracked,
+    normalize,
+    running_after,
 )
 from advnorm.diagnosis.option_ranges import Factor
-from advnorm.diagnosis.preserve import values
+from advnorm.diagnosis.preserve import to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
@@ -54,7 +54,7 @@ def tilt(
     the paper does. Of a layer with many units the angle is their mean.
     """
     progress = progress or Quiet()
-    centroid = centroids(images, labels, pair)
+    centroid = centroid_difference(images, labels, pair)
     own = _angles(model, images, centroid, pair, (None,))
     numbers = {f"this model, {name}": found[0] for name, found in own.items()}
     lines = {}
@@ -63,7 +63,7 @@ def tilt(
         lines = {f"this model, {name}": found for name, found in swept.items()}
     else:
         numbers = {"this model": numbers["this model, tracked"]}
-    plain, anew = retrained(images, labels, pair, constants, seed=seed, progress=progress)
+    plain, anew = retrain(images, labels, pair, constants, seed=seed, progress=progress)
     numbers["trained anew, no norm"] = plain
     for name, found in anew.items():
         numbers[f"trained anew, {name}, c = {constants[0]:g}"] = found[0]
@@ -80,7 +80,7 @@ def tilt(
     )
 
 
-def centroids(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
+def centroid_difference(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
     """Return the mean of the second class minus that of the first, flat."""
     one, other = (images[labels == label].flatten(1) for label in pair)
     if not (len(one) and len(other)):
@@ -91,7 +91,7 @@ def centroids(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
     return other.mean(0) - one.mean(0)
 
 
-def boundaries(
+def boundary_normals(
     model: nn.Module, images: Tensor, pair: tuple[int, int], weights: Tensor
 ) -> Tensor:
     """Return the rows that are boundaries: between the classes, or a hidden unit each."""
@@ -102,14 +102,14 @@ def boundaries(
     return weights[pair[1]][None] - weights[pair[0]][None]
 
 
-class Retrained(NamedTuple):
+class RetrainedAngles(NamedTuple):
     """Angles of linear classifiers that were trained on the images."""
 
     plain: float
     by_constant: dict[str, list[float]]
 
 
-def retrained(
+def retrain(
     images: Tensor,
     labels: Tensor,
     pair: tuple[int, int],
@@ -117,30 +117,33 @@ def retrained(
     *,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Retrained:
+) -> RetrainedAngles:
     """Train linear classifiers without norm and with batch norm at each c (Fig. 11)."""
     progress = progress or Quiet()
     kept = (labels == pair[0]) | (labels == pair[1])
     x = images[kept].flatten(1).double()
     signs = torch.where(labels[kept] == pair[1], 1.0, -1.0).double()
-    start, centroid = drawn(x.shape[1], seed, x), centroids(images, labels, pair)
+    start, centroid = (
+        initial_classifier(x.shape[1], seed, x),
+        centroid_difference(images, labels, pair),
+    )
     line = descend(x, signs, start, rate=_RATE, steps=_EPOCHS)
-    here = moments(x)
-    running = tracked(here, _EPOCHS)
+    here = batch_moments(x)
+    running = running_after(here, _EPOCHS)
     found: dict[str, list[float]] = {"tracked": [], "batch": []}
     for count, c in enumerate(constants, 1):
-        w = descend(normalized(x, here, c), signs, start, rate=_RATE, steps=_EPOCHS).weight
+        w = descend(normalize(x, here, c), signs, start, rate=_RATE, steps=_EPOCHS).weight
         for name, given in (("tracked", running), ("batch", here)):
             found[name].append(float(angle(w * (given.var + c).rsqrt(), centroid)))
         progress.update(count, len(constants), f"c = {c:g}")
-    return Retrained(float(angle(line.weight, centroid)), found)
+    return RetrainedAngles(float(angle(line.weight, centroid)), found)
 
 
-def drawn(features: int, seed: int, like: Tensor) -> Line:
+def initial_classifier(features: int, seed: int, like: Tensor) -> LinearClassifier:
     r"""Return PyTorch's start of a linear layer, :math:`U(-1/\sqrt d, 1/\sqrt d)`."""
     draws = Draws.of(seed, torch.zeros(1, dtype=torch.int64)).stream("linear")
     both = (2 * draws.uniform(features + 1, dtype=torch.float64)[0] - 1) * features**-0.5
-    return Line(both[:-1].to(like), both[-1].to(like))
+    return LinearClassifier(both[:-1].to(like), both[-1].to(like))
 
 
 def _angles(
@@ -153,14 +156,14 @@ def _angles(
     found: dict[str, list[float]] = {"tracked": [], "batch": []}
     for c in constants:
         for name, statistics in (("tracked", "running"), ("batch", "batch")):
-            weights = directions(model, images, statistics=statistics, c=c)  # type: ignore[arg-type]
-            rows = boundaries(model, images, pair, weights)
+            weights = effective_weights(model, images, statistics=statistics, c=c)  # type: ignore[arg-type]
+            rows = boundary_normals(model, images, pair, weights)
             found[name].append(float(angle(rows, centroid).mean()))
     return found
 
 
 def _panel(lines: Mapping[str, list[float]], constants: tuple[float, ...]) -> Panel:
-    powers = values(torch.tensor(constants, dtype=torch.float64).log10())
+    powers = to_floats(torch.tensor(constants, dtype=torch.float64).log10())
     return Panel(
         kind="lines",
         title="Tilt over the constant c",

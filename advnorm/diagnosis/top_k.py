@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis.option_ranges import Count, Factor
-from advnorm.diagnosis.preserve import logits_of, needed, resting
+from advnorm.diagnosis.preserve import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.registry import question
-from advnorm.diagnosis.small_networks import attacked
+from advnorm.diagnosis.small_networks import attack_with_bim
 from advnorm.draws import Draws
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -30,17 +30,17 @@ def top_k(
     Gaussian noise of deviation ``sigma``, not clipped; BIM of ``steps`` steps of
     2 eps / steps, which climbs the cross-entropy, as the paper's does, whatever ``k`` is.
     """
-    threat = needed(threat, "top_k")
+    threat = require_threat(threat, "top_k")
     size = 2 * threat.eps / steps
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     noise = sigma * draws.normal(*images.shape[1:], dtype=images.dtype)
-    with resting(model):
-        moved = attacked(
+    with frozen_eval(model):
+        moved = attack_with_bim(
             model, images, labels, threat, steps=steps, step_size=size, progress=progress
         )
         seen = {"clean": images, "noise": images + noise, "attacked": moved}
         numbers = {
-            name: 100 * among(logits_of(model, part), labels, k)
+            name: 100 * top_k_accuracy(predict_logits(model, part), labels, k)
             for name, part in seen.items()
         }
     return Diagnosis(
@@ -64,10 +64,11 @@ def top_k(
     )
 
 
-def among(logits: Tensor, labels: Tensor, k: int) -> float:
+def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     """Return the share of rows whose label is among the k largest logits.
 
-    >>> among(torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]]), torch.tensor([1, 2]), 2)
+    >>> logits = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    >>> top_k_accuracy(logits, torch.tensor([1, 2]), 2)
     0.5
     """
     classes = logits.shape[1]

@@ -15,10 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.data.toy import gaussian_points
-from advnorm.diagnosis.linear_descent import Line, angle, descend, moments, normalized
+from advnorm.diagnosis.linear_descent import (
+    LinearClassifier,
+    angle,
+    batch_moments,
+    descend,
+    normalize,
+)
 from advnorm.diagnosis.option_ranges import Count, Counts, Positive
 from advnorm.diagnosis.registry import question
-from advnorm.diagnosis.tilt import drawn
+from advnorm.diagnosis.tilt import initial_classifier
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series
@@ -31,7 +37,7 @@ BAYES = 78.69
 
 
 @dataclass(frozen=True)
-class Toy:
+class ToyOptions:
     """What the paper says of the toy, and (from ``c`` on) what it leaves open."""
 
     samples: int = 1000
@@ -44,34 +50,36 @@ class Toy:
     """Of the start, by PyTorch's; 0 starts at zero."""
 
 
-class Angles(NamedTuple):
+class ToyAngles(NamedTuple):
     """Degrees from the nearest-centroid classifier, one a seed."""
 
     plain: Tensor
     normalized: Tensor
 
 
-def angles(toy: Toy, seeds: Sequence[int]) -> Angles:
+def measure_angles(toy: ToyOptions, seeds: Sequence[int]) -> ToyAngles:
     """Train the toy on the points as they are and behind batch norm, a run a seed."""
     drawings = [gaussian_points(toy.samples, seed=seed) for seed in seeds]
     points = torch.stack([drawing[0] for drawing in drawings])
     signs = torch.stack([2.0 * drawing[1].double() - 1 for drawing in drawings])
-    lines = [drawn(2, seed, points) for seed in seeds]
-    start = Line(
+    lines = [initial_classifier(2, seed, points) for seed in seeds]
+    start = LinearClassifier(
         toy.scale * torch.stack([line.weight for line in lines]),
         toy.scale * torch.stack([line.bias for line in lines]),
     )
-    here = moments(points)
+    here = batch_moments(points)
     axis = torch.tensor([1.0, 0.0], dtype=torch.float64)
     plain = _train(toy, points, signs, start, norm=False)
     behind = _train(toy, points, signs, start, norm=True)
     scaled = behind.weight * (here.var + toy.c).rsqrt()
-    return Angles(angle(plain.weight, axis), angle(scaled, axis))
+    return ToyAngles(angle(plain.weight, axis), angle(scaled, axis))
 
 
-def _train(toy: Toy, points: Tensor, signs: Tensor, start: Line, *, norm: bool) -> Line:
+def _train(
+    toy: ToyOptions, points: Tensor, signs: Tensor, start: LinearClassifier, *, norm: bool
+) -> LinearClassifier:
     if not toy.batch_size or toy.batch_size >= toy.samples:
-        seen = normalized(points, moments(points), toy.c) if norm else points
+        seen = normalize(points, batch_moments(points), toy.c) if norm else points
         return descend(seen, signs, start, rate=toy.rate, steps=toy.epochs)
     line, count = start, toy.samples - toy.samples % toy.batch_size
     for epoch in range(toy.epochs):
@@ -80,7 +88,7 @@ def _train(toy: Toy, points: Tensor, signs: Tensor, start: Line, *, norm: bool) 
         )
         for rows in torch.split(order[:, :count], toy.batch_size, 1):
             part = points.gather(1, rows[..., None].expand(-1, -1, 2))
-            seen = normalized(part, moments(part), toy.c) if norm else part
+            seen = normalize(part, batch_moments(part), toy.c) if norm else part
             line = descend(seen, signs.gather(1, rows), line, rate=toy.rate, steps=1)
     return line
 
@@ -105,7 +113,7 @@ def toy(
     progress = progress or Quiet()
     found = {}
     for count, n in enumerate(samples, 1):
-        found[n] = angles(Toy(n, rate=rate, epochs=epochs), range(seeds))
+        found[n] = measure_angles(ToyOptions(n, rate=rate, epochs=epochs), range(seeds))
         progress.update(count, len(samples), f"{n} samples")
     numbers = {}
     for n, both in found.items():

@@ -20,16 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis.option_ranges import Count, Counts
-from advnorm.diagnosis.preserve import box, resting
+from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import (
-    Parts,
-    Training,
-    attacked,
-    connected,
-    parted,
-    score,
-    trained,
+    SGDOptions,
+    TrainTestSplit,
+    attack_with_bim,
+    evaluate_network,
+    fully_connected,
+    split_train_test,
+    train_network,
 )
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
@@ -43,10 +43,10 @@ _NOISE, _EPS, _STEPS = 0.25, 0.1, 10
 _TITLES = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
 
 
-def growth(batch_size: int) -> float:
+def gradient_growth(batch_size: int) -> float:
     """Return how much the squared gradient grows a layer, for batches of 4 or more.
 
-    >>> round(growth(10_000), 3), round(growth(8), 3)
+    >>> round(gradient_growth(10_000), 3), round(gradient_growth(8), 3)
     (1.467, 1.788)
     """
     if batch_size < 4:
@@ -57,17 +57,17 @@ def growth(batch_size: int) -> float:
     return ((batch_size - 1 + slope) / (1 - kernel) - 1) / (batch_size - 3)
 
 
-def deepest(batch_size: int) -> float:
+def max_trainable_depth(batch_size: int) -> float:
     """Return the theoretical maximum trainable depth, in layers.
 
-    >>> round(deepest(256), 1)
+    >>> round(max_trainable_depth(256), 1)
     41.3
     """
-    return _SCALES / log(growth(batch_size))
+    return _SCALES / log(gradient_growth(batch_size))
 
 
 @dataclass(frozen=True)
-class Grid:
+class DepthGrid:
     """Which networks are trained."""
 
     depths: Sequence[int]
@@ -80,9 +80,9 @@ class Grid:
     seed: int = 0
 
 
-def measure(
-    parts: Parts,
-    grid: Grid,
+def measure_depth_grid(
+    parts: TrainTestSplit,
+    grid: DepthGrid,
     *,
     norm: bool,
     threat: Threat | None = None,
@@ -97,7 +97,7 @@ def measure(
     for depth in grid.depths:
         for size in grid.batch_sizes:
             model = _network(parts, grid, depth, size, norm=norm)
-            rows.append(_accuracies(model, parts, Linf(_EPS, box(threat))))
+            rows.append(_accuracies(model, parts, Linf(_EPS, image_bounds(threat))))
             progress.update(len(rows), total, f"{depth} layers, batches of {size}")
     shape = len(grid.depths), len(grid.batch_sizes)
     return {key: torch.tensor([row[key] for row in rows]).view(shape) for key in rows[0]}
@@ -122,10 +122,13 @@ def trainable_depth(
     with and without batch norm; the model itself is not looked at. The paper: MNIST, width
     384, rate 1e-5 a sample; with fewer images the rate is larger, for as long a way.
     """
-    numbers = {f"deepest for batches of {b}": deepest(b) for b in batch_sizes}
-    parts, grid = parted(images, labels), Grid(depths, batch_sizes, width, epochs)
+    numbers = {f"deepest for batches of {b}": max_trainable_depth(b) for b in batch_sizes}
+    parts, grid = (
+        split_train_test(images, labels),
+        DepthGrid(depths, batch_sizes, width, epochs),
+    )
     found = {
-        name: measure(parts, grid, norm=norm, threat=threat, progress=progress)
+        name: measure_depth_grid(parts, grid, norm=norm, threat=threat, progress=progress)
         for name, norm in (("batch norm", True), ("no norm", False))
     }
     for name, tables in found.items():
@@ -150,40 +153,44 @@ def trainable_depth(
     )
 
 
-def _network(parts: Parts, grid: Grid, depth: int, size: int, *, norm: bool) -> nn.Module:
+def _network(
+    parts: TrainTestSplit, grid: DepthGrid, depth: int, size: int, *, norm: bool
+) -> nn.Module:
     classes = int(max(parts.labels.max(), parts.test_labels.max())) + 1
     made = NORMS["batch"](eps=grid.c) if norm else None
     rate = grid.rate or _TRAVEL / (grid.epochs * len(parts.images))
-    how = Training(grid.epochs, rate * size, size, seed=grid.seed)
+    how = SGDOptions(grid.epochs, rate * size, size, seed=grid.seed)
     widths = [grid.width] * depth
     features = parts.images[0].numel()
-    return trained(
-        lambda: connected(features, widths, classes, [made] * depth),
+    return train_network(
+        lambda: fully_connected(features, widths, classes, [made] * depth),
         parts.images,
         parts.labels,
         how,
     )
 
 
-def _accuracies(model: nn.Module, parts: Parts, threat: Threat) -> dict[str, float]:
+def _accuracies(
+    model: nn.Module, parts: TrainTestSplit, threat: Threat
+) -> dict[str, float]:
     images, labels = parts.test_images, parts.test_labels
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     noise = _NOISE * draws.normal(*images.shape[1:], dtype=images.dtype)
     step = 2.5 * threat.eps / _STEPS
-    with resting(model):
-        moved = attacked(model, images, labels, threat, steps=_STEPS, step_size=step)
+    with frozen_eval(model):
+        moved = attack_with_bim(model, images, labels, threat, steps=_STEPS, step_size=step)
     seen = {"clean": images, "noise": images + noise, "bim": moved}
-    return {name: score(model, x, labels).accuracy for name, x in seen.items()}
+    return {name: evaluate_network(model, x, labels).accuracy for name, x in seen.items()}
 
 
-def _panel(name: str, kind: str, table: Tensor, grid: Grid, *, limits: bool) -> Panel:
+def _panel(name: str, kind: str, table: Tensor, grid: DepthGrid, *, limits: bool) -> Panel:
     depths = tuple(map(float, grid.depths))
     lines = [
         Series(name=f"batches of {size}", x=depths, y=tuple(table[:, column].tolist()))
         for column, size in enumerate(grid.batch_sizes)
     ]
     upright = [
-        Series(name=f"limit of {size}", x=(deepest(size),) * 2, y=(0.0, 1.0))
+        Series(name=f"limit of {size}", x=(max_trainable_depth(size),) * 2, y=(0.0, 1.0))
         for size in (grid.batch_sizes if limits else ())
     ]
     return Panel(
@@ -206,7 +213,7 @@ def _limit(batch_sizes: Sequence[int]) -> Panel:
             Series(
                 name="16 depth scales",
                 x=tuple(map(float, sizes)),
-                y=tuple(deepest(size) for size in sizes),
+                y=tuple(max_trainable_depth(size) for size in sizes),
             ),
         ),
     )

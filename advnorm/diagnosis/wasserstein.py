@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from advnorm.diagnosis.attacked_domains import three, weak
-from advnorm.diagnosis.features import hidden, moments
+from advnorm.diagnosis.attacked_domains import attack_images, three_domains
+from advnorm.diagnosis.features import feature_moments, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import needed, resting
+from advnorm.diagnosis.preserve import frozen_eval, require_threat
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
 from advnorm.norms.moments import Moments
@@ -29,7 +29,9 @@ def squared_distance(one: Moments, other: Moments) -> Tensor:
     return gap + (one.var.sqrt() - other.var.sqrt()).square().sum()
 
 
-def between(one: Mapping[str, Moments], other: Mapping[str, Moments]) -> dict[str, float]:
+def layer_distances(
+    one: Mapping[str, Moments], other: Mapping[str, Moments]
+) -> dict[str, float]:
     """Return the squared distance at every place."""
     return {name: float(squared_distance(one[name], other[name])) for name in one}
 
@@ -47,10 +49,10 @@ def distances(
     progress: Progress | None = None,
 ) -> Diagnosis:
     """Distances of the clean, PGD and strongest features, summed over layers."""
-    threat = needed(threat, "distances")
-    hidden(model)  # else all distances would be 0
-    with resting(model):
-        domains = three(
+    threat = require_threat(threat, "distances")
+    require_feature_layers(model)  # else all distances would be 0
+    with frozen_eval(model):
+        domains = three_domains(
             model,
             images,
             labels,
@@ -60,10 +62,10 @@ def distances(
             seed=seed,
             progress=progress,
         )
-        seen = {name: moments(model, images) for name, images in domains.items()}
+        seen = {name: feature_moments(model, images) for name, images in domains.items()}
     names = list(seen)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    found = {f"{a} to {b}": between(seen[a], seen[b]) for a, b in pairs}
+    found = {f"{a} to {b}": layer_distances(seen[a], seen[b]) for a, b in pairs}
     return Diagnosis(
         question="distances",
         source="sitawarin2021 Table 2",
@@ -75,15 +77,17 @@ def distances(
     )
 
 
-def running_of(layer: nn.Module, domain: Domain) -> Moments | None:
+def running_moments_of(layer: nn.Module, domain: Domain) -> Moments | None:
     """Return the running statistics that a layer keeps for a domain, if it keeps any."""
     if isinstance(layer, MixtureNorm | DualNorm):
-        return running_of(layer.clean if domain == "clean" else layer.adversarial, domain)
+        return running_moments_of(
+            layer.clean if domain == "clean" else layer.adversarial, domain
+        )
     mean, var = getattr(layer, "running_mean", None), getattr(layer, "running_var", None)
     return None if mean is None or var is None else Moments(mean, var, 0)
 
 
-def from_running(
+def distance_from_running(
     model: nn.Module, images: Tensor, *, domain: Domain = "adversarial"
 ) -> dict[str, float]:
     """Return the squared distance of a batch's moments from the running statistics.
@@ -93,8 +97,8 @@ def from_running(
     """
     layers, found = dict(model.named_modules()), {}
     with route(model, domain=domain):
-        for name, seen in moments(model, images).items():
-            running = running_of(layers[name], domain)
+        for name, seen in feature_moments(model, images).items():
+            running = running_moments_of(layers[name], domain)
             if running is not None:
                 found[name] = float(squared_distance(seen, running))
     return found
@@ -116,15 +120,15 @@ def wasserstein(
     The batch passes with its own statistics, as in training (Fig. 4); the attack searches
     with the running ones.
     """
-    threat = needed(threat, "wasserstein")
-    with resting(model):
-        attacked = weak(
+    threat = require_threat(threat, "wasserstein")
+    with frozen_eval(model):
+        attacked = attack_images(
             model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
         )
-    with resting(model, statistics):
+    with frozen_eval(model, statistics):
         found = {
-            "clean": from_running(model, images, domain="clean"),
-            "adversarial": from_running(model, attacked, domain="adversarial"),
+            "clean": distance_from_running(model, images, domain="clean"),
+            "adversarial": distance_from_running(model, attacked, domain="adversarial"),
         }
     if not found["clean"]:
         raise ValueError("no norm of the model keeps running statistics")

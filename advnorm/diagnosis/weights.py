@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.boundary import directions, first_layer, input_norms
+from advnorm.diagnosis.boundary import effective_weights, first_layer, input_norms
 from advnorm.diagnosis.linear_descent import angle
 from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.pictures import picture
 from advnorm.diagnosis.registry import question
-from advnorm.diagnosis.tilt import boundaries, centroids
+from advnorm.diagnosis.tilt import boundary_normals, centroid_difference
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Picture
@@ -65,12 +65,12 @@ def weights(
 def _boundaries(
     model: nn.Module, images: Tensor, labels: Tensor, pair: tuple[int, int], count: int
 ) -> tuple[Picture, ...]:
-    centroid = centroids(images, labels, pair)
+    centroid = centroid_difference(images, labels, pair)
     pictures = [picture("nearest centroid", centroid.view_as(images[0]), signed=True)]
     kinds: dict[str, Mode] = {"tracked, ": "running", "batch, ": "batch"}
     for name, statistics in (kinds if input_norms(model) else _ALIKE).items():
-        found = directions(model, images, statistics=statistics)
-        rows = boundaries(model, images, pair, found)[:count]
+        found = effective_weights(model, images, statistics=statistics)
+        rows = boundary_normals(model, images, pair, found)[:count]
         for row, degrees in zip(rows, angle(rows, centroid).tolist(), strict=True):
             label = f"{name}{degrees:.1f} degrees"
             pictures.append(picture(label, row.view_as(images[0]), signed=True))

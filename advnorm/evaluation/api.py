@@ -16,7 +16,7 @@ from advnorm.evaluation.engine import judge
 from advnorm.evaluation.inputs import check_mode
 from advnorm.evaluation.samples import Samples, by_itself, samples_of, usable
 from advnorm.evaluation.screening import Suspicion, contradictions, first_answers
-from advnorm.norms import branch
+from advnorm.norms import active_branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
 from advnorm.threat import THREATS, Bounds, Threat
@@ -171,7 +171,7 @@ def _timed(attempt: Attempt, cell: Cell, classes: int) -> Outcome:
         curve=verdicts.accuracies(cell.counts),
         data="given",
         weights="given",
-        branch=branch(model),
+        branch=active_branch(model),
         seed=attempt.seed,
         seconds=perf_counter() - start,
         notes=cell.notes(classes),

@@ -18,7 +18,7 @@ from advnorm.evaluation.inputs import check_images, check_labels, check_logits
 from advnorm.evaluation.predictions import predict
 from advnorm.evaluation.sharding import dealt
 from advnorm.evaluation.stages import STANDS, Judged
-from advnorm.model_state import evaluating, frozen
+from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
 from advnorm.threat import Bounds
@@ -62,7 +62,7 @@ def judge(
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
     kept = freed_memory_kept(next(model.parameters(), None))
-    with evaluating(model), frozen(model), kept:
+    with eval_mode(model), frozen_parameters(model), kept:
         for batch in batches:
             if not len(batch.samples):
                 continue
@@ -88,7 +88,7 @@ def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     A model that optimizes its own weights in a prediction fails then.
     """
     try:
-        with frozen(model):
+        with frozen_parameters(model):
             return look(model, batch, bounds=bounds)
     except RuntimeError as error:
         if "does not require grad" not in str(error):
@@ -104,7 +104,7 @@ def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
     given = batch.images.clone()
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         logits = logits_of(model)(given)
     if not torch.equal(given, batch.images):
         raise ValueError(

@@ -28,8 +28,8 @@ from advnorm.evaluation.conditions import Cell
 from advnorm.evaluation.engine import judge, logits_of
 from advnorm.evaluation.samples import by_itself, samples_of, usable
 from advnorm.evaluation.stages import natural
-from advnorm.model_state import evaluating, frozen
-from advnorm.norms import Shift, Shifts
+from advnorm.model_state import eval_mode, frozen_parameters
+from advnorm.norms import StatisticsShift, StatisticsShifts
 from advnorm.records import Accuracy, Verdicts
 
 Direction = Literal["uniform", "sign", "adversarial"]
@@ -74,23 +74,23 @@ class Perturbation:
                 f"{radius:g}"
             )
 
-    def shifts(self, directions: Shifts, radius: float) -> Shifts:
+    def shifts(self, directions: StatisticsShifts, radius: float) -> StatisticsShifts:
         """Scale directions to the shifts of Eq. 3; of both parts or of one."""
         self.check(radius)
         return {layer: self._shift(*v, radius) for layer, v in directions.items()}
 
-    def _shift(self, mean: Tensor, deviation: Tensor, radius: float) -> Shift:
+    def _shift(self, mean: Tensor, deviation: Tensor, radius: float) -> StatisticsShift:
         if self.part == "both":
-            return Shift(radius * mean, radius * deviation)
+            return StatisticsShift(radius * mean, radius * deviation)
         if self.part == "mean":
-            return Shift(radius * mean, torch.zeros_like(deviation))
+            return StatisticsShift(radius * mean, torch.zeros_like(deviation))
         # Eq. 3 multiplies by 1 + delta where a deviation divides.
-        return Shift(torch.zeros_like(mean), 1 / (1 + radius * deviation) - 1)
+        return StatisticsShift(torch.zeros_like(mean), 1 / (1 + radius * deviation) - 1)
 
 
 def directions(
     model: nn.Module, what: Perturbation, *, seed: int = 0, attacked: Batch | None = None
-) -> Shifts:
+) -> StatisticsShifts:
     """Return a direction a layer; ``adversarial`` ones climb the loss on ``attacked``."""
     if what.direction == "adversarial":
         if attacked is None:
@@ -99,7 +99,9 @@ def directions(
     norms.check_perturbable(model)
     draw = _uniform if what.direction == "uniform" else _sign
     return {
-        layer: Shift(*(draw(layer, seed, number, part) for part in ("mean", "deviation")))
+        layer: StatisticsShift(
+            *(draw(layer, seed, number, part) for part in ("mean", "deviation"))
+        )
         for number, layer in enumerate(norms.batch_norms(model))
     }
 
@@ -108,7 +110,7 @@ def judge_perturbed(
     model: nn.Module,
     batches: Iterable[Batch],
     what: Perturbation,
-    shifts: Shifts,
+    shifts: StatisticsShifts,
     *,
     total: int,
 ) -> Verdicts:
@@ -162,11 +164,11 @@ def perturbed_statistics(
         }
 
 
-def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Shifts:
+def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> StatisticsShifts:
     """Return the sign of the statistics gradient; a deviation climbs against its delta."""
     with (
-        evaluating(model),
-        frozen(model),
+        eval_mode(model),
+        frozen_parameters(model),
         norms.statistics_gradient(model, batch=what.batch) as zeros,
         torch.enable_grad(),
     ):
@@ -174,7 +176,10 @@ def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Shifts:
         deltas = [delta for shift in zeros.values() for delta in shift]
         found = iter(torch.autograd.grad(loss, deltas, materialize_grads=True))
     side = -1.0 if what.part == "deviation" else 1.0
-    return {layer: Shift(next(found).sign(), side * next(found).sign()) for layer in zeros}
+    return {
+        layer: StatisticsShift(next(found).sign(), side * next(found).sign())
+        for layer in zeros
+    }
 
 
 def _uniform(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:

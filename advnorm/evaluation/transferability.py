@@ -19,7 +19,7 @@ from advnorm.evaluation.predictions import predict
 from advnorm.evaluation.samples import by_itself, samples_of, usable
 from advnorm.evaluation.sharding import dealt
 from advnorm.evaluation.stages import Attacker, worst_case
-from advnorm.model_state import evaluating, frozen
+from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
 from advnorm.threat import THREATS, Bounds, Threat
@@ -120,8 +120,8 @@ def judge_transfer(
     clean, n = dict.fromkeys(targets, 0), 0
     with ExitStack() as scopes:
         for model in models.values():
-            scopes.enter_context(evaluating(model))
-            scopes.enter_context(frozen(model))
+            scopes.enter_context(eval_mode(model))
+            scopes.enter_context(frozen_parameters(model))
         for batch in batches():
             n += len(batch.samples)
             for name, model in targets.items():

@@ -1,12 +1,12 @@
 """How a step's gradient is obtained, given an objective; orthogonal to the objective."""
 
-from advnorm.gradients.problem import Problem
+from advnorm.gradients.problem import BatchObjective
 from advnorm.gradients.rules import (
     GRADIENTS,
-    Rule,
+    GradientRule,
     apart,
     apart_sam,
-    check,
+    check_options,
     perturbs_statistics,
     plain,
     sam,
@@ -14,11 +14,11 @@ from advnorm.gradients.rules import (
 
 __all__ = [
     "GRADIENTS",
-    "Problem",
-    "Rule",
+    "BatchObjective",
+    "GradientRule",
     "apart",
     "apart_sam",
-    "check",
+    "check_options",
     "perturbs_statistics",
     "plain",
     "sam",

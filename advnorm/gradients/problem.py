@@ -13,7 +13,7 @@ from advnorm.objectives import OBJECTIVES, Adversary, Loss, Objective
 
 
 @dataclass(frozen=True)
-class Problem:
+class BatchObjective:
     """An objective of a model on a batch; of several ranks, this rank's rows of it."""
 
     model: nn.Module
@@ -47,7 +47,7 @@ class Problem:
         (loss.total * (self.scale * self.share * weight)).backward()  # type: ignore[no-untyped-call]
         return loss
 
-    def of(self, rows: Tensor, adversary: Adversary, *, whole: int) -> "Problem":
+    def of(self, rows: Tensor, adversary: Adversary, *, whole: int) -> "BatchObjective":
         """Return the problem of some rows, ``whole`` over all ranks."""
         clean, labels = self.clean[rows], self.labels[rows]
         return replace(self, clean=clean, labels=labels, adversary=adversary, whole=whole)

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from advnorm import norms
-from advnorm.gradients.problem import Problem
-from advnorm.objectives import Loss, Memory
+from advnorm.gradients.problem import BatchObjective
+from advnorm.objectives import AdversaryCache, Loss
 from advnorm.registry import Registry, options
 
-Rule = Callable[..., Loss]  # (problem, *, ...)
-GRADIENTS: Registry[Rule] = Registry("gradient rule")
+GradientRule = Callable[..., Loss]  # (problem, *, ...)
+GRADIENTS: Registry[GradientRule] = Registry("gradient rule")
 
 
 @GRADIENTS.register("plain")
-def plain(problem: Problem) -> Loss:
+def plain(problem: BatchObjective) -> Loss:
     """Take the gradient of the objective, by one backward pass."""
     with problem.accumulated():
         loss = problem.backward()
@@ -35,7 +35,7 @@ def plain(problem: Problem) -> Loss:
 
 
 @GRADIENTS.register("sam")
-def sam(problem: Problem, *, rho: float = 0.05) -> Loss:
+def sam(problem: BatchObjective, *, rho: float = 0.05) -> Loss:
     r"""Take the gradient at the worst weights nearby (SAM, Foret et al., 2021), p = 2.
 
     .. math::
@@ -45,8 +45,8 @@ def sam(problem: Problem, *, rho: float = 0.05) -> Loss:
 
     The norm is that of all parameters together. Returns the loss of the first pass.
     """
-    check(rho=rho)
-    memory = Memory(problem.adversary)
+    check_options(rho=rho)
+    memory = AdversaryCache(problem.adversary)
     rows = torch.arange(len(problem.clean), device=problem.clean.device)
     with problem.accumulated():
         loss = replace(problem, adversary=memory.recording()).backward()
@@ -60,7 +60,11 @@ def sam(problem: Problem, *, rho: float = 0.05) -> Loss:
 
 @GRADIENTS.register("apart")
 def apart(
-    problem: Problem, *, eps: float = 0.1, samples: int | None = None, groups: int = 1
+    problem: BatchObjective,
+    *,
+    eps: float = 0.1,
+    samples: int | None = None,
+    groups: int = 1,
 ) -> Loss:
     r"""Defend against adversarially perturbed batch statistics (apart2022, Algorithm 1).
 
@@ -79,7 +83,7 @@ def apart(
 
 @GRADIENTS.register("apart_sam")
 def apart_sam(
-    problem: Problem,
+    problem: BatchObjective,
     *,
     eps: float = 0.1,
     rho: float = 0.05,
@@ -93,7 +97,7 @@ def apart_sam(
     return _apart(problem, eps=eps, rho=rho, samples=samples, groups=groups)
 
 
-def check(
+def check_options(
     *,
     eps: float = 0.0,
     rho: float = 0.0,
@@ -128,27 +132,27 @@ def perturbs_statistics(rule: str) -> bool:
     return "eps" in options(GRADIENTS[rule])
 
 
-def second_rows(count: int, groups: int) -> Tensor:
+def interleaved_rows(count: int, groups: int) -> Tensor:
     """Return the first ``count`` rows, dealt out of their blocks: one a group in turn.
 
-    >>> second_rows(6, 2)  # blocks 0 1 2 and 3 4 5
+    >>> interleaved_rows(6, 2)  # blocks 0 1 2 and 3 4 5
     tensor([0, 3, 1, 4, 2, 5])
     """
     return torch.arange(count).view(groups, -1).t().reshape(-1)
 
 
 def _apart(
-    problem: Problem, *, eps: float, rho: float, samples: int | None, groups: int
+    problem: BatchObjective, *, eps: float, rho: float, samples: int | None, groups: int
 ) -> Loss:
     model, m, n = problem.model, problem.size, samples or problem.size
-    check(eps=eps, rho=rho, samples=samples, groups=groups, batch=m)
+    check_options(eps=eps, rho=rho, samples=samples, groups=groups, batch=m)
     local = round(n * problem.share)
     if local * m != n * len(problem.clean) or local % groups:
         raise ValueError(
             f"{n} samples in {groups} groups cannot be dealt out to the ranks equally: "
             "change gradient.samples or gradient.groups"
         )
-    memory = Memory(problem.adversary, during=partial(norms.unperturbed, model))
+    memory = AdversaryCache(problem.adversary, during=partial(norms.unperturbed, model))
     with problem.accumulated(), ExitStack() as scopes:
         with norms.statistics_gradient(model) as zeros:
             loss = replace(problem, adversary=memory.recording()).backward()
@@ -161,13 +165,15 @@ def _apart(
         torch._foreach_mul_(problem.gradients(), first)
         scopes.enter_context(norms.keep_statistics(model))
         scopes.enter_context(norms.perturbed(model, shifts, groups=groups))
-        rows = second_rows(local, groups).to(problem.clean.device)
+        rows = interleaved_rows(local, groups).to(problem.clean.device)
         problem.of(rows, memory.recalling(rows), whole=n).backward(n / (m + n))
         problem.all_reduce(problem.gradients())
     return loss
 
 
-def _ascent(problem: Problem, zeros: norms.Shifts, eps: float) -> norms.Shifts:
+def _ascent(
+    problem: BatchObjective, zeros: norms.StatisticsShifts, eps: float
+) -> norms.StatisticsShifts:
     r"""Return :math:`\epsilon \operatorname{sign}(g_\theta)` (Algorithm 1, line 5)."""
     found = [
         torch.zeros_like(delta) if delta.grad is None else delta.grad
@@ -181,4 +187,4 @@ def _ascent(problem: Problem, zeros: norms.Shifts, eps: float) -> norms.Shifts:
         )
     problem.all_reduce(found)
     steps = iter([gradient.sign() * eps for gradient in found])
-    return {layer: norms.Shift(next(steps), next(steps)) for layer in zeros}
+    return {layer: norms.StatisticsShift(next(steps), next(steps)) for layer in zeros}

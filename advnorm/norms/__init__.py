@@ -3,42 +3,42 @@
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
-from advnorm.norms.mixture import MixtureNorm, branch
+from advnorm.norms.mixture import MixtureNorm, active_branch
 from advnorm.norms.mode import (
     Mode,
     batch_norms,
     freeze_statistics,
     keep_statistics,
     mode,
-    unsynced,
+    unsynced_statistics,
 )
 from advnorm.norms.perturbed import (
-    Shift,
-    Shifts,
+    StatisticsShift,
+    StatisticsShifts,
     check_perturbable,
     perturbed,
     statistics_gradient,
     unperturbed,
 )
-from advnorm.norms.placement import Chosen, norm_parameters
-from advnorm.norms.route import Domain, Route, route, routed, twice
+from advnorm.norms.placement import SelectiveNorm, norm_parameters
+from advnorm.norms.route import Domain, Route, route, routed_layers, twice_differentiable
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 __all__ = [
     "NORMS",
     "BatchNorm",
     "BorrowedNorm",
-    "Chosen",
     "Domain",
     "DualNorm",
     "MixtureNorm",
     "Mode",
     "Norm",
     "Route",
-    "Shift",
-    "Shifts",
+    "SelectiveNorm",
+    "StatisticsShift",
+    "StatisticsShifts",
+    "active_branch",
     "batch_norms",
-    "branch",
     "check_perturbable",
     "check_statistics",
     "collapse",
@@ -50,9 +50,9 @@ __all__ = [
     "norm_parameters",
     "perturbed",
     "route",
-    "routed",
+    "routed_layers",
     "statistics_gradient",
-    "twice",
+    "twice_differentiable",
     "unperturbed",
-    "unsynced",
+    "unsynced_statistics",
 ]

@@ -4,14 +4,14 @@ from functools import partial
 
 from torch import Tensor
 
-from advnorm.norms.borrowed_kernel import borrow
-from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import move, ranks, single
-from advnorm.norms.route import Domain, Routed
+from advnorm.norms.borrowed_kernel import borrowed_batch_norm
+from advnorm.norms.mode import updates_running, uses_batch
+from advnorm.norms.moments import ranks, to_single, update_running
+from advnorm.norms.route import Domain, RoutedLayer
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 
-class BorrowedNorm(BatchNorm, Routed):
+class BorrowedNorm(BatchNorm, RoutedLayer):
     r"""Normalize both domains by the batch moments of the lender, which alone are tracked.
 
     .. math::
@@ -49,16 +49,16 @@ class BorrowedNorm(BatchNorm, Routed):
         synced, alone = self.sync and ranks() > 1, lent.numel() <= self.num_features
         if synced or alone or not self.fused:
             return self.normalize(input, self.moments(lent))
-        return self._borrowed(single(input), lender).to(input.dtype)
+        return self._borrowed(to_single(input), lender).to(input.dtype)
 
     def _borrowed(self, input: Tensor, lender: slice) -> Tensor:
         self._check_input_dim(input)
         one = input.new_ones(self.num_features)
-        weight = one if self.weight is None else single(self.weight)
-        bias = 0 * one if self.bias is None else single(self.bias)
-        output, moments = borrow(input, lender, weight, bias, self.eps)
-        if moves(self):
-            move(self, moments)
+        weight = one if self.weight is None else to_single(self.weight)
+        bias = 0 * one if self.bias is None else to_single(self.bias)
+        output, moments = borrowed_batch_norm(input, lender, weight, bias, self.eps)
+        if updates_running(self):
+            update_running(self, moments)
         return output
 
 

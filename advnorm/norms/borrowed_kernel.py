@@ -1,7 +1,7 @@
 r"""The inner loop of borrowed moments, with its derivative by hand.
 
 As one function it reads each feature map as often as PyTorch's batch norm does. It cannot
-be differentiated twice: see :func:`advnorm.norms.twice`.
+be differentiated twice: see :func:`advnorm.norms.twice_differentiable`.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from advnorm.norms.moments import Moments
 
 
-def borrow(
+def borrowed_batch_norm(
     x: Tensor, lender: slice, w: Tensor, b: Tensor, eps: float
 ) -> tuple[Tensor, Moments]:
     r"""Return :math:`\gamma (x - \mu) / \sqrt{\sigma^2 + c} + \beta`, and the moments.
@@ -21,21 +21,21 @@ def borrow(
     all rows go back.
     """
     flat = x.reshape(*x.shape[:2], -1)
-    y, mean, var = _Borrow.apply(flat, lender, w, b, eps)  # type: ignore[no-untyped-call]
+    y, mean, var = _BorrowedBatchNorm.apply(flat, lender, w, b, eps)  # type: ignore[no-untyped-call]
     return y.view(x.shape), Moments(mean, var, flat[lender].numel() // x.shape[1])
 
 
-def refuse_twice() -> None:
+def refuse_second_derivative() -> None:
     """Refuse a second derivative: these functions have none, and it would be wrong."""
     if torch.is_grad_enabled():
         raise RuntimeError(
             "dual and borrowed norms are differentiated once: for a second time, put "
-            "forward and backward passes into 'with norms.twice(model):'"
+            "forward and backward passes into 'with norms.twice_differentiable(model):'"
         )
 
 
-class _Borrow(torch.autograd.Function):
-    r"""Normalize all rows by the moments of some: see :func:`borrow`.
+class _BorrowedBatchNorm(torch.autograd.Function):
+    r"""Normalize all rows by the moments of some: see :func:`borrowed_batch_norm`.
 
     With :math:`\rho = (\sigma^2 + c)^{-1/2}`, sums over *all* rows of the gradient g and
     of :math:`g (x - \mu)`, and m values a feature in the lender's rows,
@@ -63,7 +63,7 @@ class _Borrow(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Any, ...]:
-        refuse_twice()
+        refuse_second_derivative()
         x, w, mean, var = ctx.saved_tensors
         dx, dw, db = torch.ops.aten.native_batch_norm_backward(  # the moments held fixed
             g, x, w, mean, var, None, None, False, ctx.eps, [True, True, True]

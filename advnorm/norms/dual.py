@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.norms.dual_kernel import gate, plain_gate
-from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import Moments, measure, move, ranks, single
-from advnorm.norms.route import Routed
+from advnorm.norms.dual_kernel import dual_batch_norm, reference_dual_batch_norm
+from advnorm.norms.mode import updates_running, uses_batch
+from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
+from advnorm.norms.route import RoutedLayer
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 
-class DualNorm(Routed):
+class DualNorm(RoutedLayer):
     r"""Normalize by both domains' moments, weighted by the posterior of each domain.
 
     At every position, :math:`x \in \mathbb{R}^C` (Eqns. 10-20):
@@ -53,17 +53,17 @@ class DualNorm(Routed):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``, each position by its own gate."""
-        x = single(input)
+        x = to_single(input)
         one, other = self.route.split(x)
         given = self._given(self.clean, one), self._given(self.adversarial, other)
         weight, bias = self._affine(x)
-        by = gate if self.fused else plain_gate
+        by = dual_batch_norm if self.fused else reference_dual_batch_norm
         gated = by(x, len(one), given, weight, bias, self.eps)
         for branch, rows, moments in zip(
             (self.clean, self.adversarial), (one, other), gated.moments, strict=True
         ):
-            if len(rows) and moves(branch):
-                move(branch, moments)
+            if len(rows) and updates_running(branch):
+                update_running(branch, moments)
         if self._terms is not None:
             self._terms.append(F.softplus(-gated.odds).sum() / len(input))
         return gated.output.to(input.dtype)
@@ -74,15 +74,15 @@ class DualNorm(Routed):
         if len(rows) and uses_batch(branch):
             alone = rows.numel() <= self.clean.num_features
             apart = alone or (branch.sync and ranks() > 1)
-            return measure(rows, sync=branch.sync) if apart else None
+            return measure_moments(rows, sync=branch.sync) if apart else None
         mean, var = branch.running_mean, branch.running_var
         assert mean is not None and var is not None
-        return Moments(single(mean), single(var), 0)
+        return Moments(to_single(mean), to_single(var), 0)
 
     def _affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
         one = x.new_ones(self.clean.num_features)
-        weight = one if self.weight is None else single(self.weight)
-        return weight, 0 * one if self.bias is None else single(self.bias)
+        weight = one if self.weight is None else to_single(self.weight)
+        return weight, 0 * one if self.bias is None else to_single(self.bias)
 
 
 @contextmanager

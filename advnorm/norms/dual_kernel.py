@@ -2,7 +2,8 @@ r"""The inner loop of dual batch norm, with its derivatives by hand (sitawarin20
 
 Written out in PyTorch operations the gate would keep and read many tensors of the size of
 the feature map. As one function it keeps one of them, and each pass writes into a buffer
-that is there already. It is differentiated once; :func:`plain_gate` any number of times.
+that is there already. It can be differentiated once; :func:`reference_dual_batch_norm` any
+number of times.
 
 A position of a domain, :math:`x \in \mathbb{R}^C`, is :math:`u = (x - \mu_i) / \sigma_i` by
 its own domain's moments and :math:`v = r u + s` by the other's, where
@@ -20,14 +21,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.norms.borrowed_kernel import refuse_twice
-from advnorm.norms.moments import Moments, measure
+from advnorm.norms.borrowed_kernel import refuse_second_derivative
+from advnorm.norms.moments import Moments, measure_moments
 from advnorm.norms.standard import affine
 
 Pair = tuple[Moments | None, Moments | None]
 
 
-class Gated(NamedTuple):
+class DualOutput(NamedTuple):
     """The output, each position's log-odds of its own domain, and both moments."""
 
     output: Tensor
@@ -35,7 +36,9 @@ class Gated(NamedTuple):
     moments: tuple[Moments, Moments]
 
 
-def gate(x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float) -> Gated:
+def dual_batch_norm(
+    x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float
+) -> DualOutput:
     r"""Normalize each position by both moments, weighed by the posterior of its domain.
 
     Args:
@@ -50,7 +53,7 @@ def gate(x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float) -
     flat = x.reshape(*x.shape[:2], -1)
     values = [part for m in given for part in ((None, None) if m is None else m[:2])]
     with _as_given(x):
-        y, odds, *measured = _Gate.apply(flat, w, b, *values, clean, eps)  # type: ignore[no-untyped-call]
+        y, odds, *measured = _DualBatchNorm.apply(flat, w, b, *values, clean, eps)  # type: ignore[no-untyped-call]
     rows = (clean, len(x) - clean)
     found = [
         Moments(measured[2 * i], measured[2 * i + 1], rows[i] * flat.shape[2])
@@ -58,16 +61,16 @@ def gate(x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float) -
         else m
         for i, m in enumerate(given)
     ]
-    return Gated(y.view(x.shape), odds, (found[0], found[1]))
+    return DualOutput(y.view(x.shape), odds, (found[0], found[1]))
 
 
-def plain_gate(
+def reference_dual_batch_norm(
     x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float
-) -> Gated:
-    """Do as :func:`gate`, in operations that can be differentiated any number of times."""
+) -> DualOutput:
+    """Compute :func:`dual_batch_norm` in plain PyTorch, differentiable many times."""
     flat = x.reshape(*x.shape[:2], -1)
     parts = torch.split(flat, [clean, len(x) - clean])
-    seen = [m or measure(part) for m, part in zip(given, parts, strict=True)]
+    seen = [m or measure_moments(part) for m, part in zip(given, parts, strict=True)]
     outputs, odds = [], []
     for own, other, part in zip(seen, seen[::-1], parts, strict=True):
         u, v = affine(part, own, eps, None, None), affine(part, other, eps, None, None)
@@ -75,11 +78,11 @@ def plain_gate(
         odds.append((0.5 * (v * v - u * u) - log_r[:, None]).sum(1))
         p = torch.sigmoid(odds[-1])[:, None]
         outputs.append(w[:, None] * (v + p * (u - v)) + b[:, None])
-    return Gated(torch.cat(outputs).view(x.shape), torch.cat(odds), (seen[0], seen[1]))
+    return DualOutput(torch.cat(outputs).view(x.shape), torch.cat(odds), (seen[0], seen[1]))
 
 
-class _Gate(torch.autograd.Function):
-    """See the top of the file; the arguments are those of :func:`gate`.
+class _DualBatchNorm(torch.autograd.Function):
+    """See the top of the file; the arguments are those of :func:`dual_batch_norm`.
 
     What belongs to a feature has the shape ``(2, features)``: clean, then adversarial.
     """
@@ -117,7 +120,7 @@ class _Gate(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_y: Tensor, of_odds: Tensor, *_: Any) -> tuple[Any, ...]:
-        refuse_twice()
+        refuse_second_derivative()
         with _as_given(of_y):
             return _backward(ctx, of_y, of_odds)
 

@@ -5,11 +5,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from advnorm.norms.route import Domain, Routed
+from advnorm.norms.route import Domain, RoutedLayer
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 
-class MixtureNorm(Routed):
+class MixtureNorm(RoutedLayer):
     r"""Normalize clean and adversarial samples by separate statistics and parameters.
 
     .. math::
@@ -49,7 +49,7 @@ class MixtureNorm(Routed):
         return self.clean if domain == "clean" else self.adversarial
 
 
-def branch(model: nn.Module) -> Domain | None:
+def active_branch(model: nn.Module) -> Domain | None:
     """Return the branch that answers for a whole batch now; ``None`` without branches."""
     for layer in model.modules():
         if isinstance(layer, MixtureNorm):

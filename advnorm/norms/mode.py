@@ -87,7 +87,7 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
     return [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
 
 
-def unsynced(model: nn.Module) -> list[Tensor]:
+def unsynced_statistics(model: nn.Module) -> list[Tensor]:
     """Return the running statistics that each rank moves by its own rows alone."""
     layers = [layer for layer in _keeping(model) if not getattr(layer, "sync", False)]
     return [buffer for layer in layers for buffer in layer.buffers()]
@@ -150,6 +150,6 @@ def uses_batch(layer: _BatchNorm) -> bool:
     return layer.training or layer.running_mean is None
 
 
-def moves(layer: _BatchNorm) -> bool:
+def updates_running(layer: _BatchNorm) -> bool:
     """Tell whether a pass would move a layer's running statistics now."""
     return layer.training and layer.track_running_stats

@@ -26,16 +26,16 @@ class Moments(NamedTuple):
     n: float
 
 
-def measure(x: Tensor, *, sync: bool = False) -> Moments:
+def measure_moments(x: Tensor, *, sync: bool = False) -> Moments:
     """Return the moments of ``(batch, features, ...)``; halves are summed in single."""
     count = x.numel() // max(x.shape[1], 1)
     dims = [0, *range(2, x.ndim)]
     if count:
-        var, mean = torch.var_mean(single(x), dims, correction=0)
+        var, mean = torch.var_mean(to_single(x), dims, correction=0)
     else:
-        mean = var = single(x).sum(dims)
+        mean = var = to_single(x).sum(dims)
     local = Moments(mean, var, count)
-    moments = combine(local) if sync and ranks() > 1 else local
+    moments = combine_ranks(local) if sync and ranks() > 1 else local
     if moments.n <= 1:
         raise ValueError(
             "batch statistics need more than one value a feature: give a batch of at least "
@@ -44,7 +44,7 @@ def measure(x: Tensor, *, sync: bool = False) -> Moments:
     return moments
 
 
-def combine(local: Moments) -> Moments:
+def combine_ranks(local: Moments) -> Moments:
     """Combine the moments of all ranks; every rank must call it."""
     count = local.mean.new_full((1,), local.n)
     packed = torch.cat([local.mean, local.var, count])
@@ -57,7 +57,7 @@ def combine(local: Moments) -> Moments:
     return Moments(whole, spread, total.item())
 
 
-def move(layer: _BatchNorm, moments: Moments) -> None:
+def update_running(layer: _BatchNorm, moments: Moments) -> None:
     """Move the running statistics of ``layer`` towards ``moments``, as PyTorch does.
 
     The variance is moved towards the unbiased one; a momentum of ``None`` is the plain
@@ -73,7 +73,7 @@ def move(layer: _BatchNorm, moments: Moments) -> None:
         var.lerp_(unbiased.to(var.dtype), factor)
 
 
-def single(x: Tensor) -> Tensor:
+def to_single(x: Tensor) -> Tensor:
     """Return half precision as single, and the rest as it is."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 

@@ -21,23 +21,23 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
-from advnorm.norms.mode import batch_norms, moves, uses_batch
-from advnorm.norms.moments import measure, move, ranks, single
-from advnorm.norms.perturbed_kernel import shifted, unit_affine
+from advnorm.norms.mode import batch_norms, updates_running, uses_batch
+from advnorm.norms.moments import measure_moments, ranks, to_single, update_running
+from advnorm.norms.perturbed_kernel import perturbed_batch_norm, unit_affine
 from advnorm.norms.standard import BatchNorm, affine
 from advnorm.norms.thread_scope import exclusive
 
 _FORWARDS = (_BatchNorm.forward, BatchNorm.forward, BorrowedNorm.forward)
 
 
-class Shift(NamedTuple):
+class StatisticsShift(NamedTuple):
     """Relative changes of a layer's statistics, one number a feature."""
 
     mean: Tensor
     deviation: Tensor
 
 
-Shifts = Mapping[_BatchNorm, Shift]
+StatisticsShifts = Mapping[_BatchNorm, StatisticsShift]
 
 
 class _Scope(NamedTuple):
@@ -72,7 +72,7 @@ def check_perturbable(model: nn.Module) -> None:
 @contextmanager
 def statistics_gradient(
     model: nn.Module, *, batch: bool = False
-) -> Iterator[dict[_BatchNorm, Shift]]:
+) -> Iterator[dict[_BatchNorm, StatisticsShift]]:
     r"""Let backward passes also yield the statistics gradient (Algorithm 1, line 3).
 
     Yields :math:`\delta_\mu = \delta_\sigma = 0` of each layer, which collect ``.grad``.
@@ -87,7 +87,7 @@ def statistics_gradient(
 
 @contextmanager
 def perturbed(
-    model: nn.Module, shifts: Shifts, *, groups: int = 1, batch: bool = False
+    model: nn.Module, shifts: StatisticsShifts, *, groups: int = 1, batch: bool = False
 ) -> Iterator[None]:
     """Normalize by shifted statistics; passes here do not move the running ones.
 
@@ -118,7 +118,7 @@ def unperturbed(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _patched(model: nn.Module, shifts: Shifts, scope: _Scope) -> Iterator[None]:
+def _patched(model: nn.Module, shifts: StatisticsShifts, scope: _Scope) -> Iterator[None]:
     with exclusive(model):
         before = [(layer, vars(layer).get("forward")) for layer in shifts]
         try:
@@ -132,20 +132,22 @@ def _patched(model: nn.Module, shifts: Shifts, scope: _Scope) -> Iterator[None]:
                     vars(layer)["forward"] = forward
 
 
-def _zeros(layer: _BatchNorm, model: nn.Module) -> Shift:
+def _zeros(layer: _BatchNorm, model: nn.Module) -> StatisticsShift:
     like = next(
         t
         for t in (layer.running_mean, layer.weight, *model.parameters(), torch.zeros(()))
         if t is not None
     )
     zeros = [
-        single(torch.zeros(layer.num_features, dtype=like.dtype, device=like.device))
+        to_single(torch.zeros(layer.num_features, dtype=like.dtype, device=like.device))
         for _ in range(2)
     ]
-    return Shift(*(z.requires_grad_() for z in zeros))
+    return StatisticsShift(*(z.requires_grad_() for z in zeros))
 
 
-def _forward(layer: _BatchNorm, shift: Shift, scope: _Scope, input: Tensor) -> Tensor:
+def _forward(
+    layer: _BatchNorm, shift: StatisticsShift, scope: _Scope, input: Tensor
+) -> Tensor:
     """Stand in for ``layer.forward``."""
     layer._check_input_dim(input)  # type: ignore[no-untyped-call]
     if not (uses_batch(layer) or scope.batch):
@@ -161,26 +163,28 @@ def _forward(layer: _BatchNorm, shift: Shift, scope: _Scope, input: Tensor) -> T
     deltas = (shift.mean.repeat(n), shift.deviation.repeat(n))
     x = _grouped(input, n)
     if lent is not input or _synced(layer) or x.numel() <= x.shape[1]:
-        moments = measure(_grouped(lent, n), sync=_synced(layer))
+        moments = measure_moments(_grouped(lent, n), sync=_synced(layer))
         moved = moments._replace(mean=(1 + deltas[0]) * moments.mean)
         y = affine(x, moved, layer.eps, (1 + deltas[1]) * weight, bias)
     else:
-        y, moments = shifted(x, (weight, bias), deltas, layer.eps, at_zero=scope.at_zero)
-    if scope.at_zero and moves(layer):
-        move(layer, moments)
+        y, moments = perturbed_batch_norm(
+            x, (weight, bias), deltas, layer.eps, at_zero=scope.at_zero
+        )
+    if scope.at_zero and updates_running(layer):
+        update_running(layer, moments)
     return y.reshape(input.shape)
 
 
-def _by_running(layer: _BatchNorm, shift: Shift, x: Tensor) -> Tensor:
+def _by_running(layer: _BatchNorm, shift: StatisticsShift, x: Tensor) -> Tensor:
     """Shift the running statistics."""
     mean, var = layer.running_mean, layer.running_var
     assert mean is not None and var is not None
     weight, bias = unit_affine(layer.weight, layer.bias, shift.mean.detach())
     weight = weight * (1 + shift.deviation)
-    ratio = single(mean) * torch.rsqrt(single(var) + layer.eps)
+    ratio = to_single(mean) * torch.rsqrt(to_single(var) + layer.eps)
     bias = bias - weight * shift.mean * ratio
     return F.batch_norm(
-        x, single(mean), single(var), weight, bias, training=False, eps=layer.eps
+        x, to_single(mean), to_single(var), weight, bias, training=False, eps=layer.eps
     )
 
 

@@ -9,24 +9,24 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.norms.moments import Moments, single
+from advnorm.norms.moments import Moments, to_single
 
 
-class Shifted(NamedTuple):
+class PerturbedOutput(NamedTuple):
     """Values normalized by shifted batch moments, and the moments (no gradient)."""
 
     value: Tensor
     moments: Moments
 
 
-def shifted(
+def perturbed_batch_norm(
     x: Tensor,
     affine: tuple[Tensor, Tensor],
     deltas: tuple[Tensor, Tensor],
     eps: float,
     *,
     at_zero: bool,
-) -> Shifted:
+) -> PerturbedOutput:
     r"""Normalize ``(batch, features, ...)`` by its own moments, shifted (Eq. 3).
 
     .. math::
@@ -38,11 +38,11 @@ def shifted(
     :math:`\gamma, \beta`, ``deltas`` are :math:`\delta_\mu, \delta_\sigma`; with
     ``at_zero`` they are known to be zero and only their gradients are wanted.
     """
-    y, mean, var = _Shifted.apply(x, *affine, *deltas, eps, at_zero)  # type: ignore[no-untyped-call]
-    return Shifted(y, Moments(mean, var, x.numel() // x.shape[1]))
+    y, mean, var = _PerturbedBatchNorm.apply(x, *affine, *deltas, eps, at_zero)  # type: ignore[no-untyped-call]
+    return PerturbedOutput(y, Moments(mean, var, x.numel() // x.shape[1]))
 
 
-class _Shifted(torch.autograd.Function):
+class _PerturbedBatchNorm(torch.autograd.Function):
     r"""Eq. 3, with batch norm's own passes around the shifted mean.
 
     With :math:`s = \sum \bar y`, :math:`\bar w = \sum \bar y (x - \mu') / \sigma` and
@@ -128,5 +128,5 @@ def unit_affine(
     weight: Tensor | None, bias: Tensor | None, like: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return gamma and beta in single precision or wider; 1 and 0 where there are none."""
-    w = torch.ones_like(like) if weight is None else single(weight)
-    return w, torch.zeros_like(like) if bias is None else single(bias)
+    w = torch.ones_like(like) if weight is None else to_single(weight)
+    return w, torch.zeros_like(like) if bias is None else to_single(bias)

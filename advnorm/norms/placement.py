@@ -11,11 +11,11 @@ from advnorm.norms.standard import Norm
 _KINDS = (_NormBase, nn.GroupNorm, nn.LayerNorm, DualNorm)
 
 
-class Chosen:
+class SelectiveNorm:
     """A norm that normalizes only some places, counted from 0 as a model is built.
 
     >>> from advnorm.norms import NORMS
-    >>> some = Chosen(NORMS["batch"](), [1])
+    >>> some = SelectiveNorm(NORMS["batch"](), [1])
     >>> [type(some(8)).__name__ for _ in range(3)], some.built
     (['Identity', 'BatchNorm', 'Identity'], 3)
     """

@@ -47,7 +47,7 @@ class Route:
         return clean, adversarial
 
 
-class Routed(nn.Module):
+class RoutedLayer(nn.Module):
     """A layer that asks which domain a sample belongs to.
 
     The route is a value that every layer of a model holds; :func:`route` replaces it and
@@ -63,14 +63,14 @@ class Routed(nn.Module):
 _PRESENT: WeakKeyDictionary[nn.Module, Route] = WeakKeyDictionary()
 
 
-def present(model: nn.Module) -> Route:
+def current_route(model: nn.Module) -> Route:
     """Return the route of a model now; also of one whose layers do not read it."""
     return _PRESENT.get(model, Route())
 
 
-def routed(model: nn.Module) -> list[Routed]:
+def routed_layers(model: nn.Module) -> list[RoutedLayer]:
     """Return the layers of a model that read the route."""
-    return [layer for layer in model.modules() if isinstance(layer, Routed)]
+    return [layer for layer in model.modules() if isinstance(layer, RoutedLayer)]
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def route(
         raise ValueError(f"clean is a number of rows, not {clean}")
     new = Route(clean=clean, domain=domain or "adversarial")
     with exclusive(model):
-        layers = routed(model)
+        layers = routed_layers(model)
         before = [vars(layer).get("route") for layer in layers]
         outer = _PRESENT.get(model)
         try:
@@ -111,10 +111,10 @@ def route(
 
 
 @contextmanager
-def twice(model: nn.Module) -> Iterator[None]:
+def twice_differentiable(model: nn.Module) -> Iterator[None]:
     """Let second derivatives pass through every norm, for the time of a block; slower."""
     with exclusive(model):
-        layers = [layer for layer in routed(model) if layer.fused]
+        layers = [layer for layer in routed_layers(model) if layer.fused]
         try:
             for layer in layers:
                 layer.fused = False

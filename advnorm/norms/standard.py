@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.norms.mode import moves, uses_batch
-from advnorm.norms.moments import Moments, measure, move, ranks, single
+from advnorm.norms.mode import updates_running, uses_batch
+from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
 from advnorm.registry import Registry
 
 Norm = Callable[[int], nn.Module]
@@ -74,15 +74,15 @@ class BatchNorm(_BatchNorm):
             return self.normalize(input, self.moments(input))
         self._check_input_dim(input)
         if uses_batch(self) and input.numel() <= self.num_features:
-            measure(input)  # refuses, in our words
+            measure_moments(input)  # refuses, in our words
         return super().forward(input)
 
     def moments(self, x: Tensor) -> Moments:
         """Measure ``x``, and move the running statistics where the mode says so."""
         self._check_input_dim(x)
-        moments = measure(x, sync=self.sync)
-        if moves(self):
-            move(self, moments)
+        moments = measure_moments(x, sync=self.sync)
+        if updates_running(self):
+            update_running(self, moments)
         return moments
 
     def normalize(self, x: Tensor, moments: Moments) -> Tensor:
@@ -99,7 +99,7 @@ def affine(
     shift = -moments.mean * scale
     shift = shift if bias is None else shift + bias
     shape = (1, -1, *(1,) * (x.ndim - 2))
-    return (single(x) * scale.view(shape) + shift.view(shape)).to(x.dtype)
+    return (to_single(x) * scale.view(shape) + shift.view(shape)).to(x.dtype)
 
 
 @NORMS.register("batch")

@@ -1,11 +1,16 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
-from advnorm.objectives.adversary_cache import Memory
-from advnorm.objectives.compatibility import CERTIFIED, TWO_DOMAINS, refuse, refuse_weights
+from advnorm.objectives.adversary_cache import AdversaryCache
+from advnorm.objectives.compatibility import (
+    CERTIFIED,
+    TWO_DOMAINS,
+    check_combination,
+    check_weights,
+)
 from advnorm.objectives.crown_ibp import crown_ibp
 from advnorm.objectives.ibp import ibp
 from advnorm.objectives.one_domain import pgd, standard
-from advnorm.objectives.passes import Batching, Passes, passes
+from advnorm.objectives.passes import Batching, DomainLogits, forward_domains
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective
 from advnorm.objectives.two_domains import alp, mixed, mixed_kl, trades
 
@@ -14,20 +19,20 @@ __all__ = [
     "OBJECTIVES",
     "TWO_DOMAINS",
     "Adversary",
+    "AdversaryCache",
     "Batching",
+    "DomainLogits",
     "Loss",
-    "Memory",
     "Objective",
-    "Passes",
     "alp",
+    "check_combination",
+    "check_weights",
     "crown_ibp",
+    "forward_domains",
     "ibp",
     "mixed",
     "mixed_kl",
-    "passes",
     "pgd",
-    "refuse",
-    "refuse_weights",
     "standard",
     "trades",
 ]

@@ -10,7 +10,7 @@ from advnorm.attacks import Aim, LogitsFn
 from advnorm.objectives.registry import Adversary
 
 
-class Memory:
+class AdversaryCache:
     """Remembers what an adversary finds in one pass, and gives rows of it in another.
 
     ``during`` is entered for each search.

@@ -6,7 +6,7 @@ TWO_DOMAINS = frozenset({"mixed", "alp", "trades", "mixed_kl"})
 CERTIFIED = frozenset({"ibp", "crown_ibp"})
 
 
-def refuse(
+def check_combination(
     *, norm: str, objective: str, batching: str | None, clean_rows: int | None = None
 ) -> None:
     """Raise before training starts if a combination makes no sense.
@@ -42,7 +42,7 @@ def refuse(
         )
 
 
-def refuse_weights(
+def check_weights(
     objective: str, most: Mapping[str, float], *, clean_rows: int | None = None
 ) -> None:
     """Raise before training starts if a weight would leave its range in its course.

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from advnorm import norms
 from advnorm.bounds import cached_trace, ibp_margins, input_box
-from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
+from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, count_correct
 
 
 @OBJECTIVES.register("ibp")
@@ -51,7 +51,7 @@ def certified_loss(logits: Tensor, margins: Tensor, labels: Tensor, kappa: float
 def clean_loss(logits: Tensor, labels: Tensor) -> Loss:
     """Return Eqn. 6 at eps 0."""
     loss = F.cross_entropy(logits, labels)
-    return Loss(loss, {"clean": loss.detach()}, right(logits, labels))
+    return Loss(loss, {"clean": loss.detach()}, count_correct(logits, labels))
 
 
 def check_kappa(kappa: float) -> None:

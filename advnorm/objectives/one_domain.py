@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
+from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, count_correct
 
 
 @OBJECTIVES.register("standard")
@@ -13,7 +13,7 @@ def standard(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversa
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
         logits = model(clean)
     loss = F.cross_entropy(logits, labels)
-    return Loss(loss, {"clean": loss.detach()}, right(logits, labels))
+    return Loss(loss, {"clean": loss.detach()}, count_correct(logits, labels))
 
 
 @OBJECTIVES.register("pgd")
@@ -27,4 +27,4 @@ def pgd(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -
     with norms.mode(model, "train"), norms.route(model, domain="adversarial"):
         logits = model(adversarial)
     loss = F.cross_entropy(logits, labels)
-    return Loss(loss, {"adversarial": loss.detach()}, right(logits, labels))
+    return Loss(loss, {"adversarial": loss.detach()}, count_correct(logits, labels))

@@ -10,7 +10,7 @@ from advnorm import norms
 Batching = Literal["sequential", "concatenated"]
 
 
-class Passes(NamedTuple):
+class DomainLogits(NamedTuple):
     """The logits of both domains, and the likelihood loss of dual norms (else 0)."""
 
     clean: Tensor
@@ -18,9 +18,9 @@ class Passes(NamedTuple):
     likelihood: Tensor
 
 
-def passes(
+def forward_domains(
     model: nn.Module, clean: Tensor, adversarial: Tensor, *, batching: Batching
-) -> Passes:
+) -> DomainLogits:
     """Run both domains in ``train`` mode (sitawarin2021, section 3.1).
 
     - ``sequential``: each domain is normalized by its own batch moments, and one set of
@@ -42,7 +42,7 @@ def passes(
                 logits = model(torch.cat([clean, adversarial]))
             one, other = logits[: len(clean)], logits[len(clean) :]
     likelihood = torch.stack(terms).sum() if terms else other.new_zeros(())
-    return Passes(one, other, likelihood)
+    return DomainLogits(one, other, likelihood)
 
 
 def _one(model: nn.Module, images: Tensor, domain: norms.Domain) -> Tensor:

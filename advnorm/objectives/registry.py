@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from advnorm import norms
 from advnorm.attacks import Aim, LogitsFn, hard_labels, untargeted
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 from advnorm.registry import Registry
 from advnorm.threat import Threat
 
@@ -54,7 +54,7 @@ class Adversary:
         """Return one adversarial image a clean one; ``aim`` is the objective's own."""
         if self.search is None:
             return clean
-        with self._scope(model, "adversarial"), frozen(model):
+        with self._scope(model, "adversarial"), frozen_parameters(model):
             return self.search(model, clean, labels, aim or self.aim)
 
     def clean_logits(self, model: nn.Module, clean: Tensor) -> Tensor:
@@ -73,6 +73,6 @@ Objective = Callable[..., Loss]  # (model, clean, labels, adversary, *, ...)
 OBJECTIVES: Registry[Objective] = Registry("objective")
 
 
-def right(logits: Tensor, labels: Tensor) -> Tensor:
+def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
     """Count the samples whose largest logit is the label's."""
     return (logits.detach().argmax(1) == hard_labels(labels)).sum()

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from advnorm.attacks import Gain, LogitsFn, divergence, log_probabilities
 from advnorm.draws import Draws
-from advnorm.objectives.passes import Batching, Passes, passes
-from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, right
+from advnorm.objectives.passes import Batching, DomainLogits, forward_domains
+from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, count_correct
 
 
 @OBJECTIVES.register("mixed")
@@ -115,7 +115,7 @@ def trades(
         return divergence(adversary.clean_logits(model, clean))(f, x, y, draws)
 
     adversarial = adversary(model, clean, labels, aim=aim)
-    found = passes(model, clean, adversarial, batching=batching)
+    found = forward_domains(model, clean, adversarial, batching=batching)
     parts = {
         "clean": F.cross_entropy(found.clean, labels),
         "kl": beta * _divergence(found),
@@ -130,15 +130,15 @@ def _passes(
     adversary: Adversary,
     clean_share: float,
     batching: Batching,
-) -> Passes:
+) -> DomainLogits:
     if not 0 <= clean_share <= 1:
         raise ValueError(f"clean_share is from 0 to 1, not {clean_share:g}")
     adversarial = adversary(model, clean, labels)
     kept = round(clean_share * len(clean))
-    return passes(model, clean[:kept], adversarial, batching=batching)
+    return forward_domains(model, clean[:kept], adversarial, batching=batching)
 
 
-def _mixture(found: Passes, labels: Tensor, gamma: float) -> dict[str, Tensor]:
+def _mixture(found: DomainLogits, labels: Tensor, gamma: float) -> dict[str, Tensor]:
     """Weigh each image by its domain; the weights of the images present add up to 1."""
     kept, count = len(found.clean), len(found.adversarial)
     if not 0 <= gamma <= 1 or (gamma == 1 and not kept):
@@ -156,7 +156,7 @@ def _mixture(found: Passes, labels: Tensor, gamma: float) -> dict[str, Tensor]:
     return parts
 
 
-def _divergence(found: Passes) -> Tensor:
+def _divergence(found: DomainLogits) -> Tensor:
     """Return the mean over samples of the divergence of f(x') from f(x)."""
     return F.kl_div(
         log_probabilities(found.adversarial),
@@ -167,10 +167,10 @@ def _divergence(found: Passes) -> Tensor:
 
 
 def _loss(
-    parts: dict[str, Tensor], found: Passes, labels: Tensor, likelihood: float
+    parts: dict[str, Tensor], found: DomainLogits, labels: Tensor, likelihood: float
 ) -> Loss:
     if found.likelihood.requires_grad:
         parts["likelihood"] = likelihood * found.likelihood
     total = sum(parts.values(), start=found.adversarial.new_zeros(()))
     detached = {name: part.detach() for name, part in parts.items()}
-    return Loss(total, detached, right(found.adversarial, labels))
+    return Loss(total, detached, count_correct(found.adversarial, labels))

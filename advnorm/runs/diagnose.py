@@ -13,7 +13,7 @@ from advnorm import ranks
 from advnorm.allocator import freed_memory_kept
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.question_options import typed
-from advnorm.norms import branch, route
+from advnorm.norms import active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
@@ -135,7 +135,7 @@ def _answer(
         told = {
             "weights": subject.weights,
             "training": subject.training,
-            "branch": branch(model),
+            "branch": active_branch(model),
         }
     return found.model_copy(update={**told, "seconds": perf_counter() - start})
 

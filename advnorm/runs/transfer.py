@@ -11,7 +11,7 @@ from advnorm import ranks
 from advnorm.data import DataSet
 from advnorm.evaluation.engine import check as check_model
 from advnorm.evaluation.transferability import Strike, judge_transfer
-from advnorm.norms import Domain, branch, route
+from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
 from advnorm.records import Run, Training, TransferMatrix
@@ -95,7 +95,7 @@ def _matrices(
         for model in models.values():
             scopes.enter_context(route(model, domain=_domain(spec)))
             check_model(model, few, bounds=recipe.threat.bounds)
-        branches = {name: branch(model) for name, model in models.items()}
+        branches = {name: active_branch(model) for name, model in models.items()}
         for name in spec.attacks:
             for threat in radii:
                 matrix = judge_transfer(

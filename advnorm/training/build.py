@@ -10,7 +10,7 @@ from torch import nn
 from advnorm import data as sets
 from advnorm import models, ranks
 from advnorm.evaluation import cells, check_radius
-from advnorm.objectives import CERTIFIED, refuse, refuse_weights
+from advnorm.objectives import CERTIFIED, check_combination, check_weights
 from advnorm.recipe import Model, Recipe, RecipeError, largest
 from advnorm.threat import THREATS, Threat
 from advnorm.training import components
@@ -89,13 +89,13 @@ def check(recipe: Recipe) -> None:
         lambda: components.weight_schedules(recipe),
         lambda: components.rule_of(recipe),
         lambda: fits(recipe, recipe.batch_size),
-        lambda: refuse(
+        lambda: check_combination(
             norm=recipe.norm.name,
             objective=recipe.objective.name,
             batching=recipe.objective.batching,
             clean_rows=_clean_rows(recipe),
         ),
-        lambda: refuse_weights(
+        lambda: check_weights(
             recipe.objective.name,
             components.largest_weights(recipe),
             clean_rows=_clean_rows(recipe),

@@ -7,9 +7,9 @@ from torch import nn
 
 from advnorm import data as sets
 from advnorm import models
-from advnorm.gradients import GRADIENTS, Rule
+from advnorm.gradients import GRADIENTS, GradientRule
 from advnorm.models import PerImageStandardize, Standardize, TiledLinear
-from advnorm.norms import NORMS, Chosen, Norm, norm_parameters
+from advnorm.norms import NORMS, Norm, SelectiveNorm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
 from advnorm.recipe import (
     Constant,
@@ -59,7 +59,7 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
         first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
         norm = NORMS["none"]()
     elif where != "all":
-        norm = Chosen(norm, where)
+        norm = SelectiveNorm(norm, where)
     model = models.build(
         spec.name,
         shape=data.shape,
@@ -68,7 +68,7 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
         standardize=first,
         options={k: v for k, v in spec.options.items() if v is not None},
     )
-    if isinstance(norm, Chosen):
+    if isinstance(norm, SelectiveNorm):
         norm.check()
     return model
 
@@ -87,7 +87,7 @@ def objective_of(recipe: Recipe) -> Objective:
     return bind(OBJECTIVES[name], recipe.objective.settings(), owner=owner)
 
 
-def rule_of(recipe: Recipe) -> Rule:
+def rule_of(recipe: Recipe) -> GradientRule:
     """Return the recipe's gradient rule with the settings that were given."""
     name = recipe.gradient.name
     owner = f"gradient rule {name!r}"

@@ -1,7 +1,7 @@
 """Whether a recipe's gradient rule fits to its batches, objective and ranks."""
 
 from advnorm import ranks
-from advnorm.gradients import check, perturbs_statistics
+from advnorm.gradients import check_options, perturbs_statistics
 from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Recipe
 
@@ -36,7 +36,7 @@ def _passes(recipe: Recipe) -> None:
 def _groups(recipe: Recipe, batch: int) -> None:
     spec = recipe.gradient
     given = {key: value for key, value in spec.settings().items() if key != "rho"}
-    check(**given, batch=batch)
+    check_options(**given, batch=batch)
     second, groups, count = spec.samples or batch, spec.groups or 1, ranks.size()
     uneven = batch % count or second % (groups * count)
     if (groups > 1 or second < batch) and uneven:

@@ -11,8 +11,8 @@ from advnorm import ranks
 from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup, smooth_labels
 from advnorm.draws import Draws
-from advnorm.gradients import Problem
-from advnorm.norms import freeze_statistics, unsynced
+from advnorm.gradients import BatchObjective
+from advnorm.norms import freeze_statistics, unsynced_statistics
 from advnorm.objectives import Adversary, Loss, Objective
 from advnorm.training.build import DTYPES, Job
 from advnorm.training.components import objective_of, rule_of, weight_schedules
@@ -49,7 +49,7 @@ class Stepper:
         self.rate = recipe.optimizer.schedule.build()
         self.radius = recipe.threat.schedule.build()
         self.aim = AIMS[recipe.attack.target]
-        self.own_buffers = unsynced(job.model)
+        self.own_buffers = unsynced_statistics(job.model)
         self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
@@ -117,7 +117,7 @@ class Stepper:
                 objective, adversary = glimpse.watching(
                     objective, adversary, images[part], labels[part]
                 )
-            problem = Problem(
+            problem = BatchObjective(
                 self.job.model,
                 images[part],
                 labels[part],

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis import spectrum
-from advnorm.diagnosis.features import places
+from advnorm.diagnosis.features import feature_layers
 from advnorm.diagnosis.gradient_norm import gradient_norms
 from advnorm.diagnosis.hessian import Spectrum
-from advnorm.diagnosis.moments import averaged, last_layers
-from advnorm.diagnosis.wasserstein import running_of, squared_distance
-from advnorm.norms import Domain, keep_statistics, mode, route, twice
-from advnorm.norms.moments import measure
-from advnorm.norms.route import DOMAINS, present
-from advnorm.objectives import Adversary, Loss, Memory, Objective
+from advnorm.diagnosis.moments import channel_average, last_layers
+from advnorm.diagnosis.wasserstein import running_moments_of, squared_distance
+from advnorm.norms import Domain, keep_statistics, mode, route, twice_differentiable
+from advnorm.norms.moments import measure_moments
+from advnorm.norms.route import DOMAINS, current_route
+from advnorm.objectives import Adversary, AdversaryCache, Loss, Objective
 
 
 class Glimpse:
@@ -40,7 +40,7 @@ class Glimpse:
         self, objective: Objective, adversary: Adversary, clean: Tensor, labels: Tensor
     ) -> tuple[Objective, Adversary]:
         """Return both so that the objective's first call is looked at."""
-        memory = Memory(adversary, during=self._closed)
+        memory = AdversaryCache(adversary, during=self._closed)
         calls = 0
 
         def watched(model: nn.Module, x: Tensor, y: Tensor, foe: Adversary) -> Loss:
@@ -74,14 +74,14 @@ class Glimpse:
         """Find the largest Hessian eigenvalue of the step's own loss, its images fixed."""
         assert self._loss is not None
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        with self._aside(), keep_statistics(self.model), twice(self.model):
+        with self._aside(), keep_statistics(self.model), twice_differentiable(self.model):
             loss = self._loss
             return spectrum(lambda: loss(samples), parameters, steps=steps)
 
     def numbers(self) -> dict[str, float]:
         """Read everything from the device in one transfer."""
         for domain, features in self._deepest.items():
-            mean, variance = averaged(measure(features, sync=True))
+            mean, variance = channel_average(measure_moments(features, sync=True))
             self._numbers[f"mean/{domain}"] = mean
             self._numbers[f"variance/{domain}"] = variance
         self._deepest = {}
@@ -133,8 +133,8 @@ class Glimpse:
                 self._open = False
 
     def _tracking(self) -> list[nn.Module]:
-        layers = places(self.model).values()
-        return [layer for layer in layers if running_of(layer, "clean") is not None]
+        layers = feature_layers(self.model).values()
+        return [layer for layer in layers if running_moments_of(layer, "clean") is not None]
 
     def _see_deepest(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if self._open:
@@ -142,13 +142,13 @@ class Glimpse:
 
     def _see_distance(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         for domain, rows in self._by_domain(inputs[0]).items() if self._open else ():
-            running = running_of(layer, domain)
+            running = running_moments_of(layer, domain)
             assert running is not None
             key = f"wasserstein/{domain}"
-            gap = squared_distance(measure(rows, sync=True), running)
+            gap = squared_distance(measure_moments(rows, sync=True), running)
             self._numbers[key] = self._numbers[key] + gap if key in self._numbers else gap
 
     def _by_domain(self, features: Tensor) -> dict[Domain, Tensor]:
         """Split the rows of a pass into those of each domain that it has."""
-        parts = present(self.model).split(features.detach())
+        parts = current_route(self.model).split(features.detach())
         return {d: rows for d, rows in zip(DOMAINS, parts, strict=True) if len(rows)}

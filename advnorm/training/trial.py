@@ -12,7 +12,7 @@ from advnorm.attacks import Aim, LogitsFn
 from advnorm.draws import Draws
 from advnorm.evaluation import check_radius
 from advnorm.gradients import perturbs_statistics
-from advnorm.model_state import evaluating
+from advnorm.model_state import eval_mode
 from advnorm.objectives import Adversary
 from advnorm.recipe import RecipeError
 from advnorm.training.build import Job, check_schedule
@@ -44,7 +44,7 @@ def try_out(job: Job) -> None:
 
 def _try_model(job: Job, images: Tensor) -> None:
     model = job.model
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         try:
             model(images)
             with norms.mode(model, "batch"), norms.route(model, clean=len(images) // 2):
@@ -72,7 +72,7 @@ def try_statistics(job: Job, images: Tensor, labels: Tensor) -> None:
     if least >= 2 or not norms.batch_norms(job.model):
         return
     there = f" on each of the {ranks.size()} ranks" if ranks.size() > 1 else ""
-    with evaluating(job.model), torch.no_grad(), norms.keep_statistics(job.model):
+    with eval_mode(job.model), torch.no_grad(), norms.keep_statistics(job.model):
         with _told(
             f"a batch of {job.batch_size} passes by {rows} at a time{there}, too few for "
             f"batch statistics: {'lower optimizer.accumulate or ' * (pieces > 1)}raise "

@@ -36,7 +36,7 @@ from advnorm.bounds.box import Box
 from advnorm.bounds.linear_rules import Rows
 from advnorm.bounds.methods import METHODS
 from advnorm.models.standardize import Standardize
-from advnorm.norms.moments import measure
+from advnorm.norms.moments import measure_moments
 from advnorm.threat import L2, Linf
 
 THREATS = [Linf(0.1), L2(0.3)]
@@ -319,7 +319,7 @@ def norm_without_root(true):
 @patched(linear_table, "factor_and_shift")
 def norm_of_the_batch(true):
     return lambda layer, box: linear_table.coefficients(
-        layer, measure(box.centre), len(box.shape)
+        layer, measure_moments(box.centre), len(box.shape)
     )
 
 

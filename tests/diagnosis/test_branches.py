@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from advnorm import diagnosis, norms
-from advnorm.diagnosis.branches import gap, running_moments
+from advnorm.diagnosis.branches import moment_gap, running_moments
 from advnorm.models import build
 from advnorm.norms.moments import Moments
 from advnorm.threat import Linf
@@ -19,10 +19,10 @@ def of(mean, var):
 
 def test_gaps_by_hand():
     one, other = of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0])
-    found = gap(one, other, deviation=other.var.sqrt())
+    found = moment_gap(one, other, deviation=other.var.sqrt())
     assert found.mean == pytest.approx((1 / 2 + 0) / 2)
     assert found.variance == pytest.approx((0 + 1 / 2) / 2)
-    found = gap(of([1.0], [4.0]), of([0.0], [2.0]), deviation=torch.tensor([4.0]))
+    found = moment_gap(of([1.0], [4.0]), of([0.0], [2.0]), deviation=torch.tensor([4.0]))
     assert found == pytest.approx((1 / 4, 2 / 16))
 
 

@@ -10,11 +10,23 @@ from torch.nn import functional as F
 
 from advnorm import diagnosis, norms
 from advnorm.data import load
-from advnorm.diagnosis.depth_pca import neighbours
-from advnorm.diagnosis.preserve import dealt
-from advnorm.diagnosis.principal_components import principal
-from advnorm.diagnosis.small_networks import Training, connected, parted, score, trained
-from advnorm.diagnosis.trainable_depth import Grid, _accuracies, deepest, growth, measure
+from advnorm.diagnosis.depth_pca import same_class_neighbours
+from advnorm.diagnosis.preserve import stratified_halves
+from advnorm.diagnosis.principal_components import project_to_plane
+from advnorm.diagnosis.small_networks import (
+    SGDOptions,
+    evaluate_network,
+    fully_connected,
+    split_train_test,
+    train_network,
+)
+from advnorm.diagnosis.trainable_depth import (
+    DepthGrid,
+    _accuracies,
+    gradient_growth,
+    max_trainable_depth,
+    measure_depth_grid,
+)
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.progress import Quiet
@@ -30,8 +42,8 @@ def _perceptron(*, depth):
 
 def test_neighbours_by_hand():
     points = torch.tensor([[0.0, 0], [1, 0], [5, 0], [5.5, 0]])
-    assert neighbours(points, torch.tensor([0, 0, 1, 1])) == 1
-    assert neighbours(points, torch.tensor([0, 1, 1, 1])) == 0.5
+    assert same_class_neighbours(points, torch.tensor([0, 0, 1, 1])) == 1
+    assert same_class_neighbours(points, torch.tensor([0, 1, 1, 1])) == 0.5
 
 
 @pytest.mark.parametrize("statistics", ["batch", "running"])
@@ -50,7 +62,7 @@ def test_each_mini_batch_passes_by_itself(statistics):
     for half in (one, other):
         with norms.mode(model, statistics), torch.no_grad():
             rows.append(model[:4](images[half]))
-    expected = principal(torch.cat(rows)).points
+    expected = project_to_plane(torch.cat(rows)).points
     entered, first, last = found.panels
     assert (entered.title, first.title, last.title) == (
         "Input",
@@ -68,7 +80,7 @@ def test_each_mini_batch_passes_by_itself(statistics):
     assert found.settings["n"] == 8
     largest = float(expected.abs().max())
     assert found.numbers["4: largest coordinate"] == pytest.approx(largest, rel=1e-5)
-    alike = neighbours(expected, torch.tensor(tags))
+    alike = same_class_neighbours(expected, torch.tensor(tags))
     assert found.numbers["4: neighbours of the same class"] == alike
 
 
@@ -93,16 +105,16 @@ def test_the_gradient_of_random_networks_grows_as_the_theory_says(batch_size):
         h.backward(torch.randn_like(h))
         sizes = [float(h.grad.square().sum()) for h in seen]
         rates.append(log(sizes[3] / sizes[-6]) / (layers - 9))
-    assert sum(rates) / 3 == pytest.approx(log(growth(batch_size)), rel=0.06)
+    assert sum(rates) / 3 == pytest.approx(log(gradient_growth(batch_size)), rel=0.06)
 
 
 def test_the_limit_falls_to_that_of_large_batches():
-    assert growth(10**7) == pytest.approx(pi / (pi - 1), rel=1e-6)
-    depths = [deepest(b) for b in (4, 8, 16, 64, 256, 10**6)]
+    assert gradient_growth(10**7) == pytest.approx(pi / (pi - 1), rel=1e-6)
+    depths = [max_trainable_depth(b) for b in (4, 8, 16, 64, 256, 10**6)]
     assert depths == sorted(depths)
     assert depths[-1] == pytest.approx(16 / log(pi / (pi - 1)), rel=1e-5)
     with pytest.raises(ValueError, match="4 or more"):
-        growth(3)
+        gradient_growth(3)
 
 
 def test_training_is_plain_sgd():
@@ -113,16 +125,16 @@ def test_training_is_plain_sgd():
         made.append(nn.Linear(3, 2))
         return made[-1]
 
-    start = trained(make, images, labels, Training(0, 0.1, 6, seed=5))
+    start = train_network(make, images, labels, SGDOptions(0, 0.1, 6, seed=5))
     w, b = (p.detach().clone() for p in start.parameters())
-    found = trained(make, images, labels, Training(2, 0.1, 6, decay=0.5, seed=5))
+    found = train_network(make, images, labels, SGDOptions(2, 0.1, 6, decay=0.5, seed=5))
     for _ in range(2):
         logits = images @ w.T + b
         pull = (logits.softmax(1) - F.one_hot(labels)) / 6
         w, b = w - 0.1 * (pull.T @ images + 0.5 * w), b - 0.1 * (pull.sum(0) + 0.5 * b)
     torch.testing.assert_close(found.weight.detach(), w)
     torch.testing.assert_close(found.bias.detach(), b)
-    assert score(found, images, labels).loss == pytest.approx(
+    assert evaluate_network(found, images, labels).loss == pytest.approx(
         float(F.cross_entropy(images @ w.T + b, labels)), rel=1e-5
     )
 
@@ -137,16 +149,16 @@ def test_every_sample_is_seen_once_an_epoch():
             return super().forward(x)
 
     images = torch.arange(7.0)[:, None]
-    trained(lambda: Spy(1, 2), images, torch.zeros(7).long(), Training(1, 0.1, 3))
+    train_network(lambda: Spy(1, 2), images, torch.zeros(7).long(), SGDOptions(1, 0.1, 3))
     assert [len(part) for part in seen] == [3, 3]  # the last one alone is left out
     assert len({x for part in seen for x in part}) == 6
 
 
 def test_networks_have_the_layers_asked_for():
-    net = connected(5, [4, 4], 3, [NORMS["batch"](), None])
+    net = fully_connected(5, [4, 4], 3, [NORMS["batch"](), None])
     kinds = [type(layer).__name__ for layer in net]
     assert kinds == ["Flatten", "Linear", "BatchNorm", "ReLU", "Linear", "ReLU", "Linear"]
-    assert [type(layer).__name__ for layer in connected(5, [], 3, [])] == [
+    assert [type(layer).__name__ for layer in fully_connected(5, [], 3, [])] == [
         "Flatten",
         "Linear",
     ]
@@ -164,7 +176,7 @@ def test_noise_and_attack_of_a_threshold_are_the_closed_form(margin, attacked):
         model.bias.sub_(0.5)
     labels = torch.arange(4000) % 2
     images = (0.5 + margin * (2.0 * labels - 1))[:, None]
-    found = _accuracies(model, parted(images, labels), Linf(0.1))
+    found = _accuracies(model, split_train_test(images, labels), Linf(0.1))
     assert (found["clean"], found["bim"]) == (1.0, attacked)
     assert found["noise"] == pytest.approx(NormalDist().cdf(margin / 0.25), abs=0.03)
 
@@ -173,13 +185,13 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(80) // 2 % 2
     images = 0.75 * torch.rand(80, 6, generator=generator) + 0.25 * labels[:, None]
-    parts = parted(images, labels)
-    grid = Grid((1, 2), (4, 8), width=8, epochs=5)
-    found = measure(parts, grid, norm=True)
+    parts = split_train_test(images, labels)
+    grid = DepthGrid((1, 2), (4, 8), width=8, epochs=5)
+    found = measure_depth_grid(parts, grid, norm=True)
     assert found["clean"].shape == (2, 2)
     assert (found["clean"] > 0.7).all()
     assert (found["bim"] <= found["clean"]).all()
-    plain = measure(parts, grid, norm=False)
+    plain = measure_depth_grid(parts, grid, norm=False)
     assert (plain["bim"] != found["bim"]).any()
     question = diagnosis.trainable_depth(
         None, images, labels, depths=(1,), batch_sizes=(4, 8), width=8, epochs=5
@@ -190,25 +202,28 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
         assert numbers[f"batch norm, 1 layers, batches of {size}"] == pytest.approx(
             accuracy
         )
-        assert numbers[f"deepest for batches of {size}"] == deepest(size)
+        assert numbers[f"deepest for batches of {size}"] == max_trainable_depth(size)
     shown = {panel.title: panel.series for panel in question.panels}
     titles = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
     for kind, title in titles.items():
         *lines, small, large = shown[f"{title}, batch norm"]
         assert [line.y[0] for line in lines] == found[kind][0].tolist()
-        assert (small.x, large.x) == ((deepest(4),) * 2, (deepest(8),) * 2)
+        assert (small.x, large.x) == (
+            (max_trainable_depth(4),) * 2,
+            (max_trainable_depth(8),) * 2,
+        )
         assert (small.name, large.y) == ("limit of 4", (0.0, 1.0))
         plainly = [line.y[0] for line in shown[f"{title}, no norm"]]
         assert plainly == plain[kind][0].tolist()
     limit = question.panels[-1].series[0]
-    assert dict(zip(limit.x, limit.y, strict=True))[256.0] == deepest(256)
+    assert dict(zip(limit.x, limit.y, strict=True))[256.0] == max_trainable_depth(256)
 
 
 def test_halves_hold_both_classes_of_data_where_they_take_turns():
     """Every other sample of the circles is of the same class."""
     data = load("spheres")
     batch = next(data.test.batches(torch.arange(100), batch_size=100, device=CPU))
-    parts = parted(batch.images, batch.labels)
+    parts = split_train_test(batch.images, batch.labels)
     assert parts.labels.bincount().tolist() == [25, 25]
     assert parts.test_labels.bincount().tolist() == [25, 25]
     model = _perceptron(depth=2)
@@ -218,7 +233,7 @@ def test_halves_hold_both_classes_of_data_where_they_take_turns():
 
 def test_sorted_labels_are_dealt_to_both_halves():
     labels = torch.arange(30) // 10
-    first, second = dealt(labels)
+    first, second = stratified_halves(labels)
     assert sorted([*first.tolist(), *second.tolist()]) == list(range(30))
     assert labels[first].bincount().tolist() == [5, 5, 5]
 

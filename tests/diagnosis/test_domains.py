@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from advnorm.attacks import AIMS, pgd
-from advnorm.diagnosis.attacked_domains import strong, weak
+from advnorm.diagnosis.attacked_domains import attack_images, worst_case_images
 from advnorm.draws import Draws
 from advnorm.threat import Linf
 
@@ -24,7 +24,7 @@ def subject():
 
 def test_what_a_model_withstands_stays_clean(subject):
     model, images, labels = subject
-    seen = strong(*subject, Linf(EPS), suite="strong")
+    seen = worst_case_images(*subject, Linf(EPS), suite="strong")
     moved = (seen != images).flatten(1).any(1)
     wrong = model(seen).argmax(1) != labels
     assert 5 < int(moved.sum()) < 60, "some break, some stand"
@@ -34,7 +34,9 @@ def test_what_a_model_withstands_stays_clean(subject):
 
 def test_one_attack_moves_every_image(subject):
     model, images, labels = subject
-    seen = weak(*subject, Linf(EPS), attack="pgd-4+random+clean=0.5+step=0.03", seed=3)
+    seen = attack_images(
+        *subject, Linf(EPS), attack="pgd-4+random+clean=0.5+step=0.03", seed=3
+    )
     rows, threat = torch.arange(60), Linf(EPS)
     expected = pgd(
         model,
@@ -48,7 +50,7 @@ def test_one_attack_moves_every_image(subject):
         draws=Draws.of(3, rows),
     )
     torch.testing.assert_close(seen, expected)
-    plain = weak(*subject, threat, attack="pgd-4")
+    plain = attack_images(*subject, threat, attack="pgd-4")
     named = pgd(model, images, labels, threat, steps=4, step_size=2.5 * EPS / 4)
     torch.testing.assert_close(plain, named)
 
@@ -56,4 +58,4 @@ def test_one_attack_moves_every_image(subject):
 @pytest.mark.parametrize("name", ["quick", "pgd-4x2", "pgd-2..4"])
 def test_a_suite_is_not_one_attack_nor_are_restarts_and_curves(subject, name):
     with pytest.raises(ValueError, match="is several attacks"):
-        weak(*subject, Linf(EPS), attack=name)
+        attack_images(*subject, Linf(EPS), attack=name)

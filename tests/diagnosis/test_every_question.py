@@ -8,7 +8,7 @@ from torch import nn
 
 from advnorm import norms
 from advnorm.diagnosis import QUESTIONS
-from advnorm.diagnosis.preserve import resting
+from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.models import build
 from advnorm.records import Diagnosis
 from advnorm.threat import Linf
@@ -55,8 +55,8 @@ def snapshot(model):
         "training": [layer.training for layer in model.modules()],
         "track": [layer.track_running_stats for layer in norms.batch_norms(model)],
         "eps": [layer.eps for layer in norms.batch_norms(model)],
-        "routes": [vars(layer).get("route") for layer in norms.routed(model)],
-        "fused": [layer.fused for layer in norms.routed(model)],
+        "routes": [vars(layer).get("route") for layer in norms.routed_layers(model)],
+        "fused": [layer.fused for layer in norms.routed_layers(model)],
         "hooks": [
             len(layer._forward_hooks) + len(layer._forward_pre_hooks)
             for layer in model.modules()
@@ -168,11 +168,11 @@ def test_what_takes_long_says_how_far_it_is_before_the_end(question):
 def test_a_model_at_rest_is_evaluated_and_frozen():
     model = subject("mixture")
     before = snapshot(model)
-    with resting(model):
+    with frozen_eval(model):
         assert not any(layer.training for layer in model.modules())
         assert not any(p.requires_grad for p in model.parameters())
     assert same(before, snapshot(model))
-    with pytest.raises(ValueError, match="batch or running"), resting(model, "train"):
+    with pytest.raises(ValueError, match="batch or running"), frozen_eval(model, "train"):
         pass
 
 

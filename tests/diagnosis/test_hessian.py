@@ -49,7 +49,7 @@ def test_the_ends_are_those_of_the_dense_hessian(norm, statistics):
     found = diagnosis.hessian(
         model, images, labels, statistics=statistics, steps=100, tolerance=0.0
     )
-    with norms.mode(model, statistics), norms.twice(model):
+    with norms.mode(model, statistics), norms.twice_differentiable(model):
         values = dense(model, lambda: F.cross_entropy(model(images), labels))
     ends = [found.numbers["largest"], found.numbers["smallest"]]
     torch.testing.assert_close(

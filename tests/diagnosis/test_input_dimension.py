@@ -9,8 +9,18 @@ from torch.nn import functional as F
 from advnorm import diagnosis
 from advnorm.attacks import bim, fgsm
 from advnorm.data import load
-from advnorm.diagnosis.input_dimension import Setting, _noise, enlarged, measure
-from advnorm.diagnosis.small_networks import Training, connected, parted, trained
+from advnorm.diagnosis.input_dimension import (
+    DimensionOptions,
+    _noise,
+    enlarge,
+    measure_dimension,
+)
+from advnorm.diagnosis.small_networks import (
+    SGDOptions,
+    fully_connected,
+    split_train_test,
+    train_network,
+)
 from advnorm.norms import NORMS
 from advnorm.threat import Linf
 
@@ -27,20 +37,22 @@ def test_enlarging_is_that_of_pil(factor):
     expected = np.asarray(
         Image.fromarray(image.numpy()).resize(size, Image.Resampling.NEAREST)
     )
-    np.testing.assert_array_equal(enlarged(image[None, None], factor)[0, 0], expected)
+    np.testing.assert_array_equal(enlarge(image[None, None], factor)[0, 0], expected)
 
 
 def test_a_vector_grows_by_the_square():
-    assert enlarged(torch.tensor([[1.0, 2.0]]), 2).tolist() == [[1.0] * 4 + [2.0] * 4]
+    assert enlarge(torch.tensor([[1.0, 2.0]]), 2).tolist() == [[1.0] * 4 + [2.0] * 4]
 
 
 def test_a_row_is_a_network_trained_on_the_larger_images():
     images, labels = digits(60)
-    parts, threat = parted(images, labels), Linf(0.1)
-    row = measure(parts, 2, threat, Setting(epochs=3), decay=0.01)
-    train, test = enlarged(parts.images, 2), enlarged(parts.test_images, 2)
-    how = Training(3, 0.01, 8, decay=0.04)
-    model = trained(lambda: connected(256, [], 10, []), train, parts.labels, how)
+    parts, threat = split_train_test(images, labels), Linf(0.1)
+    row = measure_dimension(parts, 2, threat, DimensionOptions(epochs=3), decay=0.01)
+    train, test = enlarge(parts.images, 2), enlarge(parts.test_images, 2)
+    how = SGDOptions(3, 0.01, 8, decay=0.04)
+    model = train_network(
+        lambda: fully_connected(256, [], 10, []), train, parts.labels, how
+    )
     clean = F.cross_entropy(model(test), parts.test_labels)
     assert row.clean.loss == pytest.approx(float(clean.detach()), rel=1e-5)
     moved = fgsm(model, test, parts.test_labels, threat)
@@ -52,14 +64,16 @@ def test_a_row_is_a_network_trained_on_the_larger_images():
 @pytest.mark.parametrize("network", ["mlp", "mlp+bn"])
 def test_hidden_layers_are_half_as_wide_and_attacked_by_many_small_steps(network):
     images, labels = digits(60)
-    parts, threat = parted(images, labels), Linf(0.1)
-    row = measure(parts, 1, threat, Setting(network, epochs=3), decay=0.0)
+    parts, threat = split_train_test(images, labels), Linf(0.1)
+    row = measure_dimension(
+        parts, 1, threat, DimensionOptions(network, epochs=3), decay=0.0
+    )
     norm = NORMS["batch"]() if network == "mlp+bn" else None
-    model = trained(
-        lambda: connected(64, [32, 32], 10, [norm, None]),
+    model = train_network(
+        lambda: fully_connected(64, [32, 32], 10, [norm, None]),
         parts.images,
         parts.labels,
-        Training(3, 0.01, 8),
+        SGDOptions(3, 0.01, 8),
     )
     x, y = parts.test_images, parts.test_labels
     moved = bim(model, x, y, threat, steps=100, step_size=0.001)
@@ -70,16 +84,19 @@ def test_hidden_layers_are_half_as_wide_and_attacked_by_many_small_steps(network
 
 
 def test_noise_is_as_strong_as_the_images_deviate_and_comes_before_they_are_enlarged():
-    parts = parted(*digits(200))
+    parts = split_train_test(*digits(200))
     noise = _noise(parts)
     assert float(noise.std() / parts.test_images.std()) == pytest.approx(1, rel=0.02)
     assert abs(float(noise.mean())) < 0.02
-    row = measure(parts, 2, Linf(0.1), Setting(epochs=1), decay=0.0)
-    how = Training(1, 0.01, 12)
-    model = trained(
-        lambda: connected(256, [], 10, []), enlarged(parts.images, 2), parts.labels, how
+    row = measure_dimension(parts, 2, Linf(0.1), DimensionOptions(epochs=1), decay=0.0)
+    how = SGDOptions(1, 0.01, 12)
+    model = train_network(
+        lambda: fully_connected(256, [], 10, []),
+        enlarge(parts.images, 2),
+        parts.labels,
+        how,
     )
-    loss = F.cross_entropy(model(enlarged(parts.test_images + noise, 2)), parts.test_labels)
+    loss = F.cross_entropy(model(enlarge(parts.test_images + noise, 2)), parts.test_labels)
     assert row.noise.loss == pytest.approx(float(loss.detach()), rel=1e-5)
 
 
@@ -88,9 +105,11 @@ def test_the_numbers_are_those_of_its_rows():
     found = diagnosis.input_dimension(None, images, labels, factors=(1, 3), epochs=2)
     grown = {series.name: series.y for series in found.panels[-1].series}
     for name, decay in (("no decay", 0.0), ("decay", 0.0025)):
-        setting = Setting(epochs=2)
+        setting = DimensionOptions(epochs=2)
         small, large = (
-            measure(parted(images, labels), factor, Linf(0.1), setting, decay=decay)
+            measure_dimension(
+                split_train_test(images, labels), factor, Linf(0.1), setting, decay=decay
+            )
             for factor in (1, 3)
         )
         for kind in ("clean", "noise", "attacked"):

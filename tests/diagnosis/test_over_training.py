@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import diagnosis, norms
-from advnorm.diagnosis.attacked_domains import weak
-from advnorm.diagnosis.features import moments
+from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.diagnosis.features import feature_moments
 from advnorm.diagnosis.gradient_norm import gradient_norms
-from advnorm.diagnosis.moments import deepest, last_layers
-from advnorm.diagnosis.preserve import resting
-from advnorm.diagnosis.wasserstein import running_of, squared_distance
+from advnorm.diagnosis.moments import last_layers, record_deepest
+from advnorm.diagnosis.preserve import frozen_eval
+from advnorm.diagnosis.wasserstein import running_moments_of, squared_distance
 from advnorm.models import build
 from advnorm.records.monitoring import (
     Watched,
@@ -54,7 +54,7 @@ def test_the_deepest_map_is_what_the_last_convolution_takes():
     model.eval()
     layers = last_layers(model)
     assert all(isinstance(layer, nn.Conv2d) for layer in layers)
-    with deepest(model) as seen:
+    with record_deepest(model) as seen:
         model(images)
     inner = list(model.modules())
     stack = next(m for m in inner if isinstance(m, nn.Sequential) and layers[-1] in list(m))
@@ -79,9 +79,11 @@ def test_each_domain_is_compared_with_its_own_statistics(norm):
     for number, branch in enumerate(branches, start=1):
         branch.running_mean.fill_(number)
     wanted = [1.0, 2.0] if len(branches) == 2 else [1.0, 1.0]
-    found = [running_of(layer, domain).mean[0] for domain in ("clean", "adversarial")]
+    found = [
+        running_moments_of(layer, domain).mean[0] for domain in ("clean", "adversarial")
+    ]
     assert [float(value) for value in found] == wanted
-    assert running_of(nn.GroupNorm(1, 2), "clean") is None
+    assert running_moments_of(nn.GroupNorm(1, 2), "clean") is None
 
 
 def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
@@ -92,15 +94,15 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
         model(images)
     found = diagnosis.wasserstein(model, images, labels, threat=Linf(0.1), steps=2)
     with norms.mode(model, "batch"):
-        seen = moments(model, images).values()
+        seen = feature_moments(model, images).values()
     gaps = [m.var.sum() * ((m.n / (m.n - 1)) ** 0.5 - 1) ** 2 for m in seen]
     assert found.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
-    with resting(model):
-        attacked = weak(model, images, labels, Linf(0.1), attack="pgd-2")
+    with frozen_eval(model):
+        attacked = attack_images(model, images, labels, Linf(0.1), attack="pgd-2")
     with norms.mode(model, "batch"):
-        other = moments(model, attacked)
+        other = feature_moments(model, attacked)
     gaps = [
-        squared_distance(other[name], running_of(layer, "adversarial"))
+        squared_distance(other[name], running_moments_of(layer, "adversarial"))
         for name, layer in model.named_modules()
         if name in other
     ]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import diagnosis
-from advnorm.diagnosis.attacked_domains import three
-from advnorm.diagnosis.features import gathered
-from advnorm.diagnosis.pca import gaps
-from advnorm.diagnosis.principal_components import principal
+from advnorm.diagnosis.attacked_domains import three_domains
+from advnorm.diagnosis.features import gather_features
+from advnorm.diagnosis.pca import cloud_gaps
+from advnorm.diagnosis.principal_components import project_to_plane
 from advnorm.threat import Linf
 
 
@@ -20,7 +20,7 @@ from advnorm.threat import Linf
 def test_it_is_numpys_svd(n, features, seed):
     rows = torch.randn(n, features, generator=torch.Generator().manual_seed(seed))
     rows = rows * torch.linspace(3, 0.5, features)  # apart, so that each axis is unique
-    found = principal(rows)
+    found = project_to_plane(rows)
     centred = rows.double().numpy() - rows.double().numpy().mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     kept = min(2, len(s))
@@ -35,20 +35,20 @@ def test_it_is_numpys_svd(n, features, seed):
 
 def test_wide_rows_are_summed_in_parts(monkeypatch):
     rows = torch.randn(6, 50, generator=torch.Generator().manual_seed(0))
-    whole = principal(rows)
+    whole = project_to_plane(rows)
     monkeypatch.setattr("advnorm.diagnosis.principal_components._COLUMNS", 7)
-    torch.testing.assert_close(principal(rows).points, whole.points)
+    torch.testing.assert_close(project_to_plane(rows).points, whole.points)
 
 
 def test_constant_rows_have_no_components():
-    found = principal(torch.ones(4, 3))
+    found = project_to_plane(torch.ones(4, 3))
     assert (found.points == 0).all() and found.explained == (0.0, 0.0)
 
 
 def test_gaps_by_hand():
     clean = torch.tensor([[-1.0, 0.0], [1.0, 0.0]])  # variances 1 and 0
     other = torch.tensor([[3.0, 4.0], [3.0, 4.0]])  # no spread
-    found = gaps(torch.cat([clean, other]), ["clean", "pgd"], 2)
+    found = cloud_gaps(torch.cat([clean, other]), ["clean", "pgd"], 2)
     assert found == {"pgd": pytest.approx(5 / 0.5**0.5)}
 
 
@@ -61,16 +61,16 @@ def test_points_are_those_of_the_features_of_each_domain():
     settings = {"steps": 2, "suite": "quick"}
     found = diagnosis.pca(model, images, labels, threat=Linf(0.2), where="4", **settings)
     model.eval()
-    seen = three(model, images, labels, Linf(0.2), **settings)
-    rows = torch.cat([gathered(model, x, "4") for x in seen.values()])
+    seen = three_domains(model, images, labels, Linf(0.2), **settings)
+    rows = torch.cat([gather_features(model, x, "4") for x in seen.values()])
     (panel,) = found.panels
     assert [series.name for series in panel.series] == ["clean", "pgd-2", "quick"]
     drawn = torch.tensor(
         [(x, y) for s in panel.series for x, y in zip(s.x, s.y, strict=True)]
     )
-    expected = principal(rows)
+    expected = project_to_plane(rows)
     torch.testing.assert_close(drawn.double(), expected.points, atol=1e-5, rtol=1e-4)
-    apart = gaps(expected.points, list(seen), 10)
+    apart = cloud_gaps(expected.points, list(seen), 10)
     assert found.numbers == {
         "4: variance shown": pytest.approx(sum(expected.explained)),
         "4: clean to pgd-2": pytest.approx(apart["pgd-2"], rel=1e-4),

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import diagnosis, norms
-from advnorm.diagnosis.smoothness import walk
+from advnorm.diagnosis.smoothness import follow_gradient
 
 
 def test_on_a_quadratic_it_is_the_closed_form():
@@ -15,7 +15,7 @@ def test_on_a_quadratic_it_is_the_closed_form():
     a = a + a.T
     w = torch.randn(5, dtype=torch.float64, requires_grad=True)
     rates = [0.1, 0.2, 0.4]
-    found = walk(lambda: 0.5 * w @ a @ w, [w], rates)
+    found = follow_gradient(lambda: 0.5 * w @ a @ w, [w], rates)
     x = w.detach()
     g = a @ x
     for rate, loss, change in zip(rates, found.losses, found.changes, strict=True):
@@ -38,7 +38,7 @@ def test_the_weights_are_put_back_also_after_an_error():
         return (w**2).sum()
 
     with pytest.raises(RuntimeError, match="stop"):
-        walk(loss, [w], [0.1, 0.2])
+        follow_gradient(loss, [w], [0.1, 0.2])
     assert w.tolist() == [1.0, 2.0]
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import diagnosis
-from advnorm.diagnosis.surface import directions
+from advnorm.diagnosis.surface import loss_directions
 from advnorm.threat import L2, Linf
 
 
@@ -18,7 +18,7 @@ def test_the_grid_is_the_loss_of_moved_images(threat):
     found = diagnosis.surface(
         model, images, labels, threat=threat, sample=2, points=5, span=2.0
     )
-    steps = directions(model, images, labels, threat)
+    steps = loss_directions(model, images, labels, threat)
     x = images[2:3].clone().requires_grad_()
     F.cross_entropy(model(x), labels[2:3]).backward()
     torch.testing.assert_close(steps.gradient[2:3], threat.eps * threat.direction(x.grad))
@@ -44,9 +44,9 @@ def test_the_grid_is_the_loss_of_moved_images(threat):
 def test_random_steps_are_of_the_threats_kind():
     model, images = nn.Linear(6, 2), torch.rand(3, 6)
     labels = torch.zeros(3, dtype=torch.int64)
-    cube = directions(model, images, labels, Linf(0.1)).random
+    cube = loss_directions(model, images, labels, Linf(0.1)).random
     assert (cube.abs() == 0.1).all() and len(cube.unique()) == 2
-    ball = directions(model, images, labels, L2(0.1)).random
+    ball = loss_directions(model, images, labels, L2(0.1)).random
     torch.testing.assert_close(ball.norm(dim=1), torch.full((3,), 0.1))
 
 

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from advnorm import diagnosis, norms
 from advnorm.data import load
 from advnorm.data.toy import gaussian_points
-from advnorm.diagnosis.boundary import directions
-from advnorm.diagnosis.linear_descent import Line
-from advnorm.diagnosis.tilt import CONSTANTS, drawn, retrained
-from advnorm.diagnosis.toy import BAYES, Toy, _train, angles
+from advnorm.diagnosis.boundary import effective_weights
+from advnorm.diagnosis.linear_descent import LinearClassifier
+from advnorm.diagnosis.tilt import CONSTANTS, initial_classifier, retrain
+from advnorm.diagnosis.toy import BAYES, ToyOptions, _train, measure_angles
 from advnorm.models import PerImageStandardize, Standardize, build
 
 # Means (-1, 0) and (1, 0): the centroids differ along the first axis. Variances 4 and 1.
@@ -87,13 +87,13 @@ def test_directions_are_the_slopes_of_the_logits(norm):
     x = images[:1].clone().requires_grad_()
     model.eval()
     expected = [torch.autograd.grad(model(x)[0, k], x)[0].flatten() for k in range(3)]
-    found = directions(model.train(), images)
+    found = effective_weights(model.train(), images)
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-5)
 
 
 def test_images_standardized_by_themselves_show_the_weights_as_they_are():
     model = nn.Sequential(PerImageStandardize(), nn.Flatten(), nn.Linear(4, 2))
-    found = directions(model, torch.rand(3, 1, 2, 2))
+    found = effective_weights(model, torch.rand(3, 1, 2, 2))
     assert torch.equal(found, model[2].weight.detach())
 
 
@@ -102,11 +102,11 @@ def test_training_anew_is_that_of_torch_optim(c):
     data = load("digits").test
     images, labels = data.images[:80].float() / 255, data.labels[:80]
     pair, epochs = (3, 7), 50
-    found = retrained(images, labels, pair, (c,), seed=4)
+    found = retrain(images, labels, pair, (c,), seed=4)
     kept = (labels == 3) | (labels == 7)
     x, y = images[kept].flatten(1).double(), (labels[kept] == 7).double()
     centroid = x[y == 1].mean(0) - x[y == 0].mean(0)
-    start = drawn(x.shape[1], 4, x)
+    start = initial_classifier(x.shape[1], 4, x)
 
     def train(norm):
         linear = nn.Linear(x.shape[1], 1).double()
@@ -171,14 +171,14 @@ def test_filters_are_shown_where_there_is_no_linear_layer_first():
 
 
 def test_the_toy_is_that_of_torch_optim():
-    toy, seed = Toy(samples=60, epochs=30), 3
-    found = angles(toy, [0, seed])
+    toy, seed = ToyOptions(samples=60, epochs=30), 3
+    found = measure_angles(toy, [0, seed])
     x, labels = gaussian_points(60, seed=seed)
 
     def train(norm):
         linear = nn.Linear(2, 1).double()
         with torch.no_grad():
-            linear.weight[0], linear.bias[0] = drawn(2, seed, x)
+            linear.weight[0], linear.bias[0] = initial_classifier(2, seed, x)
         optimizer = torch.optim.SGD(linear.parameters(), lr=0.1)
         for _ in range(30):
             optimizer.zero_grad()
@@ -200,16 +200,16 @@ def test_the_toy_ends_near_the_bayes_boundary_with_many_samples():
     covariance = torch.tensor([[1.0, 0.05], [0.05, 0.01]], dtype=torch.float64)
     w = torch.linalg.solve(covariance, torch.tensor([10.0, 0.0], dtype=torch.float64))
     assert degrees(atan(abs(float(w[1] / w[0])))) == pytest.approx(BAYES, abs=0.01)
-    found = angles(Toy(samples=2000, epochs=1000, scale=0.0), [0, 1])
+    found = measure_angles(ToyOptions(samples=2000, epochs=1000, scale=0.0), [0, 1])
     assert (found.plain < 5).all() and (found.normalized - 78.7).abs().max() < 6
 
 
 def test_small_steps_of_an_epoch_add_up_to_those_of_the_whole_batch():
     points, labels = (value[None] for value in gaussian_points(40, seed=0))
-    start = Line(torch.ones(1, 2).double(), torch.zeros(1).double())
+    start = LinearClassifier(torch.ones(1, 2).double(), torch.zeros(1).double())
     moved = {}
     for size, epochs in ((10, 3), (0, 12)):  # 4 steps an epoch, or one
-        toy = Toy(samples=40, epochs=epochs, rate=1e-6, batch_size=size)
+        toy = ToyOptions(samples=40, epochs=epochs, rate=1e-6, batch_size=size)
         for norm in (True, False):
             line = _train(toy, points, 2.0 * labels - 1, start, norm=norm)
             moved[norm, size] = (line.weight - start.weight) / 1e-6
@@ -233,7 +233,7 @@ def test_the_toy_as_a_question():
         "published, batch norm",
         "Bayes-optimal",
     ]
-    plain, expected = angles(Toy(50, epochs=5), range(2))
+    plain, expected = measure_angles(ToyOptions(50, epochs=5), range(2))
     assert found.panels[0].series[0].y == pytest.approx(sorted(expected.tolist()))
     assert found.numbers == {
         "batch norm, 50 samples: mean": pytest.approx(float(expected.mean())),

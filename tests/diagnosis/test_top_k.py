@@ -6,7 +6,7 @@ from torch import nn
 
 from advnorm.attacks import bim
 from advnorm.diagnosis import top_k
-from advnorm.diagnosis.top_k import among
+from advnorm.diagnosis.top_k import top_k_accuracy
 from advnorm.threat import Linf
 
 
@@ -50,4 +50,4 @@ def test_noise_of_no_size_changes_nothing_and_much_of_it_leaves_chance(problem):
 @pytest.mark.parametrize("k", [0, 3])
 def test_a_k_that_says_nothing_is_refused(k):
     with pytest.raises(ValueError, match="top_k of 3 classes takes a k from 1 to 2"):
-        among(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), k)
+        top_k_accuracy(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), k)

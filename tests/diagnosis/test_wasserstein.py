@@ -6,12 +6,16 @@ from scipy.stats import wasserstein_distance
 from torch import nn
 
 from advnorm import diagnosis, norms
-from advnorm.diagnosis.attacked_domains import three
-from advnorm.diagnosis.features import moments, observed, places
-from advnorm.diagnosis.preserve import resting
-from advnorm.diagnosis.wasserstein import between, from_running, squared_distance
+from advnorm.diagnosis.attacked_domains import three_domains
+from advnorm.diagnosis.features import feature_layers, feature_moments, record_features
+from advnorm.diagnosis.preserve import frozen_eval
+from advnorm.diagnosis.wasserstein import (
+    distance_from_running,
+    layer_distances,
+    squared_distance,
+)
 from advnorm.models import build
-from advnorm.norms.moments import Moments, measure
+from advnorm.norms.moments import Moments, measure_moments
 from advnorm.threat import Linf
 
 
@@ -27,7 +31,7 @@ def test_it_is_the_distance_of_drawn_gaussians():
     )
     assert float(exact) == pytest.approx(4 + 1.69, rel=1e-6)
     assert float(drawn) == pytest.approx(float(exact), rel=0.02)
-    assert float(squared_distance(measure(a), measure(b))) == pytest.approx(
+    assert float(squared_distance(measure_moments(a), measure_moments(b))) == pytest.approx(
         float(exact), rel=0.02
     )
     shifted = Moments(torch.tensor([2.5]), torch.tensor([0.49]), 1)
@@ -42,16 +46,19 @@ def test_features_are_seen_where_they_enter_the_norms(norm):
     layers = [nn.Linear(3, 4), norms.NORMS[norm]()(4), nn.ReLU(), nn.Linear(4, 2)]
     model = nn.Sequential(*layers).eval()
     x = torch.rand(9, 3)
-    assert list(places(model)) == (["0"] if norm == "none" else ["1"])
-    with observed(model) as seen:
+    assert list(feature_layers(model)) == (["0"] if norm == "none" else ["1"])
+    with record_features(model) as seen:
         model(x)
     (value,) = seen.values()
     torch.testing.assert_close(value, layers[0](x))
-    found = next(iter(moments(model, x).values()))
+    found = next(iter(feature_moments(model, x).values()))
     torch.testing.assert_close(found.mean, layers[0](x).mean(0))
     assert all(not layer._forward_hooks for layer in model.modules())
     assert all(not layer._forward_pre_hooks for layer in model.modules())
-    with pytest.raises(ValueError, match=r"closest|there are"), observed(model, ["7"]):
+    with (
+        pytest.raises(ValueError, match=r"closest|there are"),
+        record_features(model, ["7"]),
+    ):
         pass
 
 
@@ -60,7 +67,7 @@ def test_distance_of_a_batch_from_running_statistics_by_hand():
     x = torch.tensor([[0.0, 1.0], [2.0, 1.0]])  # means 1, 1; deviations 1, 0
     model[0].running_mean[:] = torch.tensor([1.0, 3.0])
     model[0].running_var[:] = torch.tensor([4.0, 1.0])
-    assert from_running(model, x) == {"0": pytest.approx((0 + 4) + (1 + 1))}
+    assert distance_from_running(model, x) == {"0": pytest.approx((0 + 4) + (1 + 1))}
 
 
 def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
@@ -74,9 +81,9 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
         model, images, labels, threat=Linf(0.3), steps=3, suite="quick"
     )
     assert set(found.numbers) == {"clean to pgd-3", "clean to quick", "pgd-3 to quick"}
-    with resting(model):
-        three_domains = three(model, images, labels, Linf(0.3), steps=3, suite="quick")
-        clean, pgd, quick = (moments(model, x) for x in three_domains.values())
+    with frozen_eval(model):
+        domains = three_domains(model, images, labels, Linf(0.3), steps=3, suite="quick")
+        clean, pgd, quick = (feature_moments(model, x) for x in domains.values())
     for name, (one, other) in {
         "clean to pgd-3": (clean, pgd),
         "clean to quick": (clean, quick),
@@ -93,8 +100,8 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]), key
     model.eval()
-    seen = moments(model, images)
-    assert sum(between(seen, seen).values()) == 0
+    seen = feature_moments(model, images)
+    assert sum(layer_distances(seen, seen).values()) == 0
 
 
 @pytest.mark.parametrize("question", [diagnosis.distances, diagnosis.pca])

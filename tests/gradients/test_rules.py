@@ -13,7 +13,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.gradients import GRADIENTS, Problem, apart, apart_sam, check, plain, sam
+from advnorm.gradients import (
+    GRADIENTS,
+    BatchObjective,
+    apart,
+    apart_sam,
+    check_options,
+    plain,
+    sam,
+)
 from advnorm.objectives import CERTIFIED, OBJECTIVES, Adversary
 
 SETTINGS = {
@@ -52,7 +60,7 @@ def equal(one, other):
 def test_apart_is_algorithm_1_in_straight_lines(m, n, groups, rho):
     model, (images, labels) = network(), batch(m)
     settings = {"eps": 0.2, "samples": n, "groups": groups}
-    problem = Problem(model, images, labels)
+    problem = BatchObjective(model, images, labels)
     found = (
         gradient(apart_sam, problem, **settings, rho=rho)
         if rho
@@ -71,8 +79,8 @@ def test_other_norms_of_one_domain_give_the_same_gradient(norm2d, norm1d):
     model, (images, labels) = network(), batch(12)
     name = "batch" if norm2d is norms.BatchNorm else "mixture"
     other = norms.convert(model, name)
-    wanted = gradient(apart, Problem(model, images, labels), eps=0.2, groups=3)
-    problem = Problem(other, images, labels)
+    wanted = gradient(apart, BatchObjective(model, images, labels), eps=0.2, groups=3)
+    problem = BatchObjective(other, images, labels)
     other.zero_grad()
     apart(problem, eps=0.2, groups=3)
     found = [p.grad for p in other.parameters() if p.grad is not None]
@@ -85,13 +93,13 @@ def size(tensor):
 
 def test_apart_of_eps_0_and_one_group_is_plain():
     model, (images, labels) = network(), batch(12)
-    problem = Problem(model, images, labels)
+    problem = BatchObjective(model, images, labels)
     assert same(gradient(apart, problem, eps=0.0), gradient(plain, problem))
 
 
 def test_sam_of_rho_0_is_plain_and_apart_sam_then_is_apart():
     model, (images, labels) = network(), batch(12)
-    problem = Problem(model, images, labels)
+    problem = BatchObjective(model, images, labels)
     assert same(gradient(sam, problem, rho=0.0), gradient(plain, problem))
     assert same(
         gradient(apart_sam, problem, rho=0.0, eps=0.1), gradient(apart, problem, eps=0.1)
@@ -100,7 +108,7 @@ def test_sam_of_rho_0_is_plain_and_apart_sam_then_is_apart():
 
 def test_sam_is_the_gradient_at_weights_moved_by_rho_along_the_gradient():
     model, (images, labels) = network(), batch(12)
-    found = gradient(sam, Problem(model, images, labels), rho=0.3)
+    found = gradient(sam, BatchObjective(model, images, labels), rho=0.3)
     moved = deepcopy(model)
     here = torch.autograd.grad(
         F.cross_entropy(model(images), labels), list(model.parameters())
@@ -120,7 +128,7 @@ def test_a_step_moves_running_statistics_as_one_plain_pass_and_nothing_else(rule
     model, (images, labels) = network(norm2d=kind, norm1d=one_d), batch(12)
     twin, before = deepcopy(model), state(model)
     flags = [vars(layer).keys() for layer in model.modules()]
-    GRADIENTS[rule](Problem(model, images, labels), **SETTINGS[rule])
+    GRADIENTS[rule](BatchObjective(model, images, labels), **SETTINGS[rule])
     twin(images)
     after = state(model)
     assert after.keys() == before.keys()
@@ -147,7 +155,7 @@ def test_an_error_in_the_second_pass_leaves_the_model_as_it_was(rule):
         return OBJECTIVES["standard"](*arguments)
 
     with pytest.raises(RuntimeError, match="planted"):
-        GRADIENTS[rule](Problem(model, images, labels, fails), **SETTINGS[rule])
+        GRADIENTS[rule](BatchObjective(model, images, labels, fails), **SETTINGS[rule])
     assert all("forward" not in vars(layer) for layer in model.modules())
     twin(images)
     with torch.no_grad():
@@ -157,7 +165,9 @@ def test_an_error_in_the_second_pass_leaves_the_model_as_it_was(rule):
 @pytest.mark.parametrize("rule", SETTINGS)
 def test_gradients_accumulate(rule):
     model, (images, labels) = network(), batch(24)
-    parts = [Problem(model, images[rows], labels[rows], scale=0.5) for rows in HALVES]
+    parts = [
+        BatchObjective(model, images[rows], labels[rows], scale=0.5) for rows in HALVES
+    ]
     each = [gradient(GRADIENTS[rule], part, **SETTINGS[rule]) for part in parts]
     model.zero_grad()
     for part in parts:
@@ -172,7 +182,7 @@ HALVES = (slice(0, 12), slice(12, 24))
 @pytest.mark.parametrize("rule", SETTINGS)
 def test_the_scale_of_half_precision_scales_the_gradient_alone(rule):
     model, (images, labels) = network(), batch(12)
-    problem = Problem(model, images, labels)
+    problem = BatchObjective(model, images, labels)
     once = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     loud = gradient(GRADIENTS[rule], replace(problem, scale=1024.0), **SETTINGS[rule])
     assert same([g / 1024 for g in loud], once)
@@ -189,7 +199,9 @@ def test_every_objective_is_attacked_once_a_step(rule, objective):
         assert all("forward" not in vars(layer) for layer in model.modules())
         return clean + 0.1 * torch.sin(100 * clean)
 
-    problem = Problem(model, images, labels, OBJECTIVES[objective], Adversary(search))
+    problem = BatchObjective(
+        model, images, labels, OBJECTIVES[objective], Adversary(search)
+    )
     found = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     assert searches == ([] if objective in {"standard", *CERTIFIED} else [12])
     assert all(torch.isfinite(g).all() for g in found)
@@ -206,7 +218,7 @@ def test_the_second_pass_takes_the_images_of_the_first():
         def search(logits_fn, clean, labels, aim):
             return clean + 0.01 * (first + next(count))
 
-        return Problem(model, images, labels, OBJECTIVES["mixed"], Adversary(search))
+        return BatchObjective(model, images, labels, OBJECTIVES["mixed"], Adversary(search))
 
     wanted = gradient(plain, problem(0))
     for settings in ({"rule": apart, "eps": 0.0}, {"rule": sam, "rho": 0.0}):
@@ -219,8 +231,8 @@ def test_soft_labels_of_mixup():
     model, (images, labels) = network(), batch(12)
     soft = F.one_hot(labels, 3).double()
     settings = {"eps": 0.2, "samples": 8, "groups": 2}
-    hard = gradient(apart, Problem(model, images, labels), **settings)
-    assert same(gradient(apart, Problem(model, images, soft), **settings), hard)
+    hard = gradient(apart, BatchObjective(model, images, labels), **settings)
+    assert same(gradient(apart, BatchObjective(model, images, soft), **settings), hard)
 
 
 def test_a_borrowed_norm_borrows_within_its_group():
@@ -229,13 +241,13 @@ def test_a_borrowed_norm_borrows_within_its_group():
     other = norms.convert(model, "borrowed")
     attacked = Adversary(lambda f, clean, labels, aim: clean * 0.9)
     mixed = OBJECTIVES["mixed"]
-    whole = gradient(plain, Problem(other, images, labels, mixed, attacked))
+    whole = gradient(plain, BatchObjective(other, images, labels, mixed, attacked))
     parts = [
-        gradient(plain, Problem(other, images[r], labels[r], mixed, attacked))
+        gradient(plain, BatchObjective(other, images[r], labels[r], mixed, attacked))
         for r in (slice(0, 4), slice(4, 8))
     ]
     found = gradient(
-        apart, Problem(other, images, labels, mixed, attacked), eps=0.0, groups=2
+        apart, BatchObjective(other, images, labels, mixed, attacked), eps=0.0, groups=2
     )
     wanted = [w / 2 + (a + b) / 4 for w, a, b in zip(whole, *parts, strict=True)]
     assert same(found, wanted)
@@ -250,7 +262,7 @@ def test_a_shared_layer_has_one_shift():
         return OBJECTIVES["mixed"](*arguments, batching="sequential")
 
     with norms.statistics_gradient(model) as shifts:
-        Problem(model, images, labels, sequential, adversary).backward()
+        BatchObjective(model, images, labels, sequential, adversary).backward()
     each = []
     for x in (images, images * 0.9):
         with norms.statistics_gradient(model) as own:
@@ -289,9 +301,9 @@ def test_ranks_add_up_to_the_whole(rule):
         layer.running_mean.uniform_(0.2, 0.6)
     settings = {**SETTINGS[rule], **({"groups": 1} if "apart" in rule else {})}
     run = partial(gradient, GRADIENTS[rule], **settings)
-    wanted, pair = run(Problem(model, images, labels, frozen)), Pair()
+    wanted, pair = run(BatchObjective(model, images, labels, frozen)), Pair()
     problems = [
-        Problem(
+        BatchObjective(
             deepcopy(model),
             images[me::2],
             labels[me::2],
@@ -310,7 +322,7 @@ def test_ranks_add_up_to_the_whole(rule):
 @pytest.mark.parametrize("rule", ["sam", "apart", "apart_sam"])
 def test_autocast_is_near_single_precision(rule, dtype):
     model, (images, labels) = network(dtype=torch.float32), batch(12, dtype=torch.float32)
-    problem = Problem(model, images, labels)
+    problem = BatchObjective(model, images, labels)
     wanted = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     with torch.autocast("cpu", dtype=dtype):
         found = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
@@ -336,13 +348,13 @@ def test_autocast_is_near_single_precision(rule, dtype):
 )
 def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, words):
     with pytest.raises(ValueError, match=words):
-        check(**settings)
+        check_options(**settings)
 
 
 def test_a_model_without_batch_norm_is_refused():
     model = nn.Sequential(nn.Flatten(), nn.Linear(49, 3)).double()
     with pytest.raises(ValueError, match="no batch norm"):
-        apart(Problem(model, *batch(4)))
+        apart(BatchObjective(model, *batch(4)))
 
 
 def test_an_objective_that_misses_the_batch_norms_is_refused():
@@ -354,4 +366,4 @@ def test_an_objective_that_misses_the_batch_norms_is_refused():
         return OBJECTIVES["standard"](net, clean, labels, adversary)._replace(total=loss)
 
     with pytest.raises(ValueError, match="does not pass through"):
-        apart(Problem(model, images, labels, around))
+        apart(BatchObjective(model, images, labels, around))

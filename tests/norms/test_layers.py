@@ -253,7 +253,7 @@ def test_a_wrong_lender_is_refused():
 
 
 def test_norms_on_chosen_places_and_their_parameters():
-    some = norms.Chosen(norms.NORMS["mixture"](), [1])
+    some = norms.SelectiveNorm(norms.NORMS["mixture"](), [1])
     model = nn.Sequential(*(some(4) for _ in range(3)), nn.Linear(4, 2), nn.GroupNorm(2, 4))
     kinds = [type(layer).__name__ for layer in model]
     assert kinds == ["Identity", "MixtureNorm", "Identity", "Linear", "GroupNorm"]
@@ -306,12 +306,12 @@ def test_second_derivatives_pass_where_they_are_asked_for(name, mode):
 
     once = run(x)
     (first,) = torch.autograd.grad(once.square().sum(), x)
-    with norms.twice(layer):
+    with norms.twice_differentiable(layer):
         torch.testing.assert_close(run(x), once, rtol=1e-10, atol=1e-10)
         (again,) = torch.autograd.grad(run(x).square().sum(), x, create_graph=True)
         torch.testing.assert_close(again, first, rtol=1e-9, atol=1e-9)
         torch.autograd.gradgradcheck(run, (x,))
-    assert all(r.fused for r in norms.routed(layer)) and "fused" not in vars(layer)
+    assert all(r.fused for r in norms.routed_layers(layer)) and "fused" not in vars(layer)
 
 
 @pytest.mark.parametrize("eps", [1e-5, 1.0, 1e3])

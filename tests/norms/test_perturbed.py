@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import norms
-from advnorm.norms.perturbed_kernel import shifted
+from advnorm.norms.perturbed_kernel import perturbed_batch_norm
 
 
 def equation3(x, gamma, beta, of_mean, of_deviation, eps):
@@ -35,7 +35,7 @@ def layer_of(features, seed=0, kind=nn.BatchNorm2d):
 
 def shift_of(features, radius=0.3):
     draw = [radius * (2 * torch.rand(features, dtype=torch.float64) - 1) for _ in "ab"]
-    return norms.Shift(*draw)
+    return norms.StatisticsShift(*draw)
 
 
 @settings(max_examples=25, deadline=None)
@@ -55,7 +55,9 @@ def test_values_and_all_gradients_are_those_of_the_equation(
     vectors[2:] = [0 * v if at_0 else 0.3 * v for v in vectors[2:]]
     given = [t.requires_grad_() for t in (x, *vectors)]
     weights = torch.randn_like(x)
-    found, _ = shifted(x, tuple(given[1:3]), tuple(given[3:]), 1e-2, at_zero=at_0)
+    found, _ = perturbed_batch_norm(
+        x, tuple(given[1:3]), tuple(given[3:]), 1e-2, at_zero=at_0
+    )
     wanted = equation3(*given, 1e-2)
     assert torch.allclose(found, wanted, atol=1e-10)
     for a, b in zip(
@@ -69,7 +71,7 @@ def test_values_and_all_gradients_are_those_of_the_equation(
 def test_a_second_derivative_is_refused():
     x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
     one, zero = torch.ones(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    y, _ = shifted(x, (one, zero), (zero, zero), 1e-5, at_zero=False)
+    y, _ = perturbed_batch_norm(x, (one, zero), (zero, zero), 1e-5, at_zero=False)
     with pytest.raises(RuntimeError, match="twice"):
         torch.autograd.grad(y.square().sum(), x, create_graph=True)
 
@@ -145,8 +147,8 @@ def test_the_gradient_scope_moves_running_statistics_as_a_plain_pass(momentum):
 
 def test_layers_without_affine_parameters_or_running_statistics():
     layer = nn.BatchNorm1d(3, affine=False, track_running_stats=False)
-    x, shift = torch.randn(8, 3), norms.Shift(*shift_of(3))
-    shift = norms.Shift(shift.mean.float(), shift.deviation.float())
+    x, shift = torch.randn(8, 3), norms.StatisticsShift(*shift_of(3))
+    shift = norms.StatisticsShift(shift.mean.float(), shift.deviation.float())
     with norms.perturbed(layer, {layer: shift}):
         found = layer.eval()(x)
     one = torch.ones(3)

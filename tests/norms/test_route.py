@@ -23,7 +23,7 @@ def net(norm="mixture"):
 
 
 def routes(model):
-    return [layer.route for layer in norms.routed(model)]
+    return [layer.route for layer in norms.routed_layers(model)]
 
 
 def test_a_route_is_restored_after_an_error_and_when_nested():
@@ -34,12 +34,14 @@ def test_a_route_is_restored_after_an_error_and_when_nested():
             assert routes(model) == [Route(clean=3)] * 2
         assert routes(model) == [Route(domain="clean")] * 2
         raise RuntimeError("stop")
-    assert routes(model) == [Route()] * 2 and "route" not in vars(norms.routed(model)[0])
+    assert routes(model) == [Route()] * 2 and "route" not in vars(
+        norms.routed_layers(model)[0]
+    )
 
 
 def test_without_a_route_a_batch_is_adversarial():
     model, x = net().eval(), torch.randn(5, 6)
-    norms.routed(model)[0].clean.running_mean.fill_(9.0)
+    norms.routed_layers(model)[0].clean.running_mean.fill_(9.0)
     with norms.route(model, domain="adversarial"):
         expected = model(x)
     assert torch.equal(model(x), expected)

@@ -199,7 +199,7 @@ def test_norms_that_keep_the_domains_apart_are_refused(kind):
     with pytest.raises(ValueError, match=r"layer '1'.*model\.eval"):
         objectives.ibp(model, *batch(), Adversary(None, threat=Linf(EPS)))
     with pytest.raises(ValueError, match=r"Alg\. 1"):
-        objectives.refuse(norm=kind, objective="ibp", batching=None)
+        objectives.check_combination(norm=kind, objective="ibp", batching=None)
 
 
 def test_mixed_labels_and_a_wrong_kappa_are_refused():

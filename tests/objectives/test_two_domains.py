@@ -13,8 +13,8 @@ from advnorm.objectives import (
     OBJECTIVES,
     TWO_DOMAINS,
     Adversary,
-    passes,
-    refuse,
+    check_combination,
+    forward_domains,
 )
 
 BATCHINGS = ("sequential", "concatenated")
@@ -195,7 +195,7 @@ def test_both_batchings_agree_exactly_where_the_norm_ignores_the_batch(name, nor
 def first_layer_statistics(batching):
     """Return the first norm after one step, and the features of both domains."""
     model, (clean, _) = net("batch"), data()
-    passes(model, clean, clean + 0.25, batching=batching)
+    forward_domains(model, clean, clean + 0.25, batching=batching)
     return model[1], model[0](clean).detach(), model[0](clean + 0.25).detach()
 
 
@@ -219,16 +219,16 @@ def test_concatenated_passes_move_it_once_by_the_mixed_moments():
 def test_sequential_passes_normalize_each_domain_by_its_own_moments():
     """A shift of a whole domain is then invisible; concatenated, it is not."""
     model, (clean, _) = nn.Sequential(norms.BatchNorm(5)).double(), data()
-    found = passes(model, clean, clean + 0.25, batching="sequential")
+    found = forward_domains(model, clean, clean + 0.25, batching="sequential")
     torch.testing.assert_close(found.clean, found.adversarial)
-    mixed = passes(model, clean, clean + 0.25, batching="concatenated")
+    mixed = forward_domains(model, clean, clean + 0.25, batching="concatenated")
     assert (mixed.adversarial - mixed.clean).min() > 0.1
 
 
 @pytest.mark.parametrize("batching", BATCHINGS)
 def test_mixture_norm_keeps_the_domains_apart_in_both_batchings(batching):
     model, (clean, _) = net("mixture"), data()
-    passes(model, clean, clean + 0.25, batching=batching)
+    forward_domains(model, clean, clean + 0.25, batching=batching)
     layer = model[1]
     hidden = [model[0](clean).detach(), model[0](clean + 0.25).detach()]
     for branch, seen in zip((layer.clean, layer.adversarial), hidden, strict=True):
@@ -241,7 +241,7 @@ def test_the_attack_sees_the_adversarial_branch_and_the_clean_logits_the_clean_o
     seen = []
 
     def attack(logits_fn, images, labels, aim):
-        seen.append({layer.route.domain for layer in norms.routed(model)})
+        seen.append({layer.route.domain for layer in norms.routed_layers(model)})
         return images
 
     adversary = Adversary(attack)
@@ -276,7 +276,7 @@ def test_the_likelihood_of_dual_norms_is_part_of_the_loss():
 )
 def test_combinations_without_sense_are_refused(norm, objective, batching, words):
     with pytest.raises(ValueError, match=words):
-        refuse(norm=norm, objective=objective, batching=batching)
+        check_combination(norm=norm, objective=objective, batching=batching)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_combinations_without_sense_are_refused(norm, objective, batching, words
 )
 def test_a_share_of_clean_images_that_leaves_too_few_is_refused(norm, rows, words):
     with pytest.raises(ValueError, match=words):
-        refuse(norm=norm, objective="mixed", batching=None, clean_rows=rows)
+        check_combination(norm=norm, objective="mixed", batching=None, clean_rows=rows)
 
 
 @pytest.mark.parametrize(
@@ -313,13 +313,13 @@ def test_other_combinations_are_not():
             if objective in CERTIFIED and norm in ("mixture", "dual"):
                 continue
             if norm != "dual" or objective in TWO_DOMAINS:
-                refuse(norm=norm, objective=objective, batching="concatenated")
+                check_combination(norm=norm, objective=objective, batching="concatenated")
 
 
 def test_an_unknown_batching_is_refused():
     model, (clean, _) = net(), data()
     with pytest.raises(ValueError, match="sequential or concatenated"):
-        passes(model, clean, clean, batching="stacked")
+        forward_domains(model, clean, clean, batching="stacked")
 
 
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])

@@ -23,7 +23,7 @@ from advnorm.evaluation.checks.context import (
 from advnorm.evaluation.checks.radii import growing
 from advnorm.evaluation.checks.significance import clearly_lower, count, exceeds
 from advnorm.evaluation.engine import logits_of
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 
 QUERIES = "square-500"
 MORE_STEPS, MORE_RESTARTS = "pgd-200", "pgd-50x5"
@@ -138,7 +138,7 @@ def transfer_stronger(subject: Subject) -> Finding:
     if subject.surrogate is None:
         raise NotRun("no surrogate was given")
     seeing = subject.standing(PGD)
-    with frozen(subject.surrogate):
+    with frozen_parameters(subject.surrogate):
         x = ATTACKS["pgd"](
             logits_of(subject.surrogate),
             subject.images,

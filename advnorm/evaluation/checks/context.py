@@ -19,7 +19,7 @@ from advnorm.evaluation.checks.slopes import Slopes, measure
 from advnorm.evaluation.condition_names import SUITES
 from advnorm.evaluation.conditions import cells
 from advnorm.evaluation.engine import judge, logits_of
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 from advnorm.registry import Registry
 from advnorm.threat import Threat
 
@@ -143,7 +143,7 @@ class Subject:
 
     def _gradient(self, images: Tensor, labels: Tensor) -> Tensor | None:
         x = images.detach().clone().requires_grad_()
-        with torch.enable_grad(), frozen(self.model):
+        with torch.enable_grad(), frozen_parameters(self.model):
             loss = F.cross_entropy(self.logits_fn(x), labels, reduction="sum")
         if not loss.requires_grad:
             return None
@@ -195,7 +195,7 @@ class Subject:
             raise NotRun("PGD needs gradients, and the model has none")
         parts = torch.split(self.draws.keys, self.batch_size)
         each = zip(self._pairs(), map(Draws, parts), strict=True)
-        with frozen(self.model):
+        with frozen_parameters(self.model):
             return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
 
     @cached_property

@@ -29,8 +29,8 @@ from advnorm.evaluation.conditions import attackers_of
 from advnorm.evaluation.engine import look
 from advnorm.evaluation.inputs import check_labels, radius_of
 from advnorm.evaluation.samples import by_itself, samples_of, usable
-from advnorm.model_state import evaluating
-from advnorm.norms import branch
+from advnorm.model_state import eval_mode
+from advnorm.norms import active_branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
 from advnorm.threat import THREATS, Bounds, Threat
@@ -187,7 +187,7 @@ class Examiner:
                 **_accuracies(subject, checks),
                 suite=subject.suite,
                 checks=tuple(checks),
-                branch=branch(model),
+                branch=active_branch(model),
                 seed=self.seed,
                 seconds=perf_counter() - start,
             )
@@ -225,7 +225,7 @@ def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
     """
     held, tensors = Held(model), [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
-    with torch.random.fork_rng(devices), evaluating(model):
+    with torch.random.fork_rng(devices), eval_mode(model):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
         for device in devices:
             with torch.cuda.device(device):

@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from advnorm.evaluation.checks.context import CHECKS, FEW, Finding, NotRun, Subject
 from advnorm.evaluation.checks.significance import count, differing, exceeds, rounding_of
 from advnorm.evaluation.checks.snapshot import Held
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 
 
 @CHECKS.register("randomized")
@@ -151,7 +151,7 @@ def grad_mode_dependent(subject: Subject) -> Finding:
         raise NotRun("the model is randomized, so passes cannot be compared")
     x, unit = subject.images[:FEW], rounding_of(subject.model)
     plain = subject.few_logits
-    with torch.enable_grad(), frozen(subject.model):
+    with torch.enable_grad(), frozen_parameters(subject.model):
         enabled = subject.logits_fn(x.clone()).detach()
         wanted = subject.logits_fn(x.clone().requires_grad_()).detach()
     numbers = {

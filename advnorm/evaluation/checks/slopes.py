@@ -21,7 +21,7 @@ from advnorm.attacks import LogitsFn
 from advnorm.draws import Draws
 from advnorm.evaluation.checks.significance import rounding_of
 from advnorm.evaluation.engine import logits_of
-from advnorm.model_state import frozen
+from advnorm.model_state import frozen_parameters
 from advnorm.threat import Threat
 
 SCALES = (0.1, 0.3)
@@ -141,7 +141,7 @@ def _gradient(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the two largest classes of each image, and the gradient of their margin."""
     x = x.clone().requires_grad_()
-    with torch.enable_grad(), frozen(model):
+    with torch.enable_grad(), frozen_parameters(model):
         logits = logits_fn(x)
         pair = logits.topk(2, dim=1).indices
         margin = _difference(logits, pair).sum()
