@@ -1,6 +1,6 @@
 """Why a choice works or fails: one question a file, each answered by a record."""
 
-from advnorm.diagnosis.attack_loss import attacked_loss
+from advnorm.diagnosis.attacked_loss import attacked_loss
 from advnorm.diagnosis.branches import branches
 from advnorm.diagnosis.dead import dead
 from advnorm.diagnosis.depth_pca import depth_pca

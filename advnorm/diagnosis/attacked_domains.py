@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.preserve import attack_in_batches
+from advnorm.diagnosis.common import attack_in_batches
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attackers_of
 from advnorm.evaluation.stages import STANDS, worst_case

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.diagnosis.common import frozen_eval, to_floats
 from advnorm.diagnosis.features import feature_layers, feature_moments
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import frozen_eval, to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.wasserstein import squared_distance
 from advnorm.draws import permutation

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from advnorm.diagnosis.preserve import BATCH, frozen_eval, to_floats
+from advnorm.diagnosis.common import BATCH, frozen_eval, to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel, Series

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import frozen_eval, stratified_halves, to_floats
 from advnorm.diagnosis.features import record_features, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.pca import evenly_spaced, place_label
-from advnorm.diagnosis.preserve import frozen_eval, stratified_halves, to_floats
 from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode

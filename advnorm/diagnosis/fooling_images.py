@@ -4,14 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import fooling
-from advnorm.diagnosis.option_ranges import Count, Margin, Positive
-from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import (
+from advnorm.diagnosis.common import (
     count_passes,
     frozen_eval,
     image_bounds,
     predict_logits,
 )
+from advnorm.diagnosis.option_ranges import Count, Margin, Positive
+from advnorm.diagnosis.pictures import picture
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress

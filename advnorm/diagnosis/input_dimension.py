@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import frozen_eval, image_bounds
 from advnorm.diagnosis.option_ranges import Count, Counts, Factor
-from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import (
     NetworkScore,

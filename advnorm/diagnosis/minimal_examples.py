@@ -3,14 +3,14 @@
 from torch import Tensor, nn
 
 from advnorm.attacks import Search, cw_distance
-from advnorm.diagnosis.option_ranges import Count, Factor
-from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import (
+from advnorm.diagnosis.common import (
     count_passes,
     frozen_eval,
     image_bounds,
     predict_logits,
 )
+from advnorm.diagnosis.option_ranges import Count, Factor
+from advnorm.diagnosis.pictures import picture
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel

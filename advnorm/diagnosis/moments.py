@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import frozen_eval
 from advnorm.diagnosis.features import feature_moments as by_place
-from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
 from advnorm.norms.moments import Moments, measure_moments

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis.attacked_domains import three_domains
+from advnorm.diagnosis.common import frozen_eval, require_threat, to_floats
 from advnorm.diagnosis.features import gather_features, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import frozen_eval, require_threat, to_floats
 from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.attacks import bim
-from advnorm.diagnosis.preserve import (
+from advnorm.diagnosis.common import (
     attack_in_batches,
     frozen_eval,
     predict_logits,

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import transform
+from advnorm.diagnosis.common import frozen_eval, image_bounds
 from advnorm.diagnosis.option_ranges import Count, Margin, Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Diagnosis, Panel

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.diagnosis.option_ranges import Positive
-from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.preserve import (
+from advnorm.diagnosis.common import (
     BATCH,
     frozen_eval,
     predict_logits,
     require_threat,
     to_floats,
 )
+from advnorm.diagnosis.option_ranges import Positive
+from advnorm.diagnosis.pictures import picture
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet

@@ -12,7 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.boundary import effective_weights, input_norms, is_linear_classifier
+from advnorm.diagnosis.common import to_floats
+from advnorm.diagnosis.first_layer import (
+    effective_weights,
+    input_norms,
+    is_linear_classifier,
+)
 from advnorm.diagnosis.linear_descent import (
     LinearClassifier,
     angle,
@@ -22,7 +27,6 @@ from advnorm.diagnosis.linear_descent import (
     running_after,
 )
 from advnorm.diagnosis.option_ranges import Factor
-from advnorm.diagnosis.preserve import to_floats
 from advnorm.diagnosis.registry import question
 from advnorm.draws import Draws
 from advnorm.progress import Progress, Quiet

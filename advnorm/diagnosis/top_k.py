@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.option_ranges import Count, Factor
-from advnorm.diagnosis.preserve import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import attack_with_bim
 from advnorm.draws import Draws

@@ -19,8 +19,8 @@ from math import acos, log, pi, sqrt
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import frozen_eval, image_bounds
 from advnorm.diagnosis.option_ranges import Count, Counts
-from advnorm.diagnosis.preserve import frozen_eval, image_bounds
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import (
     SGDOptions,

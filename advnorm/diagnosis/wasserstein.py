@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from advnorm.diagnosis.attacked_domains import attack_images, three_domains
+from advnorm.diagnosis.common import frozen_eval, require_threat
 from advnorm.diagnosis.features import feature_moments, require_feature_layers
 from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.preserve import frozen_eval, require_threat
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
 from advnorm.norms.moments import Moments

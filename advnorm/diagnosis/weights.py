@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.boundary import effective_weights, first_layer, input_norms
+from advnorm.diagnosis.first_layer import effective_weights, first_layer, input_norms
 from advnorm.diagnosis.linear_descent import angle
 from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.pictures import picture

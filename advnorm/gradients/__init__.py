@@ -1,6 +1,6 @@
 """How a step's gradient is obtained, given an objective; orthogonal to the objective."""
 
-from advnorm.gradients.problem import BatchObjective
+from advnorm.gradients.batch_objective import BatchObjective
 from advnorm.gradients.rules import (
     GRADIENTS,
     GradientRule,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from advnorm import norms
-from advnorm.gradients.problem import BatchObjective
+from advnorm.gradients.batch_objective import BatchObjective
 from advnorm.objectives import AdversaryCache, Loss
 from advnorm.registry import Registry, options
 

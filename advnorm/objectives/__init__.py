@@ -1,6 +1,7 @@
 """Objectives: ``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 
 from advnorm.objectives.adversary_cache import AdversaryCache
+from advnorm.objectives.batching import Batching, DomainLogits, forward_domains
 from advnorm.objectives.compatibility import (
     CERTIFIED,
     TWO_DOMAINS,
@@ -10,7 +11,6 @@ from advnorm.objectives.compatibility import (
 from advnorm.objectives.crown_ibp import crown_ibp
 from advnorm.objectives.ibp import ibp
 from advnorm.objectives.one_domain import pgd, standard
-from advnorm.objectives.passes import Batching, DomainLogits, forward_domains
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, Objective
 from advnorm.objectives.two_domains import alp, mixed, mixed_kl, trades
 

@@ -1,6 +1,6 @@
 r"""Objectives that train on clean and adversarial images together.
 
-Each takes ``batching`` (see :mod:`advnorm.objectives.passes`) and ``likelihood``, the
+Each takes ``batching`` (see :mod:`advnorm.objectives.batching`) and ``likelihood``, the
 weight of the dual norms' likelihood loss (sitawarin2021, Eqn. 21), 0 without dual norms.
 """
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from advnorm.attacks import Gain, LogitsFn, divergence, log_probabilities
 from advnorm.draws import Draws
-from advnorm.objectives.passes import Batching, DomainLogits, forward_domains
+from advnorm.objectives.batching import Batching, DomainLogits, forward_domains
 from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, count_correct
 
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from advnorm import diagnosis, norms
 from advnorm.data import load
+from advnorm.diagnosis.common import stratified_halves
 from advnorm.diagnosis.depth_pca import same_class_neighbours
-from advnorm.diagnosis.preserve import stratified_halves
 from advnorm.diagnosis.principal_components import project_to_plane
 from advnorm.diagnosis.small_networks import (
     SGDOptions,

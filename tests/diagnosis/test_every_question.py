@@ -8,7 +8,7 @@ from torch import nn
 
 from advnorm import norms
 from advnorm.diagnosis import QUESTIONS
-from advnorm.diagnosis.preserve import frozen_eval
+from advnorm.diagnosis.common import frozen_eval
 from advnorm.models import build
 from advnorm.records import Diagnosis
 from advnorm.threat import Linf

@@ -9,10 +9,10 @@ from torch import nn
 
 from advnorm import diagnosis, norms
 from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.diagnosis.common import frozen_eval
 from advnorm.diagnosis.features import feature_moments
 from advnorm.diagnosis.gradient_norm import gradient_norms
 from advnorm.diagnosis.moments import last_layers, record_deepest
-from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.diagnosis.wasserstein import running_moments_of, squared_distance
 from advnorm.models import build
 from advnorm.records.monitoring import (

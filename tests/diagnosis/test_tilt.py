@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from advnorm import diagnosis, norms
 from advnorm.data import load
 from advnorm.data.toy import gaussian_points
-from advnorm.diagnosis.boundary import effective_weights
+from advnorm.diagnosis.first_layer import effective_weights
 from advnorm.diagnosis.linear_descent import LinearClassifier
 from advnorm.diagnosis.tilt import CONSTANTS, initial_classifier, retrain
 from advnorm.diagnosis.toy import BAYES, ToyOptions, _train, measure_angles

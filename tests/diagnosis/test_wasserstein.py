@@ -7,8 +7,8 @@ from torch import nn
 
 from advnorm import diagnosis, norms
 from advnorm.diagnosis.attacked_domains import three_domains
+from advnorm.diagnosis.common import frozen_eval
 from advnorm.diagnosis.features import feature_layers, feature_moments, record_features
-from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.diagnosis.wasserstein import (
     distance_from_running,
     layer_distances,

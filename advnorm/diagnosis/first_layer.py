@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm.diagnosis.common import frozen_eval
 from advnorm.diagnosis.features import feature_layers, record_features
-from advnorm.diagnosis.preserve import frozen_eval
 from advnorm.norms import Mode, batch_norms
 from advnorm.norms.moments import measure_moments
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from advnorm.diagnosis.common import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.option_ranges import Count, Positive
-from advnorm.diagnosis.preserve import frozen_eval, predict_logits, require_threat
 from advnorm.diagnosis.registry import question
 from advnorm.diagnosis.small_networks import attack_with_bim
 from advnorm.progress import Progress
