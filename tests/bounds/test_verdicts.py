@@ -72,7 +72,7 @@ def test_a_dearer_method_is_asked_about_what_is_left(monkeypatch):
 
 def test_nothing_more_is_asked_when_all_is_settled(monkeypatch):
     model, images, _ = asked(2)
-    monkeypatch.setattr(verdicts, "margins", None)
+    monkeypatch.setattr(verdicts, "compute_margins", None)
     assert is_certified(
         model, images, model(images).argmax(1), Linf(1e-6), method="crown"
     ).all()
