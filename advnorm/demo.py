@@ -6,7 +6,7 @@ from advnorm.progress import Progress
 from advnorm.recipe import Recipe, override
 from advnorm.recipes import find
 from advnorm.records import Run
-from advnorm.report import terminal, write
+from advnorm.report import comparison_text, write
 from advnorm.runs import assess
 from advnorm.training import train
 
@@ -22,7 +22,7 @@ def run(out: Path, *, progress: Progress) -> Path:
             recipe = override(find(name), [f"seed={seed}"])
             progress.line(f"{name}, seed {seed}")
             runs.append(_one(recipe, out / f"{name}-{seed}", progress))
-    progress.line(terminal(runs))
+    progress.line(comparison_text(runs))
     return write(runs, out / "report.html")
 
 

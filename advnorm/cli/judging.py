@@ -196,7 +196,7 @@ def _judged(
     """Judge runs by their recipes with some settings changed, and print what came of it."""
     from advnorm.progress import shown
     from advnorm.records import Run
-    from advnorm.report import terminal
+    from advnorm.report import comparison_text
 
     found = [Run.open(path) for path in runs]
     with shown() as progress:
@@ -204,7 +204,7 @@ def _judged(
             recipe = _changed(run, changes)
             progress.line(f"{run.path}:")
             judge(run, recipe, root=data, device=device, progress=progress)
-    say(terminal(found))
+    say(comparison_text(found))
     return found
 
 

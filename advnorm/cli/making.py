@@ -112,7 +112,7 @@ def reproduce(
         workers,
     )
     from advnorm.progress import shown
-    from advnorm.report import reproduction_text, write_pages
+    from advnorm.report import reproduction_text, write_paper_pages
 
     size, place = scale_of(scale), Place(out, data, device, workers(on))
     names, rows = named(artefacts), rows_of(set_ or [])
@@ -125,7 +125,7 @@ def reproduce(
             problems += made.problems
             if made.record is not None:
                 say(reproduction_text(made.record))
-    pages = write_pages(out)
+    pages = write_paper_pages(out)
     for page in pages.written:
         say(f"wrote {page}")
     told = "\n".join(problems)

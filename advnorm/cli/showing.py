@@ -23,10 +23,10 @@ def report(
 ) -> None:
     """Write one self-contained page that compares runs, or one for each paper."""
     from advnorm.records import Run, holds_reproductions
-    from advnorm.report import write, write_pages
+    from advnorm.report import write, write_paper_pages
 
     if len(runs) == 1 and holds_reproductions(runs[0]):
-        pages = write_pages(runs[0], out)
+        pages = write_paper_pages(runs[0], out)
         for page in pages.written:
             echo(f"wrote {page}")
         return end(pages.damaged)

@@ -5,22 +5,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from advnorm.records import Run
-from advnorm.report.corruption import CorruptionError, corruption_errors
+from advnorm.report.corruption import CorruptionSummary, corruption_errors
 from advnorm.report.reproductions import reproduction_text
-from advnorm.report.rows import Cell, Row, table
-from advnorm.report.text import terminal
+from advnorm.report.rows import ReportRow, TableCell, comparison_rows
+from advnorm.report.terminal_table import comparison_text
 
 __all__ = [
-    "Cell",
-    "CorruptionError",
-    "Pages",
-    "Row",
+    "CorruptionSummary",
+    "ReportRow",
+    "TableCell",
+    "WrittenPages",
+    "comparison_rows",
+    "comparison_text",
     "corruption_errors",
     "reproduction_text",
-    "table",
-    "terminal",
     "write",
-    "write_pages",
+    "write_paper_pages",
 ]
 
 
@@ -39,15 +39,15 @@ def write(runs: Sequence[Run], out: Path) -> Path:
     return out
 
 
-class Pages(NamedTuple):
-    """What :func:`write_pages` did."""
+class WrittenPages(NamedTuple):
+    """What :func:`write_paper_pages` did."""
 
     written: list[Path]
     damaged: list[str]
     """Records that it left out: a sentence each, with the path and what to do."""
 
 
-def write_pages(folder: Path, out: Path | None = None) -> Pages:
+def write_paper_pages(folder: Path, out: Path | None = None) -> WrittenPages:
     """Write a page for each paper that ``advnorm reproduce`` left records of in ``folder``.
 
     Pages go into ``out``, or beside the records. A damaged record is left out, and named on
@@ -64,4 +64,4 @@ def write_pages(folder: Path, out: Path | None = None) -> Pages:
         content = render(paper, records, found.damaged.get(paper, ()))
         write_alone(path, content.encode())
         written.append(path)
-    return Pages(written, [one for each in found.damaged.values() for one in each])
+    return WrittenPages(written, [one for each in found.damaged.values() for one in each])

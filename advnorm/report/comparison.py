@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from advnorm.records import Result
-from advnorm.report.completion_marks import marked
-from advnorm.report.groups import Group
+from advnorm.report.completion_marks import unfinished_text
+from advnorm.report.groups import RunGroup
 from advnorm.report.rows import (
-    Cell,
-    Row,
+    ReportRow,
+    TableCell,
     branch_label,
     key_label,
     threat_label,
     unlike,
 )
-from advnorm.report.styles import Look
+from advnorm.report.styles import GroupStyle
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Notes:
 
 
 @dataclass(frozen=True)
-class Heading:
+class ColumnHeading:
     """The head of a column."""
 
     key: str
@@ -47,7 +47,7 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Shown:
+class PageCell:
     """One cell of the page."""
 
     text: str
@@ -62,27 +62,27 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Line:
+class PageRow:
     """One row of the page."""
 
-    row: Row
-    look: Look
+    row: ReportRow
+    style: GroupStyle
     marks: tuple[int, ...]
-    cells: tuple[Shown, ...]
+    cells: tuple[PageCell, ...]
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Groups, the single runs of those that have several, and all notes."""
 
-    headings: tuple[Heading, ...]
-    groups: tuple[Line, ...]
-    runs: tuple[Line, ...]
+    headings: tuple[ColumnHeading, ...]
+    groups: tuple[PageRow, ...]
+    runs: tuple[PageRow, ...]
     notes: dict[str, list[str]]
 
 
 def compare(
-    groups: Sequence[Group], rows: Sequence[Row], looks: Mapping[str, Look]
+    groups: Sequence[RunGroup], rows: Sequence[ReportRow], styles: Mapping[str, GroupStyle]
 ) -> Comparison:
     """Lay out the table.
 
@@ -98,23 +98,23 @@ def compare(
                 results[key].append(result)
     headings = tuple(_heading(key, found, notes) for key, found in results.items())
     best = {key: _best(rows, key) for key in results} if len(rows) > 1 else {}
-    lines = tuple(_line(row, looks[row.label], best, notes) for row in rows)
+    lines = tuple(_line(row, styles[row.label], best, notes) for row in rows)
     members = [run for row in rows if len(row.members) > 1 for run in row.members]
-    runs = tuple(_line(run, looks[run.label], {}, notes) for run in members)
+    runs = tuple(_line(run, styles[run.label], {}, notes) for run in members)
     return Comparison(headings, lines, runs, notes.places)
 
 
-def _note_repeats(group: Group, notes: Notes) -> None:
+def _note_repeats(group: RunGroup, notes: Notes) -> None:
     for run in group.members:
-        if run not in group.seeded:
+        if run not in group.one_per_seed:
             text = "same recipe and seed as another run: not counted in the mean over seeds"
             notes.mark(text, run.name)
 
 
-def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
+def _heading(key: str, results: Sequence[Result], notes: Notes) -> ColumnHeading:
     counts = sorted({result.accuracy.n for result in results})
     text = unlike(results)
-    return Heading(
+    return ColumnHeading(
         key=key,
         attack=results[0].attack,
         threat=threat_label(results[0].threat) if results[0].threat else "",
@@ -125,7 +125,7 @@ def _heading(key: str, results: Sequence[Result], notes: Notes) -> Heading:
     )
 
 
-def _best(rows: Sequence[Row], key: str) -> float:
+def _best(rows: Sequence[ReportRow], key: str) -> float:
     cells = [row.cells[key] for row in rows]
     fractions = [cell.fraction for cell in cells if cell and _trusted(cell)]
     return max(
@@ -133,12 +133,14 @@ def _best(rows: Sequence[Row], key: str) -> float:
     )
 
 
-def _trusted(cell: Cell) -> bool:
+def _trusted(cell: TableCell) -> bool:
     """Tell whether a cell may be the best of its column."""
     return not cell.flags and not cell.unfinished
 
 
-def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line:
+def _line(
+    row: ReportRow, style: GroupStyle, best: Mapping[str, float], notes: Notes
+) -> PageRow:
     several = len(row.members) > 1  # then the rows of the single runs tell the places
     cells = tuple(
         _shown(
@@ -155,20 +157,20 @@ def _line(row: Row, look: Look, best: Mapping[str, float], notes: Notes) -> Line
         for alarm in row.alarms
     )
     mixed = (notes.mark(row.unlike, f"row {row.name}"),) if row.unlike else ()
-    return Line(row, look, marks + mixed, cells)
+    return PageRow(row, style, marks + mixed, cells)
 
 
 def _shown(
-    cell: Cell | None, seeds: int, best: float | None, place: str, notes: Notes
-) -> Shown:
+    cell: TableCell | None, seeds: int, best: float | None, place: str, notes: Notes
+) -> PageCell:
     if cell is None:
-        return Shown(text="–", fraction=-1.0)
+        return PageCell(text="–", fraction=-1.0)
     known = len(cell.fractions)
-    return Shown(
+    return PageCell(
         text=str(cell),
         fraction=-1.0 if isnan(cell.fraction) else cell.fraction,
         best=cell.fraction == best and _trusted(cell),
         part=f"{known} of {seeds} seeds" if known < seeds else "",
-        unfinished=marked(cell.unfinished),
+        unfinished=unfinished_text(cell.unfinished),
         marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),
     )

@@ -9,7 +9,7 @@ UNRECORDED = "the record does not say how far training was"
 """Said of a result that is older than the mark, where the run does not tell either."""
 
 
-def recovered(weights: str, epochs: Sequence[Epoch], planned: int) -> Training | None:
+def infer_progress(weights: str, epochs: Sequence[Epoch], planned: int) -> Training | None:
     """Tell from ``metrics.jsonl`` how far training was, for a record that does not say.
 
     ``weights`` names the checkpoint: ``best-00000400 sha256:...``. Its step says how many
@@ -39,16 +39,16 @@ def unfinished(results: Sequence[Result]) -> tuple[str, ...]:
     )
 
 
-def of_answers(diagnoses: Sequence[Diagnosis]) -> str:
+def unfinished_diagnoses(diagnoses: Sequence[Diagnosis]) -> str:
     """Say how far the runs of diagnoses were, where they were not finished."""
     told = (str(d.training) for d in diagnoses if d.training and not d.training.finished)
-    return marked(tuple(dict.fromkeys(told)))
+    return unfinished_text(tuple(dict.fromkeys(told)))
 
 
-def marked(texts: Sequence[str]) -> str:
+def unfinished_text(texts: Sequence[str]) -> str:
     """Write a mark for a label.
 
-    >>> marked(("13 of 400 epochs",)), marked(())
+    >>> unfinished_text(("13 of 400 epochs",)), unfinished_text(())
     ('unfinished: 13 of 400 epochs', '')
     """
     return f"unfinished: {'; '.join(texts)}" if texts else ""

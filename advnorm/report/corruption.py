@@ -21,7 +21,7 @@ Errors = dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class CorruptionError:
+class CorruptionSummary:
     """The mean over corruptions, with its 95% interval over the ``n`` samples."""
 
     kind: str
@@ -45,7 +45,7 @@ class CorruptionError:
         )
 
 
-def corruption_errors(run: Run, baseline: Run | None = None) -> list[CorruptionError]:
+def corruption_errors(run: Run, baseline: Run | None = None) -> list[CorruptionSummary]:
     r"""Return the mean corruption error of each kind of corrupted data that a run has.
 
     .. math::
@@ -73,7 +73,7 @@ def _summary(
     reference: Errors | None,
     run: Run,
     baseline: Run | None,
-) -> CorruptionError:
+) -> CorruptionSummary:
     own = np.stack(list(errors.values()))
     base = np.ones_like(own)
     if reference is not None and baseline is not None:
@@ -87,7 +87,7 @@ def _summary(
     mark = _mark(run, kind, branch)
     if baseline is not None:
         mark += _mark(baseline, kind, branch).replace("(", "(baseline ")
-    return CorruptionError(
+    return CorruptionSummary(
         kind, branch, float(ratio.mean()), half, n, by, reference is not None, mark
     )
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advnorm.records import Diagnosis, Panel, Picture
-from advnorm.report import drawings, figures
-from advnorm.report.completion_marks import of_answers
-from advnorm.report.drawings import Shown
-from advnorm.report.groups import Group, Loaded
-from advnorm.report.images import png
-from advnorm.report.styles import OTHER, Look
+from advnorm.report import diagnosis_panels, figures
+from advnorm.report.completion_marks import unfinished_diagnoses
+from advnorm.report.diagnosis_panels import StyledPanel
+from advnorm.report.example_images import png
+from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.styles import OTHER_STYLE, GroupStyle
 
 MOST_NUMBERS = 40
 """Numbers of one question in the table; beyond these they are in the record alone."""
@@ -27,12 +27,12 @@ EVERY = "every run"
 
 
 @dataclass(frozen=True)
-class Answers:
+class GroupAnswers:
     """A group, and what its runs answered: one diagnosis a seed."""
 
     label: str
-    look: Look
-    runs: tuple[Loaded, ...]
+    style: GroupStyle
+    runs: tuple[LoadedRun, ...]
     diagnoses: tuple[Diagnosis, ...]
 
     @property
@@ -43,7 +43,7 @@ class Answers:
     @property
     def unfinished(self) -> str:
         """How far the runs were, where their training was not finished."""
-        return of_answers(self.diagnoses)
+        return unfinished_diagnoses(self.diagnoses)
 
     @property
     def named(self) -> str:
@@ -62,8 +62,8 @@ class Gallery:
     """Pictures of several groups under one title."""
 
     title: str
-    strips: tuple[tuple[str, Look, tuple[tuple[str, str], ...]], ...]
-    """Label, look, and the pictures: address and caption each."""
+    strips: tuple[tuple[str, GroupStyle, tuple[tuple[str, str], ...]], ...]
+    """Label, style, and the pictures: address and caption each."""
 
     @property
     def single(self) -> bool:
@@ -72,16 +72,16 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Topic:
-    """One question: how to read it, its numbers, its drawings."""
+class QuestionSection:
+    """One question: how to read it, its numbers, its diagnosis_panels."""
 
     question: str
     source: str
     reading: str
     settings: str
     numbers: tuple[str, ...]
-    answers: tuple[Answers, ...]
-    panels: tuple[figures.Panel, ...]
+    answers: tuple[GroupAnswers, ...]
+    panels: tuple[figures.SvgPanel, ...]
     galleries: tuple[Gallery, ...]
 
     @property
@@ -96,36 +96,40 @@ class Topic:
         return len(self.numbers) > MOST_COLUMNS
 
 
-def topics(groups: Sequence[Group], looks: figures.Looks, prefix: str) -> list[Topic]:
+def topics(
+    groups: Sequence[RunGroup], styles: figures.GroupStyles, prefix: str
+) -> list[QuestionSection]:
     """Return every question that a run has the answer of; those over training first."""
-    shown = [group for group in groups if looks[group.label] is not OTHER]
-    found = dict.fromkeys(q for g in shown for run in g.seeded for q in run.diagnoses)
+    shown = [group for group in groups if styles[group.label] is not OTHER_STYLE]
+    found = dict.fromkeys(q for g in shown for run in g.one_per_seed for q in run.diagnoses)
     names = sorted(found, key=lambda name: (not name.endswith("over_training"), name))
     return [
-        _topic(name, list(_answers(name, shown, looks)), f"{prefix}{number}")
+        _topic(name, list(_answers(name, shown, styles)), f"{prefix}{number}")
         for number, name in enumerate(names)
     ]
 
 
-def _answers(name: str, groups: Sequence[Group], looks: figures.Looks) -> Iterator[Answers]:
+def _answers(
+    name: str, groups: Sequence[RunGroup], styles: figures.GroupStyles
+) -> Iterator[GroupAnswers]:
     for group in groups:
-        runs = tuple(run for run in group.seeded if name in run.diagnoses)
+        runs = tuple(run for run in group.one_per_seed if name in run.diagnoses)
         if runs:
             found = tuple(run.diagnoses[name] for run in runs)
-            yield Answers(group.label, looks[group.label], runs, found)
+            yield GroupAnswers(group.label, styles[group.label], runs, found)
 
 
-def _topic(name: str, answers: Sequence[Answers], prefix: str) -> Topic:
+def _topic(name: str, answers: Sequence[GroupAnswers], prefix: str) -> QuestionSection:
     every = [diagnosis for answer in answers for diagnosis in answer.diagnoses]
     numbers = tuple(dict.fromkeys(n for d in every for n in d.numbers))[:MOST_NUMBERS]
     kinds = {panel.title: panel.kind for d in every for panel in d.panels}
-    panels, galleries = list[figures.Panel](), list[Gallery]()
+    panels, galleries = list[figures.SvgPanel](), list[Gallery]()
     for title, kind in kinds.items():
         if kind == "pictures":
             galleries.append(_gallery(title, answers))
         else:
             panels += _drawn(title, answers, f"{prefix}-{len(panels)}")
-    return Topic(
+    return QuestionSection(
         question=name,
         source=every[0].source,
         reading=" ".join(dict.fromkeys(d.reading for d in every)),
@@ -137,11 +141,11 @@ def _topic(name: str, answers: Sequence[Answers], prefix: str) -> Topic:
     )
 
 
-def _differing(answers: Sequence[Answers]) -> Sequence[Answers]:
+def _differing(answers: Sequence[GroupAnswers]) -> Sequence[GroupAnswers]:
     """Return the answers, or one for all of them where they have the same numbers."""
     first = answers[0].diagnoses[0]
     if len(answers) > 1 and _same([d.numbers for a in answers for d in a.diagnoses]):
-        return [Answers(EVERY, OTHER, answers[0].runs, (first,))]
+        return [GroupAnswers(EVERY, OTHER_STYLE, answers[0].runs, (first,))]
     return answers
 
 
@@ -158,50 +162,54 @@ def _settings(diagnoses: Sequence[Diagnosis]) -> str:
     return f"{told} (settings differ: compare with care)" if differ else told
 
 
-def _drawn(title: str, answers: Sequence[Answers], prefix: str) -> Iterator[figures.Panel]:
+def _drawn(
+    title: str, answers: Sequence[GroupAnswers], prefix: str
+) -> Iterator[figures.SvgPanel]:
     """Draw one panel: the norms of a family in the same axes, or each by itself."""
     found = [(answer, list(_panels(title, answer))) for answer in answers]
     found = [(answer, panels) for answer, panels in found if panels]
     every = [panel for _, panels in found for panel in panels]
     if len(found) > 1 and _same(every):
-        yield drawings.alone(title, Shown(EVERY, OTHER, every[0]), prefix)
+        yield diagnosis_panels.alone(
+            title, StyledPanel(EVERY, OTHER_STYLE, every[0]), prefix
+        )
         return
-    if not drawings.together(every):
+    if not diagnosis_panels.together(every):
         for number, (answer, panels) in enumerate(found):
             named = f"{title}: {answer.named}" if len(answers) > 1 else title
-            one = Shown(answer.named, answer.look, panels[0])
-            yield drawings.alone(named, one, f"{prefix}-{number}")
+            one = StyledPanel(answer.named, answer.style, panels[0])
+            yield diagnosis_panels.alone(named, one, f"{prefix}-{number}")
         return
-    families: dict[str, list[Shown]] = {}
+    radius_keys: dict[str, list[StyledPanel]] = {}
     for answer, panels in found:
-        several = [Shown(answer.named, answer.look, panel) for panel in panels]
-        families.setdefault(answer.family, []).extend(several[: figures.MOST_RUNS])
-    for number, (family, shown) in enumerate(families.items()):
-        named = f"{title}: {family}" if len(families) > 1 else title
-        yield drawings.overlay(named, shown, f"{prefix}-{number}")
+        several = [StyledPanel(answer.named, answer.style, panel) for panel in panels]
+        radius_keys.setdefault(answer.family, []).extend(several[: figures.MOST_RUNS])
+    for number, (family, shown) in enumerate(radius_keys.items()):
+        named = f"{title}: {family}" if len(radius_keys) > 1 else title
+        yield diagnosis_panels.overlay(named, shown, f"{prefix}-{number}")
 
 
-def _panels(title: str, answer: Answers) -> Iterator[Panel]:
+def _panels(title: str, answer: GroupAnswers) -> Iterator[Panel]:
     for diagnosis in answer.diagnoses:
         yield from (panel for panel in diagnosis.panels if panel.title == title)
 
 
-def _gallery(title: str, answers: Sequence[Answers]) -> Gallery:
+def _gallery(title: str, answers: Sequence[GroupAnswers]) -> Gallery:
     found = [(answer, next(_panels(title, answer), None)) for answer in answers]
     shown = [
-        (answer.named, answer.look, panel) for answer, panel in found if panel is not None
+        (answer.named, answer.style, panel) for answer, panel in found if panel is not None
     ]
     if len(shown) > 1 and _same([panel for *_, panel in shown]):
-        shown = [(EVERY, OTHER, shown[0][2])]
-    return Gallery(title, tuple((a, b, addresses(panel)) for a, b, panel in shown))
+        shown = [(EVERY, OTHER_STYLE, shown[0][2])]
+    return Gallery(title, tuple((a, b, picture_urls(panel)) for a, b, panel in shown))
 
 
-def addresses(panel: Panel) -> tuple[tuple[str, str], ...]:
+def picture_urls(panel: Panel) -> tuple[tuple[str, str], ...]:
     """Return the pictures of a panel: address and caption each."""
-    return tuple((address(one), one.label) for one in panel.pictures[:MOST_PICTURES])
+    return tuple((picture_url(one), one.label) for one in panel.pictures[:MOST_PICTURES])
 
 
-def address(picture: Picture) -> str:
+def picture_url(picture: Picture) -> str:
     """Return a picture as PNG: signed ones blue below zero and red above."""
     values = np.array(picture.channels, dtype=np.float64)
     if picture.signed:

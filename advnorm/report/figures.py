@@ -15,22 +15,22 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from advnorm.report.completion_marks import marked
-from advnorm.report.rows import Cell, branch_label
-from advnorm.report.styles import Look
+from advnorm.report.completion_marks import unfinished_text
+from advnorm.report.rows import TableCell, branch_label
+from advnorm.report.styles import GroupStyle
 from advnorm.text import cut, printable
 
-Looks = Mapping[str, Look]
+GroupStyles = Mapping[str, GroupStyle]
 
 MOST_RUNS = 40
 """Training curves beyond these are left out."""
 MOST_PANELS = 9
 """Panels of attack and norm beyond these are left out."""
 FLAGGED = " (flagged)"
-LINES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
+BRANCH_LINE_STYLES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
 _LARGEST = 1e100
 _INK, _GRID = "#010203", "#040506"
-STYLE: Any = {
+RC_PARAMS: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "advnorm",
     "font.family": "sans-serif",
@@ -53,7 +53,7 @@ STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class Panel:
+class SvgPanel:
     """One drawing: its title and description are text of the page."""
 
     title: str
@@ -74,12 +74,12 @@ def plain(text: str) -> str:
     return printable(cut(text, 60)).replace("$", r"\$")
 
 
-def drawable(value: float) -> float:
+def finite_or_nan(value: float) -> float:
     """Return a value that axes can hold; any other is a gap in a line."""
     return value if abs(value) <= _LARGEST else nan
 
 
-def svg_of(axes: Axes, prefix: str) -> Markup:
+def to_svg(axes: Axes, prefix: str) -> Markup:
     """Return inline SVG: no prolog, page colours, and ids that no other figure has."""
     file = StringIO()
     figure = axes.get_figure(root=True)
@@ -94,24 +94,26 @@ def svg_of(axes: Axes, prefix: str) -> Markup:
     return Markup(text)  # only numbers and the words of this file are in it
 
 
-def draw(axes: Axes, known: Mapping[float, Cell], look: Look, style: str) -> None:
+def draw(
+    axes: Axes, known: Mapping[float, TableCell], style: GroupStyle, linestyle: str
+) -> None:
     """Draw one line of accuracies with its 95% band; a flagged one has a "!" beside it."""
     fractions = [100 * cell.fraction for cell in known.values()]
     low = [100 * cell.interval[0] for cell in known.values()]
     high = [100 * cell.interval[1] for cell in known.values()]
     eps = list(known)
-    axes.fill_between(eps, low, high, color=look.colour, alpha=0.13, linewidth=0)
-    axes.plot(eps, fractions, color=look.colour, marker=look.marker, linestyle=style)
+    axes.fill_between(eps, low, high, color=style.colour, alpha=0.13, linewidth=0)
+    axes.plot(eps, fractions, color=style.colour, marker=style.marker, linestyle=linestyle)
     before: tuple[str, ...] = ()
     for place, cell in known.items():
         if cell.flags:
-            doubt(axes, place, 100 * cell.fraction)
+            mark_flagged(axes, place, 100 * cell.fraction)
         if cell.unfinished != before:  # once a line, and where it changes
             progress(axes, place, 100 * cell.fraction, cell.unfinished)
         before = cell.unfinished
 
 
-def doubt(axes: Axes, x: float, y: float) -> None:
+def mark_flagged(axes: Axes, x: float, y: float) -> None:
     """Write a "!" beside a point that is flagged."""
     axes.annotate("!", (x, y), (5, 3), textcoords="offset points", weight="bold", size=12)
 
@@ -122,18 +124,18 @@ def progress(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
     axes.annotate(text, (x, y), (5, -9), textcoords="offset points", size=7)
 
 
-def told_of(cell: Cell) -> str:
-    """Write an accuracy for a description, with its doubt."""
-    mark = f" ({marked(cell.unfinished)})" if cell.unfinished else ""
+def accuracy_text(cell: TableCell) -> str:
+    """Write an accuracy for a description, with its warning."""
+    mark = f" ({unfinished_text(cell.unfinished)})" if cell.unfinished else ""
     return f"{cell.fraction:.1%}{FLAGGED if cell.flags else ''}{mark}"
 
 
-def branched(name: str, branch: str | None) -> str:
+def with_branch(name: str, branch: str | None) -> str:
     """Name a line: the group, and the branch of a mixture norm."""
     return f"{name}, {branch_label(branch)}" if branch else name
 
 
-def listed(items: Iterable[str], most: int = 12) -> str:
+def join_limited(items: Iterable[str], most: int = 12) -> str:
     """Write the first items of a description, and how many more there are."""
     told = list(items)
     more = [f"and {len(told) - most} more"] if len(told) > most else []

@@ -15,7 +15,7 @@ from advnorm.records import (
     Training,
     over_training,
 )
-from advnorm.report.completion_marks import UNRECORDED, recovered
+from advnorm.report.completion_marks import UNRECORDED, infer_progress
 from advnorm.text import cut
 
 OF_ONE_RUN = ("name", "seed", "out")
@@ -23,7 +23,7 @@ OF_ONE_RUN = ("name", "seed", "out")
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedRun:
     """Everything a report takes from one run folder."""
 
     run: Run
@@ -60,14 +60,14 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs of one recipe that differ only in their seed."""
 
     label: str
-    members: tuple[Loaded, ...]
+    members: tuple[LoadedRun, ...]
 
     @property
-    def seeded(self) -> tuple[Loaded, ...]:
+    def one_per_seed(self) -> tuple[LoadedRun, ...]:
         """One run a seed: a repeated seed is no independent sample."""
         return tuple({member.seed: member for member in reversed(self.members)}.values())[
             ::-1
@@ -87,7 +87,7 @@ class Group:
         return tuple(told)
 
 
-def gather(runs: Sequence[Run]) -> list[Group]:
+def load_groups(runs: Sequence[Run]) -> list[RunGroup]:
     """Read ``runs`` and group them, in the order in which they were given.
 
     A run that is given twice counts once; no run at all is refused.
@@ -100,13 +100,13 @@ def gather(runs: Sequence[Run]) -> list[Group]:
     paths = list(dict.fromkeys(run.path.resolve() for run in runs))
     first = {run.path.resolve(): run for run in reversed(runs)}
     names = _names(paths)
-    groups: dict[tuple[tuple[str, str], ...], list[Loaded]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[LoadedRun]] = {}
     for path in paths:
         loaded = _load(first[path], names[path])
         groups.setdefault(tuple(sorted(shared(loaded.recipe).items())), []).append(loaded)
     members = list(groups.values())
     labels = _labels([group[0] for group in members])
-    return [Group(label, tuple(g)) for label, g in zip(labels, members, strict=True)]
+    return [RunGroup(label, tuple(g)) for label, g in zip(labels, members, strict=True)]
 
 
 def shared(recipe: Mapping[str, str]) -> dict[str, str]:
@@ -143,7 +143,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, str(value)
 
 
-def _load(run: Run, name: str) -> Loaded:
+def _load(run: Run, name: str) -> LoadedRun:
     path = run.path / "recipe.yaml"
     try:
         recipe = run.recipe()
@@ -159,7 +159,7 @@ def _load(run: Run, name: str) -> Loaded:
         answer.model_copy(update={"training": training})
         for answer in over_training(run.watched())
     ]
-    return Loaded(
+    return LoadedRun(
         run=run,
         name=name,
         recipe=dict(flatten(recipe)),
@@ -176,7 +176,7 @@ def _dated(result: Result, epochs: Sequence[Epoch], planned: int | None) -> Resu
     """Return a result that says how far training was, or that it is not known."""
     if result.training or planned is None:
         return result
-    training = recovered(result.weights, epochs, planned)
+    training = infer_progress(result.weights, epochs, planned)
     if training is None:
         return result.model_copy(update={"notes": (*result.notes, UNRECORDED)})
     return result.model_copy(update={"training": training})
@@ -192,7 +192,7 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def _labels(firsts: Sequence[Loaded]) -> list[str]:
+def _labels(firsts: Sequence[LoadedRun]) -> list[str]:
     """Say norm, objective and model; where that is not unique, what else differs."""
     kinds = ("norm", "objective", "model")
     plain = [" · ".join(run.choice(kind) for kind in kinds) for run in firsts]

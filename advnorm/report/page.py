@@ -5,16 +5,16 @@ from typing import Any
 
 from advnorm.records import Environment as Machine
 from advnorm.records import Run
-from advnorm.report import diagnoses, figures, images, steps
+from advnorm.report import diagnoses, example_images, figures, steps
 from advnorm.report.comparison import compare
-from advnorm.report.completion_marks import marked
-from advnorm.report.curves import curves
-from advnorm.report.groups import Group, Loaded, differences, gather
-from advnorm.report.radii import families, radii
+from advnorm.report.completion_marks import unfinished_text
+from advnorm.report.groups import LoadedRun, RunGroup, differences, load_groups
+from advnorm.report.radii import radius_keys, radius_panels
 from advnorm.report.rows import rows, threat_label, without_branch
-from advnorm.report.scatter import scatter
-from advnorm.report.styles import LOOKS, OTHER, Look, assign, headline
+from advnorm.report.scatter import scatter_panel
+from advnorm.report.styles import OTHER_STYLE, STYLES, GroupStyle, assign, headline_key
 from advnorm.report.template import environment
+from advnorm.report.training_curves import training_panels
 
 MOST_RECIPES = 100
 """Recipes beyond these are only counted: they are in their folders."""
@@ -22,11 +22,11 @@ MOST_RECIPES = 100
 
 def render(runs: Sequence[Run]) -> str:
     """Return the page that compares ``runs``."""
-    groups = gather(runs)
+    groups = load_groups(runs)
     lines = rows(groups)
-    key = headline(groups)
-    attacks = families(groups)
-    looks = assign(groups, lines, key)
+    key = headline_key(groups)
+    attacks = radius_keys(groups)
+    styles = assign(groups, lines, key)
     loaded = [run for group in groups for run in group.members]
     return (
         environment()
@@ -40,30 +40,32 @@ def render(runs: Sequence[Run]) -> str:
                 result.branch for run in loaded for result in run.results.values()
             ),
             flagged=any(result.flags for run in loaded for result in run.results.values()),
-            comparison=compare(groups, lines, looks),
-            unfinished={group.label: marked(group.unfinished) for group in groups},
-            looks=looks,
-            legend={label: look for label, look in looks.items() if look is not OTHER},
-            most_groups=len(LOOKS),
+            comparison=compare(groups, lines, styles),
+            unfinished={group.label: unfinished_text(group.unfinished) for group in groups},
+            styles=styles,
+            legend={
+                label: style for label, style in styles.items() if style is not OTHER_STYLE
+            },
+            most_groups=len(STYLES),
             headline=_attack(loaded, key),
-            scatter=scatter(groups, looks, key, "scatter") if key else None,
-            curves=curves(groups, looks, "curve"),
-            radii=radii(attacks, lines, looks, "radius"),
+            scatter=scatter_panel(groups, styles, key, "scatter") if key else None,
+            curves=training_panels(groups, styles, "curve"),
+            radii=radius_panels(attacks, lines, styles, "radius"),
             walks=steps.titles(groups),
-            steps=steps.steps(groups, looks, "steps"),
-            topics=diagnoses.topics(groups, looks, "why"),
-            strips=images.strips(groups, key),
+            steps=steps.steps(groups, styles, "steps"),
+            topics=diagnoses.topics(groups, styles, "why"),
+            strips=example_images.strips(groups, key),
             limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
-            drawn=sum(len(g.members) for g in groups if looks[g.label] is not OTHER),
+            drawn=sum(len(g.members) for g in groups if styles[g.label] is not OTHER_STYLE),
             missing=_missing(loaded),
-            differing=_differing(groups, looks),
+            differing=_differing(groups, styles),
             recipes=loaded[:MOST_RECIPES],
             machines=_machines(loaded),
         )
     )
 
 
-def _attack(runs: Sequence[Loaded], key: str | None) -> str:
+def _attack(runs: Sequence[LoadedRun], key: str | None) -> str:
     results = [result for run in runs for result in run.results.values()]
     result = next((r for r in results if without_branch(r.key) == key), None)
     if result is None or result.threat is None:
@@ -71,12 +73,12 @@ def _attack(runs: Sequence[Loaded], key: str | None) -> str:
     return f"{result.attack}, {threat_label(result.threat)}"
 
 
-def _data(runs: Sequence[Loaded]) -> list[str]:
+def _data(runs: Sequence[LoadedRun]) -> list[str]:
     """Return what was trained on, as the recipes say it."""
     return list(dict.fromkeys(run.choice("data") for run in runs))
 
 
-def _missing(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
+def _missing(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
     """Return the runs that lack something, by what they lack."""
     adversary = {run.name for run in runs if any(r.threat for r in run.results.values())}
     return {
@@ -94,18 +96,20 @@ def _missing(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     }
 
 
-def _differing(groups: Sequence[Group], looks: Mapping[str, Look]) -> dict[str, Any]:
+def _differing(
+    groups: Sequence[RunGroup], styles: Mapping[str, GroupStyle]
+) -> dict[str, Any]:
     """Return the recipe keys in which groups differ, and each group's values."""
     recipes = {group.label: group.members[0].recipe for group in groups}
     keys = differences(list(recipes.values()))
     values = [
-        (label, looks[label], [recipe.get(key, "unset") for key in keys])
+        (label, styles[label], [recipe.get(key, "unset") for key in keys])
         for label, recipe in recipes.items()
     ]
     return {"keys": keys, "values": values}
 
 
-def _machines(runs: Sequence[Loaded]) -> list[tuple[Machine, list[str]]]:
+def _machines(runs: Sequence[LoadedRun]) -> list[tuple[Machine, list[str]]]:
     """Return each environment once, with the runs that were made in it."""
     found: dict[Machine, list[str]] = {}
     for run in runs:

@@ -6,25 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advnorm.records import MARKS, Panel, Reproduction, counted
-from advnorm.report import drawings, figures, reproduced_figure
-from advnorm.report.diagnoses import addresses
-from advnorm.report.reproductions import Table, tabulated
-from advnorm.report.styles import LOOKS
+from advnorm.report import diagnosis_panels, figures, reproduced_figure
+from advnorm.report.diagnoses import picture_urls
+from advnorm.report.reproductions import ReproductionTable, build_table
+from advnorm.report.styles import STYLES
 from advnorm.report.template import environment
 
-MOST_DRAWINGS = 24
+MOST_PANELS = 24
 """Panels of one artefact beyond these are left out."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class ArtefactSection:
     """One artefact, as the page has it."""
 
     record: Reproduction
     name: str
-    table: Table
-    figure: figures.Panel | None
-    panels: tuple[figures.Panel, ...]
+    table: ReproductionTable
+    figure: figures.SvgPanel | None
+    panels: tuple[figures.SvgPanel, ...]
     galleries: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     left_out: int
 
@@ -59,17 +59,17 @@ def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] =
     )
 
 
-def _shown(record: Reproduction, prefix: str) -> Shown:
+def _shown(record: Reproduction, prefix: str) -> ArtefactSection:
     drawn = [panel for panel in record.drawn if panel.kind != "pictures"]
     pictures = [panel for panel in record.drawn if panel.kind == "pictures"]
-    return Shown(
+    return ArtefactSection(
         record=record,
         name=_title(record.artefact.partition("/")[2]),
-        table=tabulated(record),
+        table=build_table(record),
         figure=reproduced_figure.lines(record, f"{prefix}-own") if record.x else None,
-        panels=tuple(_panels(drawn[:MOST_DRAWINGS], prefix)),
-        galleries=tuple(map(_gallery, pictures[:MOST_DRAWINGS])),
-        left_out=max(0, len(drawn) - MOST_DRAWINGS) + max(0, len(pictures) - MOST_DRAWINGS),
+        panels=tuple(_panels(drawn[:MOST_PANELS], prefix)),
+        galleries=tuple(map(_gallery, pictures[:MOST_PANELS])),
+        left_out=max(0, len(drawn) - MOST_PANELS) + max(0, len(pictures) - MOST_PANELS),
     )
 
 
@@ -77,16 +77,16 @@ def _title(name: str) -> str:
     """Write a caption's name as papers do.
 
     >>> _title("table13")
-    'Table 13'
+    'ReproductionTable 13'
     """
     return re.sub(r"(\d+)", r" \1", name).capitalize()
 
 
-def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.Panel]:
+def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.SvgPanel]:
     for number, panel in enumerate(panels):
-        one = drawings.Shown(panel.title, LOOKS[0], panel)
-        yield drawings.alone(panel.title, one, f"{prefix}-{number}")
+        one = diagnosis_panels.StyledPanel(panel.title, STYLES[0], panel)
+        yield diagnosis_panels.alone(panel.title, one, f"{prefix}-{number}")
 
 
 def _gallery(panel: Panel) -> tuple[str, tuple[tuple[str, str], ...]]:
-    return panel.title, addresses(panel)
+    return panel.title, picture_urls(panel)

@@ -8,24 +8,24 @@ from matplotlib.lines import Line2D
 
 from advnorm.records import Measured, Reproduction
 from advnorm.report import figures
-from advnorm.report.styles import LOOKS, OTHER, Look
+from advnorm.report.styles import OTHER_STYLE, STYLES, GroupStyle
 
 _DECADES = 50.0
 """Values that span more than this are drawn on a logarithmic axis."""
 
 
-def lines(record: Reproduction, prefix: str) -> figures.Panel:
+def lines(record: Reproduction, prefix: str) -> figures.SvgPanel:
     """Draw the numbers of each row over the columns; hollow and dotted is the paper's."""
     places = _places(record.columns)
-    with rc_context(figures.STYLE):
+    with rc_context(figures.RC_PARAMS):
         axes = figures.plot(record.x, record.y, size=(5.2, 3.4))
         _scale(axes, record.columns, places)
         for number, cells in enumerate(record.rows.values()):
-            _row(axes, cells, places, _look(number))
+            _row(axes, cells, places, _style(number))
         _legend(axes, list(record.rows))
-        svg = figures.svg_of(axes, prefix)
+        svg = figures.to_svg(axes, prefix)
     told = (f"{row}: {_told(cells)}" for row, cells in record.rows.items())
-    return figures.Panel(record.title, figures.listed(told), svg)
+    return figures.SvgPanel(record.title, figures.join_limited(told), svg)
 
 
 def _places(columns: Sequence[str]) -> dict[str, float]:
@@ -45,23 +45,26 @@ def _scale(axes: Axes, columns: Sequence[str], places: Mapping[str, float]) -> N
 
 
 def _row(
-    axes: Axes, cells: Mapping[str, Measured], places: Mapping[str, float], look: Look
+    axes: Axes,
+    cells: Mapping[str, Measured],
+    places: Mapping[str, float],
+    style: GroupStyle,
 ) -> None:
     known = sorted((places[column], cell) for column, cell in cells.items())
     axes.errorbar(
         [x for x, _ in known],
-        [figures.drawable(cell.mean) for _, cell in known],
-        yerr=[figures.drawable(2 * (cell.error or 0.0)) for _, cell in known],
-        color=look.colour,
-        marker=look.marker,
+        [figures.finite_or_nan(cell.mean) for _, cell in known],
+        yerr=[figures.finite_or_nan(2 * (cell.error or 0.0)) for _, cell in known],
+        color=style.colour,
+        marker=style.marker,
         capsize=2,
     )
     theirs = [(x, cell.published.value) for x, cell in known if cell.published]
     axes.plot(
         [x for x, _ in theirs],
-        [figures.drawable(y) for _, y in theirs],
-        color=look.colour,
-        marker=look.marker,
+        [figures.finite_or_nan(y) for _, y in theirs],
+        color=style.colour,
+        marker=style.marker,
         markerfacecolor="none",
         linestyle=":",
     )
@@ -72,8 +75,8 @@ def _legend(axes: Axes, names: Sequence[str]) -> None:
         Line2D(
             [],
             [],
-            color=_look(number).colour,
-            marker=_look(number).marker,
+            color=_style(number).colour,
+            marker=_style(number).marker,
             label=figures.plain(name),
         )
         for number, name in enumerate(names)
@@ -88,8 +91,8 @@ def _legend(axes: Axes, names: Sequence[str]) -> None:
     )
 
 
-def _look(number: int) -> Look:
-    return LOOKS[number] if number < len(LOOKS) else OTHER
+def _style(number: int) -> GroupStyle:
+    return STYLES[number] if number < len(STYLES) else OTHER_STYLE
 
 
 def _told(cells: Mapping[str, Measured]) -> str:

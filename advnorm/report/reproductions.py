@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from advnorm.records import Measured, Reproduction
-from advnorm.report.text import blocks
+from advnorm.report.terminal_table import blocks
 
 _WIDE = 8
 """Columns that a terminal takes."""
 
 
-class Shown(NamedTuple):
+class NumberText(NamedTuple):
     """A number in text."""
 
     ours: str
@@ -22,12 +22,12 @@ class Shown(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class ReproductionTable:
     """The numbers of a record in text."""
 
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Shown | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[NumberText | None, ...]], ...]
 
 
 def reproduction_text(record: Reproduction) -> str:
@@ -43,14 +43,14 @@ def reproduction_text(record: Reproduction) -> str:
     return "\n".join(lines)
 
 
-def tabulated(record: Reproduction) -> Table:
+def build_table(record: Reproduction) -> ReproductionTable:
     """Return the table of a record.
 
     How many samples are behind its accuracies is said once if it is one number for all,
     else beside each column, or each row, or in each cell.
     """
     counts = _counts(record)
-    return Table(
+    return ReproductionTable(
         _caption(record),
         tuple(f"{name}{_n(counts.columns.get(name))}" for name in record.columns),
         tuple(
@@ -101,7 +101,7 @@ def _n(count: int | None) -> str:
     return "" if count is None else f" (n={count})"
 
 
-def _shown(cell: Measured | None, *, counted: bool) -> Shown | None:
+def _shown(cell: Measured | None, *, counted: bool) -> NumberText | None:
     if cell is None:
         return None
     said = [f"{cell.interval[0]:.1f}–{cell.interval[1]:.1f}"] if cell.interval else []
@@ -111,12 +111,12 @@ def _shown(cell: Measured | None, *, counted: bool) -> Shown | None:
     if cell.published is not None:
         error = "" if cell.published.error is None else f" ± {cell.published.error:g}"
         theirs = f"[{cell.published.value:g}{error}]"
-    return Shown(f"{cell}{'*' if cell.apart else ''}", theirs, ", ".join(said))
+    return NumberText(f"{cell}{'*' if cell.apart else ''}", theirs, ", ".join(said))
 
 
 def _lines(record: Reproduction) -> list[str]:
     """Write rows and columns; the other way round where there are far more columns."""
-    table = tabulated(record)
+    table = build_table(record)
     head = [record.x or "", *table.columns]
     body = [[row, *map(_joined, cells)] for row, cells in table.rows]
     if len(record.columns) > max(_WIDE, len(record.rows)):
@@ -133,10 +133,10 @@ def _even(column: Sequence[str]) -> list[str]:
     return [cell.ljust(max(map(len, column))) for cell in column]
 
 
-def _joined(shown: Shown | None) -> str:
+def _joined(shown: NumberText | None) -> str:
     """Return a number for a terminal.
 
-    >>> _joined(Shown("90", "[95 ± 1]", "82.6–94.5")), _joined(None)
+    >>> _joined(NumberText("90", "[95 ± 1]", "82.6–94.5")), _joined(None)
     ('90 (82.6–94.5) [95 ± 1]', '-')
     """
     if shown is None:

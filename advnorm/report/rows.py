@@ -12,13 +12,13 @@ from scipy.special import stdtrit
 
 from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
 from advnorm.report.completion_marks import unfinished
-from advnorm.report.groups import Group, Loaded, gather
+from advnorm.report.groups import LoadedRun, RunGroup, load_groups
 
 _BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One accuracy: of one seed, or the mean over several."""
 
     fractions: tuple[float, ...]
@@ -49,7 +49,7 @@ class Cell:
 
         The two are independent sources of error, so their half-widths add in quadrature.
 
-        >>> low, high = Cell(fractions=(0.5, 0.5), n=100).interval
+        >>> low, high = TableCell(fractions=(0.5, 0.5), n=100).interval
         >>> round(low, 3), round(high, 3)
         (0.404, 0.596)
         """
@@ -75,7 +75,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One group of runs, or one run of a group."""
 
     name: str
@@ -85,16 +85,16 @@ class Row:
     norm: str
     objective: str
     seeds: tuple[str, ...]
-    cells: dict[str, Cell | None]
+    cells: dict[str, TableCell | None]
     """All rows of a table have the same keys in the same order."""
     alarms: tuple[str, ...]
-    members: tuple["Row", ...] = ()
+    members: tuple["ReportRow", ...] = ()
     """Each seed's own row; empty in such a row."""
     unlike: str = ""
     """In what its cells were not measured alike: other weights, other sample counts."""
 
 
-def table(runs: Sequence[Run]) -> list[Row]:
+def comparison_rows(runs: Sequence[Run]) -> list[ReportRow]:
     """Return one row a group of runs that differ only in their seed.
 
     Over seeds a cell has the mean and its standard error; of several runs of one seed the
@@ -102,16 +102,16 @@ def table(runs: Sequence[Run]) -> list[Row]:
     the branches of a mixture norm, and other data sets than the run's, are columns of
     their own.
     """
-    return rows(gather(runs))
+    return rows(load_groups(runs))
 
 
-def rows(groups: Sequence[Group]) -> list[Row]:
+def rows(groups: Sequence[RunGroup]) -> list[ReportRow]:
     """Return the rows of groups that were read before."""
     keys = columns([member for group in groups for member in group.members])
     return [_group_row(group, keys) for group in groups]
 
 
-def columns(runs: Sequence[Loaded]) -> list[str]:
+def columns(runs: Sequence[LoadedRun]) -> list[str]:
     """Return all result keys in the order of a table's columns."""
     results = {result.key: result for run in runs for result in run.results.values()}
     return sorted(results, key=lambda key: _order(results[key]))
@@ -153,7 +153,7 @@ def unlike(results: Sequence[Result]) -> str:
     return f"not measured alike in all runs: {told}" if told else ""
 
 
-def _mixed(runs: Sequence[Loaded]) -> str:
+def _mixed(runs: Sequence[LoadedRun]) -> str:
     """Say in what the results of some runs differ, beyond their attacks."""
     results = [result for run in runs for result in run.results.values()]
     told = [_differences({"weights": _weights(r)} for r in results)]
@@ -227,12 +227,12 @@ def _order(result: Result) -> tuple[Any, ...]:
     return (data, adversary, other, norm, natural, eps, result.branch or "")
 
 
-def _group_row(group: Group, keys: Sequence[str]) -> Row:
+def _group_row(group: RunGroup, keys: Sequence[str]) -> ReportRow:
     members = tuple(_row(run, group.label, [run], keys) for run in group.members)
-    whole = _row(group.members[0], group.label, group.seeded, keys)
+    whole = _row(group.members[0], group.label, group.one_per_seed, keys)
     names = {run.recipe.get("name", run.name) for run in group.members}
     name = names.pop() if len(names) == 1 else group.label
-    return Row(
+    return ReportRow(
         name=members[0].name if len(members) == 1 else name,
         label=group.label,
         model=whole.model,
@@ -246,8 +246,10 @@ def _group_row(group: Group, keys: Sequence[str]) -> Row:
     )
 
 
-def _row(first: Loaded, label: str, runs: Sequence[Loaded], keys: Sequence[str]) -> Row:
-    return Row(
+def _row(
+    first: LoadedRun, label: str, runs: Sequence[LoadedRun], keys: Sequence[str]
+) -> ReportRow:
+    return ReportRow(
         name=first.name,
         label=label,
         model=first.choice("model"),
@@ -260,11 +262,11 @@ def _row(first: Loaded, label: str, runs: Sequence[Loaded], keys: Sequence[str])
     )
 
 
-def _cell(key: str, runs: Sequence[Loaded]) -> Cell | None:
+def _cell(key: str, runs: Sequence[LoadedRun]) -> TableCell | None:
     results = [run.results[key] for run in runs if key in run.results]
     if not results:
         return None
-    return Cell(
+    return TableCell(
         fractions=tuple(result.accuracy.fraction for result in results),
         n=min(result.accuracy.n for result in results),
         flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),

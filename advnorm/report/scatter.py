@@ -6,65 +6,67 @@ from typing import Any, NamedTuple
 from matplotlib import rc_context
 
 from advnorm.records import Accuracy, result_key
-from advnorm.report.completion_marks import marked, unfinished
+from advnorm.report.completion_marks import unfinished, unfinished_text
 from advnorm.report.figures import (
     FLAGGED,
-    STYLE,
-    Looks,
-    Panel,
-    branched,
-    doubt,
-    listed,
+    RC_PARAMS,
+    GroupStyles,
+    SvgPanel,
+    join_limited,
+    mark_flagged,
     plot,
     progress,
-    svg_of,
+    to_svg,
+    with_branch,
 )
-from advnorm.report.groups import Group, Loaded
+from advnorm.report.groups import LoadedRun, RunGroup
 from advnorm.report.rows import without_branch
-from advnorm.report.styles import OTHER
+from advnorm.report.styles import OTHER_STYLE
 
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
 
 
-def scatter(groups: Sequence[Group], looks: Looks, key: str, prefix: str) -> Panel | None:
+def scatter_panel(
+    groups: Sequence[RunGroup], styles: GroupStyles, key: str, prefix: str
+) -> SvgPanel | None:
     """Draw clean against robust accuracy: a point a run and branch, both 95% intervals."""
     points = [p for group in groups for run in group.members for p in _points(run, key)]
     if not points:
         return None
     labels = {run.name: group.label for group in groups for run in group.members}
-    with rc_context(STYLE):
+    with rc_context(RC_PARAMS):
         axes = plot("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
         for point in points:
-            look = looks[labels[point.run]]
+            style = styles[labels[point.run]]
             axes.errorbar(
                 100 * point.clean.fraction,
                 100 * point.robust.fraction,
                 xerr=_bars(point.clean),
                 yerr=_bars(point.robust),
-                fmt=look.marker,
+                fmt=style.marker,
                 fillstyle=_FILLS[point.branch],
-                color=look.colour,
+                color=style.colour,
                 markersize=7,
                 elinewidth=0.8,
-                zorder=1 if look is OTHER else 2,
+                zorder=1 if style is OTHER_STYLE else 2,
             )
             place = 100 * point.clean.fraction, 100 * point.robust.fraction
             if point.flagged:
-                doubt(axes, *place)
+                mark_flagged(axes, *place)
             if point.unfinished:
                 progress(axes, *place, point.unfinished)
-        svg = svg_of(axes, prefix)
+        svg = to_svg(axes, prefix)
     told = [
-        f"{branched(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
+        f"{with_branch(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
         f"{p.robust.fraction:.1%} robust"
         f"{FLAGGED if p.flagged else ''}"
-        f"{f' ({marked(p.unfinished)})' if p.unfinished else ''}"
+        f"{f' ({unfinished_text(p.unfinished)})' if p.unfinished else ''}"
         for p in points
     ]
-    return Panel("Clean against robust accuracy", listed(told), svg)
+    return SvgPanel("Clean against robust accuracy", join_limited(told), svg)
 
 
-class Point(NamedTuple):
+class ScatterPoint(NamedTuple):
     """One run, or one branch of it."""
 
     run: str
@@ -76,14 +78,14 @@ class Point(NamedTuple):
     """How far training was, where it was not finished."""
 
 
-def _points(run: Loaded, key: str) -> list[Point]:
+def _points(run: LoadedRun, key: str) -> list[ScatterPoint]:
     """Pair the accuracy under ``key`` with the clean one, each branch with its own."""
     found = []
     for name, result in run.results.items():
         data = result.data if result.other else None
         clean = run.results.get(result_key("clean", None, result.branch, data))
         if without_branch(name) == key and clean:
-            point = Point(
+            point = ScatterPoint(
                 run.name,
                 result.branch,
                 clean.accuracy,

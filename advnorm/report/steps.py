@@ -9,64 +9,66 @@ from matplotlib import rc_context
 from advnorm.records import Result
 from advnorm.report import figures
 from advnorm.report.completion_marks import unfinished
-from advnorm.report.groups import Group
-from advnorm.report.rows import Cell, threat_label, without_branch
-from advnorm.report.styles import OTHER
+from advnorm.report.groups import RunGroup
+from advnorm.report.rows import TableCell, threat_label, without_branch
+from advnorm.report.styles import OTHER_STYLE
 
 _LETTER = 0.026  # width of a digit, as a share of the axis
 
 
-class Walk(NamedTuple):
+class StepCurve(NamedTuple):
     """One line: a group, or one branch of it, under one attack."""
 
     label: str
     branch: str | None
-    known: Mapping[float, Cell]
+    known: Mapping[float, TableCell]
     """By number of steps."""
 
 
-def titles(groups: Sequence[Group]) -> dict[str, str]:
+def titles(groups: Sequence[RunGroup]) -> dict[str, str]:
     """Return the title of each panel, by result key without its branch."""
     return {
         without_branch(key): _title(result)
         for group in groups
-        for run in group.seeded
+        for run in group.one_per_seed
         for key, result in sorted(run.results.items())
         if result.curve
     }
 
 
 def steps(
-    groups: Sequence[Group], looks: figures.Looks, prefix: str
-) -> list[figures.Panel]:
+    groups: Sequence[RunGroup], styles: figures.GroupStyles, prefix: str
+) -> list[figures.SvgPanel]:
     """Draw accuracy against the number of steps: a panel an attack and radius.
 
     A line is a group with its 95% band; a mixture norm has one for each branch.
     """
-    shown = [group for group in groups if looks[group.label] is not OTHER]
+    shown = [group for group in groups if styles[group.label] is not OTHER_STYLE]
     found = list(titles(groups).items())[: figures.MOST_PANELS]
-    with rc_context(figures.STYLE):
+    with rc_context(figures.RC_PARAMS):
         return [
-            _panel(title, list(_walks(shown, key)), looks, f"{prefix}{number}")
+            _panel(title, list(_walks(shown, key)), styles, f"{prefix}{number}")
             for number, (key, title) in enumerate(found)
         ]
 
 
 def _panel(
-    title: str, walks: Sequence[Walk], looks: figures.Looks, prefix: str
-) -> figures.Panel:
+    title: str, walks: Sequence[StepCurve], styles: figures.GroupStyles, prefix: str
+) -> figures.SvgPanel:
     axes = figures.plot("steps of the attack", "accuracy (%)")
     axes.set_xscale("log")
     told = []
     for walk in walks:
-        figures.draw(axes, walk.known, looks[walk.label], figures.LINES[walk.branch])
-        shown = (f"{figures.told_of(c)} after {n:g}" for n, c in walk.known.items())
-        told.append(f"{figures.branched(walk.label, walk.branch)}: " + ", ".join(shown))
+        figures.draw(
+            axes, walk.known, styles[walk.label], figures.BRANCH_LINE_STYLES[walk.branch]
+        )
+        shown = (f"{figures.accuracy_text(c)} after {n:g}" for n, c in walk.known.items())
+        told.append(f"{figures.with_branch(walk.label, walk.branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)
     counts = sorted({count for walk in walks for count in walk.known})
     axes.set_xticks(counts, labels(counts))
     axes.minorticks_off()
-    return figures.Panel(title, figures.listed(told), figures.svg_of(axes, prefix))
+    return figures.SvgPanel(title, figures.join_limited(told), figures.to_svg(axes, prefix))
 
 
 def labels(counts: Sequence[float]) -> list[str]:
@@ -89,18 +91,20 @@ def labels(counts: Sequence[float]) -> list[str]:
     return [t if place in {*shown, last} else "" for place, t in enumerate(texts)]
 
 
-def _walks(groups: Sequence[Group], key: str) -> Iterator[Walk]:
+def _walks(groups: Sequence[RunGroup], key: str) -> Iterator[StepCurve]:
     """Yield the lines of one panel: each group's mean over seeds, by branch."""
     for group in groups:
-        names = [name for run in group.seeded for name in run.results]
+        names = [name for run in group.one_per_seed for name in run.results]
         for name in dict.fromkeys(n for n in names if without_branch(n) == key):
-            results = [run.results[name] for run in group.seeded if name in run.results]
+            results = [
+                run.results[name] for run in group.one_per_seed if name in run.results
+            ]
             known = _known([result for result in results if result.curve])
             if known:
-                yield Walk(group.label, results[0].branch, known)
+                yield StepCurve(group.label, results[0].branch, known)
 
 
-def _known(results: Sequence[Result]) -> dict[float, Cell]:
+def _known(results: Sequence[Result]) -> dict[float, TableCell]:
     """Return the accuracies at the step counts that all of the results have."""
     if not results:
         return {}
@@ -109,7 +113,7 @@ def _known(results: Sequence[Result]) -> dict[float, Cell]:
     flags = tuple(dict.fromkeys(flag for result in results for flag in result.flags))
     far = unfinished(results)
     return {
-        float(n): Cell(
+        float(n): TableCell(
             tuple(a.fraction for a in each), min(a.n for a in each), flags, unfinished=far
         )
         for n, each in found.items()

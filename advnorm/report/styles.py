@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from advnorm.report.groups import Group
-from advnorm.report.rows import Row, without_branch
+from advnorm.report.groups import RunGroup
+from advnorm.report.rows import ReportRow, without_branch
 
 
 @dataclass(frozen=True)
-class Look:
+class GroupStyle:
     """How a group is drawn; ``glyph`` is the marker in text."""
 
     colour: str
@@ -30,36 +30,36 @@ _COLOURS = (
 )
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
-LOOKS = tuple(map(Look, _COLOURS, _MARKERS, _GLYPHS))
-OTHER = Look("#8a8a8a", ".", "·")
+STYLES = tuple(map(GroupStyle, _COLOURS, _MARKERS, _GLYPHS))
+OTHER_STYLE = GroupStyle("#8a8a8a", ".", "·")
 """For the groups beyond those that have a colour of their own."""
 
 
 def assign(
-    groups: Sequence[Group], rows: Sequence[Row], key: str | None
-) -> dict[str, Look]:
-    """Give the groups their looks, by label.
+    groups: Sequence[RunGroup], rows: Sequence[ReportRow], key: str | None
+) -> dict[str, GroupStyle]:
+    """Give the groups their styles, by label.
 
-    Where there are more groups than looks, those with the highest accuracy under ``key``
+    Where there are more groups than styles, those with the highest accuracy under ``key``
     are chosen; the order stays that of the table.
     """
     labels = [group.label for group in groups]
-    if len(labels) > len(LOOKS):
+    if len(labels) > len(STYLES):
         fractions = {row.label: _fraction(row, key) for row in rows}
-        chosen = sorted(labels, key=lambda label: -fractions[label])[: len(LOOKS)]
+        chosen = sorted(labels, key=lambda label: -fractions[label])[: len(STYLES)]
     else:
         chosen = labels
     shown = [label for label in labels if label in chosen]
-    return dict.fromkeys(labels, OTHER) | dict(zip(shown, LOOKS, strict=False))
+    return dict.fromkeys(labels, OTHER_STYLE) | dict(zip(shown, STYLES, strict=False))
 
 
-def _fraction(row: Row, key: str | None) -> float:
+def _fraction(row: ReportRow, key: str | None) -> float:
     cells = [cell for name, cell in row.cells.items() if without_branch(name) == key]
     fractions = [cell.fraction for cell in cells if cell and not isnan(cell.fraction)]
     return max(fractions, default=-1.0)
 
 
-def headline(groups: Sequence[Group]) -> str | None:
+def headline_key(groups: Sequence[RunGroup]) -> str | None:
     """Choose the attack that stands for robustness, where one figure needs just one.
 
     Of the attacks on images that most runs have, on their own data where there is one: the

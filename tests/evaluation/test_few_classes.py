@@ -8,7 +8,7 @@ from advnorm.attacks import ATTACKS, FALLBACKS
 from advnorm.evaluation import cells, evaluate
 from advnorm.evaluation.conditions import SUITES
 from advnorm.recipe import Recipe, override
-from advnorm.report import terminal
+from advnorm.report import comparison_text
 from advnorm.runs import assess
 from advnorm.threat import L2, Linf
 from advnorm.training import train
@@ -97,4 +97,4 @@ def test_a_note_is_recorded_and_printed_for_a_run(tmp_path):
     clean, noted = assess(run, recipe)
     assert clean.notes == () and len(noted.notes) == 1 and noted.flags == ()
     assert run.result(noted.key) == noted
-    assert "*1 apgd_dlr-2: the DLR needs 3 classes, there are 2" in terminal([run])
+    assert "*1 apgd_dlr-2: the DLR needs 3 classes, there are 2" in comparison_text([run])

@@ -10,10 +10,10 @@ from PIL import Image
 
 from advnorm.records import Diagnosis, Panel, Picture, Run, Series, Watched
 from advnorm.report import write
-from advnorm.report.diagnoses import address, diverging, topics
-from advnorm.report.drawings import MOST_POINTS, together
-from advnorm.report.groups import gather
-from advnorm.report.styles import LOOKS
+from advnorm.report.diagnoses import diverging, picture_url, topics
+from advnorm.report.diagnosis_panels import MOST_POINTS, together
+from advnorm.report.groups import load_groups
+from advnorm.report.styles import STYLES
 
 
 def answer(question="sharp", *, numbers=None, settings=None, **panel):
@@ -33,9 +33,9 @@ def line(*values, name="a", faint=False):
 
 
 def looked(runs):
-    groups = gather(runs)
-    looks = {g.label: look for g, look in zip(groups, LOOKS, strict=False)}
-    return topics(groups, looks, "why")
+    groups = load_groups(runs)
+    styles = {g.label: style for g, style in zip(groups, STYLES, strict=False)}
+    return topics(groups, styles, "why")
 
 
 def test_norms_of_one_family_share_axes_in_their_own_colours(maker):
@@ -52,8 +52,8 @@ def test_norms_of_one_family_share_axes_in_their_own_colours(maker):
         "Sharpness: ibp · cnn",
     ]
     first, second = (panel.svg for panel in topic.panels)
-    assert LOOKS[0].colour in first and LOOKS[1].colour in first
-    assert LOOKS[0].colour not in second and LOOKS[2].colour in second
+    assert STYLES[0].colour in first and STYLES[1].colour in first
+    assert STYLES[0].colour not in second and STYLES[2].colour in second
     assert "batch · pgd · cnn: a 2" in topic.panels[0].alt
 
 
@@ -92,7 +92,7 @@ def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
     runs = [maker.run("a", seed=0, recipe=watched), maker.run("b", seed=1)]
     runs[0].append_watched(Watched(step=1, epoch=0.0, numbers={"gradient_norm": 2.0}))
     runs[0].write_diagnosis(answer(series=[line(1.0)]))
-    assert len(gather(runs)) == 1
+    assert len(load_groups(runs)) == 1
     found = [topic.question for topic in looked(runs)]
     assert found == ["gradient_norm_over_training", "sharp"]
 
@@ -136,7 +136,7 @@ def test_places_that_are_no_numbers_are_named(maker):
 
 def test_a_stretched_picture_uses_all_of_its_greys():
     shown = [
-        address(Picture(label="", channels=(((1.0, 1.5, 2.0),),), stretched=stretched))
+        picture_url(Picture(label="", channels=(((1.0, 1.5, 2.0),),), stretched=stretched))
         for stretched in (True, False)
     ]
     pixels = [
@@ -144,7 +144,7 @@ def test_a_stretched_picture_uses_all_of_its_greys():
     ]
     assert [pixels[0][0], pixels[0][-1]] == [0, 255] and pixels[1][0] != 0
     level = Picture(label="", channels=(((3.0, 3.0),),), stretched=True)
-    assert address(level).startswith("data:image/png")
+    assert picture_url(level).startswith("data:image/png")
 
 
 @pytest.mark.parametrize("kind", ["lines", "points", "bars"])

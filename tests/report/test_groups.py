@@ -3,7 +3,7 @@
 import pytest
 
 from advnorm.records import Run
-from advnorm.report.groups import gather
+from advnorm.report.groups import load_groups
 
 
 def test_folders_of_one_name_are_told_apart_by_their_parents(maker):
@@ -12,12 +12,12 @@ def test_folders_of_one_name_are_told_apart_by_their_parents(maker):
         maker.run("y/run", norm="group"),
         maker.run("z", norm="none"),
     ]
-    assert [group.members[0].name for group in gather(runs)] == ["x/run", "y/run", "z"]
+    assert [group.members[0].name for group in load_groups(runs)] == ["x/run", "y/run", "z"]
 
 
 def test_a_recipe_that_lacks_keys_or_has_plain_ones_is_read(maker):
     run = maker.run("a", recipe={"norm": "batch", "objective": None, "model": {}})
-    (group,) = gather([run])
+    (group,) = load_groups([run])
     assert group.label == "batch · none · {}"
 
 
@@ -26,7 +26,7 @@ def test_groups_that_share_a_label_are_told_apart(maker):
         maker.run(f"r{i}", recipe={"a": 0, "b": 0, "c": 0, "d": 0, "e": 0} | {key: 1})
         for i, key in enumerate("abcde")
     ]
-    labels = [group.label for group in gather(runs)]
+    labels = [group.label for group in load_groups(runs)]
     assert len(set(labels)) == 5
 
 
@@ -35,7 +35,7 @@ def test_a_damaged_recipe_is_named(maker, text):
     run = maker.run("a")
     (run.path / "recipe.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"a/recipe\.yaml is damaged"):
-        gather([run])
+        load_groups([run])
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_damaged_record_is_named(maker, name):
     maker.result(run, "clean", 1)
     (run.path / name).write_text('{"cut\n')
     with pytest.raises(ValueError, match=name):
-        gather([run])
+        load_groups([run])
 
 
 def test_a_run_without_an_environment_is_read(maker):
     run = maker.run("a")
     (run.path / "environment.json").unlink()
-    (group,) = gather([Run.open(run.path)])
+    (group,) = load_groups([Run.open(run.path)])
     assert group.members[0].environment is None
 
 
@@ -60,5 +60,5 @@ def test_alarms_say_when(maker):
     run = maker.run("a")
     maker.train(run, epochs=2, alarms=("late",))
     maker.train(run, epochs=3, alarms=("late",))
-    (group,) = gather([run])
+    (group,) = load_groups([run])
     assert group.members[0].alarms == ("late (2 epochs from 1 to 2)",)

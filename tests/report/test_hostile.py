@@ -10,7 +10,7 @@ import pytest
 
 from advnorm import cli
 from advnorm.records import Diagnosis, Panel, Run, Series
-from advnorm.report import terminal, write, write_pages
+from advnorm.report import comparison_text, write, write_paper_pages
 from advnorm.report.completion_marks import UNRECORDED
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
@@ -127,7 +127,7 @@ def test_escapes_of_records_reach_neither_the_terminal_nor_the_page(
     text = page.read_text()
     assert not set(ESCAPES[:1] + "\x07\x9b\u202e") & set(text)
     assert "\\x1b]0;title\\x07" in text and "\\u202e" in text
-    cli.base.say(terminal([run]))
+    cli.base.say(comparison_text([run]))
     said = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\u202e") & set(said)
     assert "\\x1b]0;title\\x07" in said
@@ -164,7 +164,7 @@ def test_a_name_that_is_not_utf8_has_its_page(maker, tmp_path, monkeypatch, caps
 def test_numbers_that_cannot_be_are_refused(run, values):
     change(run.path / RESULT, **values)
     with pytest.raises(ValueError, match=r"0\.03137\.json is damaged"):
-        terminal([run])
+        comparison_text([run])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_plan_of_no_number_of_epochs_leaves_a_page_without_marks(run, epochs, 
 def test_an_epoch_that_cannot_be_is_refused(run, epoch):
     change_last_epoch(run, epoch=epoch)
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged \(epoch"):
-        terminal([run])
+        comparison_text([run])
 
 
 @pytest.mark.parametrize("kind", ["lines", "points", "bars"])
@@ -227,7 +227,7 @@ def test_looks_at_training_that_are_no_numbers_are_left_out(run):
         for i, value in enumerate(values)
     ]
     (run.path / "watch.jsonl").write_text("\n".join([*lines, ""]))
-    assert "pgd-10" in terminal([run])
+    assert "pgd-10" in comparison_text([run])
 
 
 @pytest.mark.parametrize(
@@ -278,6 +278,6 @@ def test_a_hostile_record_of_a_reproduction_is_left_out_and_named(tmp_path, kind
         "zero": lambda: path.symlink_to("/dev/zero"),
     }
     make[kind]()
-    pages = write_pages(tmp_path)
+    pages = write_paper_pages(tmp_path)
     assert len(pages.damaged) == 1 and str(path) in pages.damaged[0]
     assert len(pages.damaged[0]) < 1000 and not pages.written

@@ -6,8 +6,8 @@ import pytest
 from reading import drawings, page
 
 from advnorm.records import Accuracy, Diagnosis, Epoch, Training, Watched
-from advnorm.report import table, terminal
-from advnorm.report.completion_marks import UNRECORDED, recovered
+from advnorm.report import comparison_rows, comparison_text
+from advnorm.report.completion_marks import UNRECORDED, infer_progress
 
 EPS = 8 / 255
 EARLY = Training(epochs=13, planned=400)
@@ -42,7 +42,7 @@ def pair(maker):
 
 
 def test_every_number_of_the_terminal_has_it(pair):
-    lines = [" ".join(line.split()) for line in terminal(pair).splitlines()]
+    lines = [" ".join(line.split()) for line in comparison_text(pair).splitlines()]
     assert "clean (n=100) 90.0% [82.6, 94.5] *1 80.0% [71.1, 86.7]" in lines
     numbers = [line for line in lines if line.startswith("pgd-10..20")]
     assert [line.count("*1") for line in numbers] == [1]
@@ -61,9 +61,13 @@ def test_every_number_of_the_page_has_it(pair, tmp_path):
     assert "done, pgd-10..20 L∞ 8/255 " in told.text
     drawn = drawings(told)
     mark = "(unfinished: 13 of 400 epochs)"
-    assert f"early 90.0% clean, 60.0% robust {mark}" in told_of(drawn, "Clean against")
-    assert told_of(drawn, "Training loss").count(mark) == 1
-    assert f"90.0% {mark} at 0, 60.0% {mark} at 8/255" in told_of(drawn, "pgd-10..20, L∞")
+    assert f"early 90.0% clean, 60.0% robust {mark}" in accuracy_text(
+        drawn, "Clean against"
+    )
+    assert accuracy_text(drawn, "Training loss").count(mark) == 1
+    assert f"90.0% {mark} at 0, 60.0% {mark} at 8/255" in accuracy_text(
+        drawn, "pgd-10..20, L∞"
+    )
     assert (
         f"80.0% {mark} after 10, 60.0% {mark} after 20"
         in drawn["pgd-10..20, L∞ 8/255, over steps"]
@@ -72,7 +76,7 @@ def test_every_number_of_the_page_has_it(pair, tmp_path):
     assert texts.count("13 of 400 epochs") == 1 + 1 + 1  # in scatter, radius and steps
 
 
-def told_of(drawn, title):
+def accuracy_text(drawn, title):
     return next(text for name, text in drawn.items() if name.startswith(title))
 
 
@@ -87,9 +91,9 @@ def test_a_mean_over_seeds_says_which_is_unfinished(maker, tmp_path):
     runs = [maker.run(f"r{seed}", seed=seed, recipe={"epochs": 400}) for seed in (0, 1)]
     maker.result(runs[0], "clean", 90, n=100, training=DONE, seed=0)
     maker.result(runs[1], "clean", 80, n=100, training=EARLY, seed=1)
-    (row,) = table(runs)
+    (row,) = comparison_rows(runs)
     assert row.cells["clean"].unfinished == ("seed 1: 13 of 400 epochs",)
-    assert "*1 unfinished: seed 1: 13 of 400 epochs" in terminal(runs)
+    assert "*1 unfinished: seed 1: 13 of 400 epochs" in comparison_text(runs)
     assert "unfinished: seed 1: 13 of 400 epochs" in page(runs, tmp_path).text
 
 
@@ -133,7 +137,7 @@ EPOCHS = [epoch(1, best=True), epoch(2, best=True), epoch(3)]
     ],
 )
 def test_older_records_are_told_by_the_run_itself(weights, epochs, planned, training):
-    assert recovered(weights, epochs, planned) == training
+    assert infer_progress(weights, epochs, planned) == training
 
 
 def test_an_older_record_of_which_nothing_is_known_says_so(maker, tmp_path):
@@ -143,5 +147,5 @@ def test_an_older_record_of_which_nothing_is_known_says_so(maker, tmp_path):
     record = json.loads(path.read_text())
     del record["training"]
     path.write_text(json.dumps(record))
-    assert terminal([run]).endswith(f"*1 {UNRECORDED}")
+    assert comparison_text([run]).endswith(f"*1 {UNRECORDED}")
     assert UNRECORDED in page([run], tmp_path).text

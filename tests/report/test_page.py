@@ -9,9 +9,9 @@ from reading import drawings, page
 
 from advnorm.records import Accuracy, Run
 from advnorm.report import write
-from advnorm.report.groups import gather
+from advnorm.report.groups import load_groups
 from advnorm.report.steps import _walks, labels
-from advnorm.report.styles import headline
+from advnorm.report.styles import headline_key
 
 EPS = 8 / 255
 
@@ -200,7 +200,7 @@ def test_headline_is_the_strongest_attack_at_the_recipes_radius_or_the_largest(
             maker.result(one, "fast", 600, eps=eps)
             maker.result(one, "slow", 500, eps=eps)
     maker.result(run, "only-here", 100, eps=4 * EPS)
-    assert headline(gather([run, other])) == key
+    assert headline_key(load_groups([run, other])) == key
 
 
 def test_no_run_is_refused_and_nothing_written(tmp_path):
@@ -212,7 +212,7 @@ def test_no_run_is_refused_and_nothing_written(tmp_path):
 def test_the_report_needs_no_torch_no_display_and_no_pyplot(study, tmp_path):
     code = (
         "import sys; from pathlib import Path; from advnorm.records import Run;"
-        "from advnorm.report import table, write;"
+        "from advnorm.report import comparison_rows, write;"
         "assert 'matplotlib' not in sys.modules;"
         "write([Run.open(Path(sys.argv[1]))], Path(sys.argv[2]));"
         "assert 'torch' not in sys.modules and 'matplotlib.pyplot' not in sys.modules"
@@ -299,8 +299,8 @@ def test_the_headline_counts_a_mixture_norms_branches_as_one_run(maker):
     more = maker.run("more", norm="group")
     for run in (plain, more):
         maker.result(run, "apgd", 10, eps=EPS)
-    assert headline(gather([plain, mixture])) == "pgd-10_linf_0.03137"
-    assert headline(gather([plain, mixture, more])) == "apgd_linf_0.03137"
+    assert headline_key(load_groups([plain, mixture])) == "pgd-10_linf_0.03137"
+    assert headline_key(load_groups([plain, mixture, more])) == "apgd_linf_0.03137"
 
 
 def walk(*fractions, n=100):
@@ -334,7 +334,7 @@ def test_accuracy_over_attack_steps_is_the_mean_over_seeds_by_branch(maker, tmp_
 def test_the_band_over_attack_steps_is_the_interval_of_the_accuracy(maker):
     run = maker.run("a")
     maker.result(run, "pgd-10..20", 50, n=100, eps=EPS, curve=walk(80, 50))
-    known = next(iter(_walks(gather([run]), "pgd-10..20_linf_0.03137"))).known
+    known = next(iter(_walks(load_groups([run]), "pgd-10..20_linf_0.03137"))).known
     assert list(known) == [10, 20]
     assert known[20].interval == Accuracy(correct=50, n=100).interval
 
@@ -344,9 +344,9 @@ def test_a_page_without_a_curve_does_not_speak_of_attack_steps(whole):
 
 
 def test_flagged_points_are_marked_in_every_figure_and_described(maker, tmp_path):
-    run, name, doubt = maker.run("a"), "pgd-10..20", {"flags": ("it is false",)}
+    run, name, flagged = maker.run("a"), "pgd-10..20", {"flags": ("it is false",)}
     maker.result(run, "clean", 90, n=100)
-    maker.result(run, name, 50, n=100, eps=EPS, curve=walk(80, 50), **doubt)
+    maker.result(run, name, 50, n=100, eps=EPS, curve=walk(80, 50), **flagged)
     maker.result(run, name, 70, n=100, eps=EPS / 2, curve=walk(75, 70))
     told = page([run], tmp_path)
     drawn = drawings(told)

@@ -20,10 +20,10 @@ from advnorm.records import (
     holds_reproductions,
     reproductions,
 )
-from advnorm.report import write_pages
-from advnorm.report.paper import MOST_DRAWINGS
+from advnorm.report import write_paper_pages
+from advnorm.report.paper import MOST_PANELS
 from advnorm.report.reproduced_figure import _row, _scale, lines
-from advnorm.report.styles import LOOKS
+from advnorm.report.styles import STYLES
 
 TABLE = Reproduction(
     artefact="here2020/table2",
@@ -87,7 +87,7 @@ def folder(tmp_path):
 
 
 def page(folder):
-    ((path,), damaged) = write_pages(folder)
+    ((path,), damaged) = write_paper_pages(folder)
     assert not damaged
     assert path == folder / "here2020.html"
     return path.read_text()
@@ -160,11 +160,11 @@ def test_a_figure_is_drawn_and_too_many_drawings_are_left_out(folder):
     text = page(folder)
     assert "A figure. line: 0.1 6, 10 9.25" in text and text.count("<svg") == 2
     assert "more drawings" not in text
-    many = tuple(FIGURE.panels[i] for i in (0, 1) for _ in range(MOST_DRAWINGS + 2))
+    many = tuple(FIGURE.panels[i] for i in (0, 1) for _ in range(MOST_PANELS + 2))
     record = FIGURE.model_copy(update={"panels": many})
     (folder / "here2020" / "figure10-reduced.json").write_text(record.model_dump_json())
     text = page(folder)
-    assert text.count("<svg") == text.count("<img") + 1 == MOST_DRAWINGS + 1
+    assert text.count("<svg") == text.count("<img") + 1 == MOST_PANELS + 1
     assert "4 more drawings are in the run folders." in text
 
 
@@ -194,7 +194,7 @@ def test_a_wide_range_has_a_logarithmic_axis(columns, scale):
 
 def test_bars_are_two_standard_errors_and_the_papers_numbers_are_dotted():
     axes = Figure().add_subplot()
-    _row(axes, FIGURE.rows["line"], {"0.1": 0.1, "10": 10.0}, LOOKS[0])
+    _row(axes, FIGURE.rows["line"], {"0.1": 0.1, "10": 10.0}, STYLES[0])
     (bars,) = axes.collections
     ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
     assert ends == [[4.0, 8.0], [8.75, 9.75]]  # errors 1 and 0.25

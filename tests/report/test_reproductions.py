@@ -3,8 +3,8 @@
 import pytest
 
 from advnorm.records import Measured, Published, Reproduction
-from advnorm.report.reproductions import reproduction_text, tabulated
-from advnorm.report.text import WIDTH
+from advnorm.report.reproductions import build_table, reproduction_text
+from advnorm.report.terminal_table import WIDTH
 
 
 def record(rows: dict[str, dict[str, Measured]], **more) -> Reproduction:
@@ -68,7 +68,7 @@ def counted(*counts: tuple[int | None, ...]) -> Reproduction:
     ids=str,
 )
 def test_samples_are_said_where_they_say_the_most(counts, caption, columns, rows, cell):
-    table = tabulated(counted(*counts))
+    table = build_table(counted(*counts))
     assert (caption in table.caption) if caption else not table.caption
     assert table.columns == columns
     assert [row for row, _ in table.rows] == rows
@@ -76,7 +76,7 @@ def test_samples_are_said_where_they_say_the_most(counts, caption, columns, rows
 
 
 def test_a_cell_that_is_missing_stays_so():
-    table = tabulated(counted((20, 20), (20,)))
+    table = build_table(counted((20, 20), (20,)))
     assert table.rows[1][1][1] is None
 
 

@@ -13,7 +13,7 @@ from advnorm import cli
 from advnorm.progress import Quiet
 from advnorm.recipe import override, to_yaml
 from advnorm.records import Run, Training
-from advnorm.report import terminal
+from advnorm.report import comparison_text
 from advnorm.report import write as write_page
 from advnorm.runs import assess, audit_run, diagnose_run, perturb, questions, transfer_runs
 from advnorm.training import StoppedError, checkpoints, loop, train
@@ -111,7 +111,7 @@ def test_the_mark_goes_with_the_end_of_training(recipe, tmp_path, monkeypatch):
     assert [r.weights for r in after] == [r.weights for r in before]
     for result in (*after, *run.results()):
         assert result.training == Training(epochs=3, planned=3) and not result.training.mark
-    assert "unfinished" not in terminal([run])
+    assert "unfinished" not in comparison_text([run])
 
 
 def test_verdicts_of_unfinished_weights_are_not_taken_for_others(recipe, tmp_path):
@@ -169,7 +169,7 @@ def test_a_finished_run_has_no_mark_anywhere(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
     heard = Heard()
     assess(run, recipe, progress=heard)
-    assert "unfinished" not in "\n".join([*heard.lines, terminal([run])])
+    assert "unfinished" not in "\n".join([*heard.lines, comparison_text([run])])
     assert "unfinished: " not in write_page([run], tmp_path / "page.html").read_text()
 
 
@@ -245,7 +245,7 @@ def test_a_record_without_the_field_is_read(recipe, tmp_path):
         del record["training"]
         path.write_text(json.dumps(record))
     assert {result.training for result in run.results()} == {None}
-    assert "*" not in terminal([run]), "the run itself tells that it is finished"
+    assert "*" not in comparison_text([run]), "the run itself tells that it is finished"
     assert [r.training.finished for r in assess(run, recipe)] == [True, True]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from advnorm.report import terminal
+from advnorm.report import comparison_text
 
 EPS = 8 / 255
 
@@ -18,7 +18,7 @@ def test_two_groups_by_hand(maker):
     maker.result(other, "clean", 713)
     maker.result(other, "pgd-10", 100, eps=EPS, flags=("doubtful",))
     maker.train(one, epochs=1, alarms=("one class",))
-    lines = terminal([one, two, other]).splitlines()
+    lines = comparison_text([one, two, other]).splitlines()
     assert [" ".join(line.split()) for line in lines] == [
         "batch none",
         "madry madry",
@@ -38,23 +38,23 @@ def test_many_groups_go_into_blocks_that_fit(maker):
     runs = [maker.run(f"r{i}", norm=f"n{i}") for i in range(12)]
     for run in runs:
         maker.result(run, "clean", 713)
-    text = terminal(runs)
+    text = comparison_text(runs)
     assert max(map(len, text.splitlines())) <= 100
     assert text.count("71.3% [68.4, 74.0]") == 12 and text.count("clean (n=1000)") == 3
     assert "in training" not in text
 
 
 def test_runs_without_results_are_named_still(maker):
-    assert terminal([maker.run("a")]).split() == ["batch", "madry", "cnn"]
+    assert comparison_text([maker.run("a")]).split() == ["batch", "madry", "cnn"]
 
 
 def test_no_run_is_refused():
     with pytest.raises(ValueError, match="no run to report on"):
-        terminal([])
+        comparison_text([])
 
 
 def test_branches_are_named(maker):
-    lines = terminal(maker.branches()).splitlines()
+    lines = comparison_text(maker.branches()).splitlines()
     found = {" ".join(line.split()[:5]): line.split()[-3:] for line in lines}
     assert found["clean, clean branch (n=100) -"] == ["95.0%", "[88.8,", "97.8]"]
     assert "pgd-10_linf_0.03137, worst branch (n=100) -" in found
@@ -67,7 +67,7 @@ def test_a_column_and_a_row_that_were_not_measured_alike_are_marked(maker):
     maker.result(one, "pgd-10", 500, eps=EPS)
     maker.result(other, "clean", 50, n=100)
     maker.result(other, "pgd-10", 500, eps=EPS, weights="state-7 sha256:ff")
-    lines = [" ".join(line.split()) for line in terminal([one, other]).splitlines()]
+    lines = [" ".join(line.split()) for line in comparison_text([one, other]).splitlines()]
     assert lines[0] == "batch group *3"
     assert lines[3].startswith("clean (n=100..1000) *1 50.0%")
     assert lines[4].startswith("pgd-10_linf_0.03137 (n=1000) *2 50.0%")

@@ -15,8 +15,8 @@ from safetensors.numpy import load as parse_tensors
 
 from advnorm.files import read_bytes
 from advnorm.records import Result
-from advnorm.report.completion_marks import marked, unfinished
-from advnorm.report.groups import Group, Loaded
+from advnorm.report.completion_marks import unfinished, unfinished_text
+from advnorm.report.groups import LoadedRun, RunGroup
 from advnorm.report.rows import branch_label, threat_label, without_branch
 from advnorm.text import cut
 
@@ -25,7 +25,7 @@ MOST_RUNS = 8
 MOST_IMAGES = 8
 """Images a run."""
 MOST_PIXELS = 128
-"""Larger images are thinned to this side."""
+"""Larger images are subsampled to this side."""
 LARGEST = 1 << 28
 """Bytes of a file of examples."""
 _FACTORS = (100, 50, 20, 10, 5, 2, 1)
@@ -33,7 +33,7 @@ _NAMES = ("clean", "adversarial", "labels", "clean_predictions", "adversarial_pr
 
 
 @dataclass(frozen=True)
-class Example:
+class ExampleImage:
     """One image: three PNGs, and what the model said."""
 
     clean: str
@@ -45,7 +45,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Strip:
+class ExampleStrip:
     """Examples of one run under one attack."""
 
     label: str
@@ -53,12 +53,12 @@ class Strip:
     attack: str
     factor: int
     """The difference is drawn this many times as large, around middle grey."""
-    thinned: int
+    stride: int
     """Every how many-th pixel is shown; 1 is all."""
-    examples: tuple[Example, ...]
+    examples: tuple[ExampleImage, ...]
 
 
-def strips(groups: Sequence[Group], key: str | None) -> list[Strip]:
+def strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleStrip]:
     """Return examples of the first runs of the groups, under ``key`` where it has some."""
     found = []
     for group in groups:
@@ -72,7 +72,7 @@ def strips(groups: Sequence[Group], key: str | None) -> list[Strip]:
     return found
 
 
-def _of_run(group: Group, run: Loaded, key: str | None) -> Strip | None:
+def _of_run(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | None:
     """Read the run's examples; ``None`` where there are none that are images."""
     attacked = [name for name, result in run.results.items() if result.threat]
     for name in sorted(attacked, key=lambda name: without_branch(name) != key):
@@ -113,7 +113,9 @@ def _damaged(path: Path, why: str) -> ValueError:
     )
 
 
-def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]]) -> Strip:
+def _strip(
+    label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]]
+) -> ExampleStrip:
     low, high = result.threat.bounds if result.threat else (0.0, 1.0)
     clean, adversarial = (
         (tensors[name][:MOST_IMAGES].astype(np.float32).clip(low, high) - low)
@@ -122,13 +124,13 @@ def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]
     )
     factor = amplification(float(np.abs(adversarial - clean).max(initial=0.0)))
     difference = 0.5 + factor * (adversarial - clean)
-    thinned = ceil(max(clean.shape[2:]) / MOST_PIXELS)
+    stride = ceil(max(clean.shape[2:]) / MOST_PIXELS)
 
     def shown(images: NDArray[Any], index: int) -> str:
-        return png(images[index, :, ::thinned, ::thinned])
+        return png(images[index, :, ::stride, ::stride])
 
     examples = tuple(
-        Example(
+        ExampleImage(
             clean=shown(clean, i),
             adversarial=shown(adversarial, i),
             difference=shown(difference, i),
@@ -142,10 +144,10 @@ def _strip(label: str, run: str, result: Result, tensors: dict[str, NDArray[Any]
     parts = (
         f"{result.attack}{threat}",
         branch_label(result.branch),
-        marked(unfinished([result])),
+        unfinished_text(unfinished([result])),
     )
     named = filter(None, parts)
-    return Strip(label, run, ", ".join(named), factor, thinned, examples)
+    return ExampleStrip(label, run, ", ".join(named), factor, stride, examples)
 
 
 def amplification(largest: float) -> int:

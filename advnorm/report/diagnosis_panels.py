@@ -12,13 +12,13 @@ from matplotlib.ticker import MaxNLocator
 
 from advnorm.records import Panel, Series
 from advnorm.report import figures
-from advnorm.report.styles import Look
+from advnorm.report.styles import GroupStyle
 
 MOST_SERIES = 4
 """Kinds of lines that are told apart in one colour; more need colours of their own."""
 MOST_POINTS = 300
 """Points of a line; of more, every so many-th is drawn."""
-_STYLES: Any = ("-", "--", ":", "-.")
+_LINE_STYLES: Any = ("-", "--", ":", "-.")
 _COLOURS = (
     "#0072b2",
     "#e69f00",
@@ -35,11 +35,11 @@ _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<", ">")
 
 
 @dataclass(frozen=True)
-class Shown:
+class StyledPanel:
     """A panel of one run, and how its group is drawn."""
 
     label: str
-    look: Look
+    style: GroupStyle
     panel: Panel
 
 
@@ -52,47 +52,51 @@ def together(panels: Sequence[Panel]) -> bool:
     return kinds == {"lines"} and len(names) <= MOST_SERIES
 
 
-def overlay(title: str, shown: Sequence[Shown], prefix: str) -> figures.Panel:
+def overlay(title: str, shown: Sequence[StyledPanel], prefix: str) -> figures.SvgPanel:
     """Draw the panels of several runs in the same axes: colours are groups."""
     names = _names(s.panel for s in shown)
-    with rc_context(figures.STYLE):
+    with rc_context(figures.RC_PARAMS):
         axes = _axes(shown[0].panel)
         for place, one in enumerate(shown):
             for series in one.panel.series:
                 if one.panel.kind == "bars":
-                    _bars(axes, series, one.look.colour, place, len(shown))
+                    _bars(axes, series, one.style.colour, place, len(shown))
                 else:
-                    style = _STYLES[names.index(series.name)] if not series.faint else "-"
-                    _line(axes, series, one.look.colour, style, one.look.marker)
+                    style = (
+                        _LINE_STYLES[names.index(series.name)] if not series.faint else "-"
+                    )
+                    _line(axes, series, one.style.colour, style, one.style.marker)
         _finish(axes, [s.panel for s in shown])
         if len(names) > 1:
-            _legend(axes, names, ["#8a8a8a"] * len(names), _STYLES, None)
-        svg = figures.svg_of(axes, prefix)
+            _legend(axes, names, ["#8a8a8a"] * len(names), _LINE_STYLES, None)
+        svg = figures.to_svg(axes, prefix)
     told = (f"{s.label}: {_ends(s.panel)}" for s in shown)
-    return figures.Panel(title, figures.listed(told), svg)
+    return figures.SvgPanel(title, figures.join_limited(told), svg)
 
 
-def alone(title: str, shown: Shown, prefix: str) -> figures.Panel:
+def alone(title: str, shown: StyledPanel, prefix: str) -> figures.SvgPanel:
     """Draw the panel of one run by itself: colours are its series."""
     panel, names = shown.panel, _names([shown.panel])
-    with rc_context(figures.STYLE):
+    with rc_context(figures.RC_PARAMS):
         axes = _axes(panel)
         for series in panel.series:
             index = names.index(series.name) if series.name in names else 0
             colour = _COLOURS[index % len(_COLOURS)]
             marker = _MARKERS[index % len(_MARKERS)]
             if panel.kind == "points":
-                axes.plot(*_thin(series, 4), marker, color=colour, markersize=3, alpha=0.6)
+                axes.plot(
+                    *_subsample(series, 4), marker, color=colour, markersize=3, alpha=0.6
+                )
             elif panel.kind == "bars":
                 _bars(axes, series, colour, index, len(names))
             else:
-                _line(axes, series, colour, _STYLES[index % len(_STYLES)], marker)
+                _line(axes, series, colour, _LINE_STYLES[index % len(_LINE_STYLES)], marker)
         _finish(axes, [panel])
         if len(names) > 1:
-            styles = ["none"] if panel.kind == "points" else _STYLES
+            styles = ["none"] if panel.kind == "points" else _LINE_STYLES
             _legend(axes, names, _COLOURS, styles, _MARKERS)
-        svg = figures.svg_of(axes, prefix)
-    return figures.Panel(title, _ends(panel), svg)
+        svg = figures.to_svg(axes, prefix)
+    return figures.SvgPanel(title, _ends(panel), svg)
 
 
 def _names(panels: Iterable[Panel]) -> list[str]:
@@ -107,7 +111,7 @@ def _axes(panel: Panel) -> Axes:
 def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> None:
     few = len(series.x) <= 12 and not series.faint
     axes.plot(
-        *_thin(series),
+        *_subsample(series),
         color=colour,
         linestyle=style,
         marker=marker if few else "none",
@@ -120,28 +124,32 @@ def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> N
 
 def _bars(axes: Axes, series: Series, colour: str, place: int, count: int) -> None:
     width = 0.8 / count
-    bars = _drawable(series)
+    bars = _finite_points(series)
     where = [x + (place - (count - 1) / 2) * width for x, _ in bars]
     axes.bar(where, [y for _, y in bars], width=width, color=colour)
 
 
-def _drawable(series: Series) -> list[tuple[float, float]]:
+def _finite_points(series: Series) -> list[tuple[float, float]]:
     """Return the points of a series that axes can hold."""
     points = zip(
-        map(figures.drawable, series.x), map(figures.drawable, series.y), strict=True
+        map(figures.finite_or_nan, series.x),
+        map(figures.finite_or_nan, series.y),
+        strict=True,
     )
     return [(x, y) for x, y in points if isfinite(x) and isfinite(y)]
 
 
-def _thin(series: Series, more: int = 1) -> tuple[list[float], list[float]]:
+def _subsample(series: Series, more: int = 1) -> tuple[list[float], list[float]]:
     stride = max(1, -(-len(series.x) // (more * MOST_POINTS)))
-    places = [figures.drawable(value) for value in series.x[::stride]]
-    return places, [figures.drawable(value) for value in series.y[::stride]]
+    places = [figures.finite_or_nan(value) for value in series.x[::stride]]
+    return places, [figures.finite_or_nan(value) for value in series.y[::stride]]
 
 
 def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
     """Choose the axes: logarithmic over two decades or more, whole numbers for counts."""
-    points = [point for panel in panels for s in panel.series for point in _drawable(s)]
+    points = [
+        point for panel in panels for s in panel.series for point in _finite_points(s)
+    ]
     values = [y for _, y in points]
     positive = [value for value in values if value > 0]
     bars = panels[0].kind == "bars"
@@ -198,4 +206,4 @@ def _legend(
 def _ends(panel: Panel) -> str:
     """Say where each line ends, for who cannot see it."""
     told = [f"{s.name} {s.y[-1]:.3g}" for s in panel.series if s.y and not s.faint]
-    return figures.listed(told, 6)
+    return figures.join_limited(told, 6)

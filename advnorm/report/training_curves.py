@@ -10,42 +10,44 @@ from matplotlib.ticker import MaxNLocator
 from advnorm.records import Accuracy, Epoch, mark_of
 from advnorm.report.figures import (
     MOST_RUNS,
-    STYLE,
-    Looks,
-    Panel,
-    drawable,
-    listed,
+    RC_PARAMS,
+    GroupStyles,
+    SvgPanel,
+    finite_or_nan,
+    join_limited,
     plot,
-    svg_of,
+    to_svg,
 )
-from advnorm.report.groups import Group, Loaded
-from advnorm.report.styles import OTHER
+from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.styles import OTHER_STYLE
 
 
-def curves(groups: Sequence[Group], looks: Looks, prefix: str) -> list[Panel]:
+def training_panels(
+    groups: Sequence[RunGroup], styles: GroupStyles, prefix: str
+) -> list[SvgPanel]:
     """Draw loss and validation accuracies by epoch: one line a run.
 
     A ring is the best checkpoint, a cross an epoch with an alarm. What no run has recorded
     is left out.
     """
-    series: dict[str, list[Series]] = {}
-    for label, run in _limited(groups, looks):
+    series: dict[str, list[TrainingCurve]] = {}
+    for label, run in _limited(groups, styles):
         for title, values in _measures(run.epochs).items():
             if any(map(isfinite, values)):
                 epochs = [epoch.epoch for epoch in run.epochs]
                 best = [i for i, epoch in enumerate(run.epochs) if epoch.best][-1:]
                 alarms = [i for i, epoch in enumerate(run.epochs) if epoch.alarms]
                 mark = mark_of(run.training)
-                line = Series(label, run.name, epochs, values, best, alarms, mark)
+                line = TrainingCurve(label, run.name, epochs, values, best, alarms, mark)
                 series.setdefault(title, []).append(line)
     return [
-        _curve(title, lines, looks, f"{prefix}{number}")
+        _curve(title, lines, styles, f"{prefix}{number}")
         for number, (title, lines) in enumerate(series.items())
     ]
 
 
 @dataclass(frozen=True)
-class Series:
+class TrainingCurve:
     """One line of a training curve."""
 
     label: str
@@ -58,16 +60,21 @@ class Series:
     """How far training is, where it is not finished."""
 
 
-def _limited(groups: Sequence[Group], looks: Looks) -> list[tuple[str, Loaded]]:
+def _limited(
+    groups: Sequence[RunGroup], styles: GroupStyles
+) -> list[tuple[str, LoadedRun]]:
     runs = [
-        (g.label, run) for g in groups if looks[g.label] is not OTHER for run in g.members
+        (g.label, run)
+        for g in groups
+        if styles[g.label] is not OTHER_STYLE
+        for run in g.members
     ]
     return runs[:MOST_RUNS]
 
 
 def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
     return {
-        "Training loss": [drawable(e.loss) for e in epochs],
+        "Training loss": [finite_or_nan(e.loss) for e in epochs],
         "Validation accuracy, clean": [_percent(e.validation_clean) for e in epochs],
         "Validation accuracy, under attack": [
             _percent(e.validation_robust) for e in epochs
@@ -75,17 +82,19 @@ def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
     }
 
 
-def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Panel:
-    with rc_context(STYLE):
+def _curve(
+    title: str, lines: Sequence[TrainingCurve], styles: GroupStyles, prefix: str
+) -> SvgPanel:
+    with rc_context(RC_PARAMS):
         axes = plot("epoch", "loss" if "loss" in title else "accuracy (%)")
         for line in lines:
-            look = looks[line.label]
+            style = styles[line.label]
             alone = len(line.epochs) == 1
             axes.plot(
                 line.epochs,
                 line.values,
-                color=look.colour,
-                marker=look.marker if alone else "none",
+                color=style.colour,
+                marker=style.marker if alone else "none",
                 alpha=0.9,
             )
             for where, marker, size in ((line.best, "o", 6.0), (line.alarms, "x", 6.0)):
@@ -96,12 +105,12 @@ def _curve(title: str, lines: Sequence[Series], looks: Looks, prefix: str) -> Pa
                     marker=marker,
                     markersize=size,
                     markerfacecolor="none",
-                    markeredgecolor=look.colour,
+                    markeredgecolor=style.colour,
                 )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        svg = svg_of(axes, prefix)
+        svg = to_svg(axes, prefix)
     told = [f"{line.name} ends at {line.values[-1]:.3g}{line.mark}" for line in lines]
-    return Panel(title, listed(told), svg)
+    return SvgPanel(title, join_limited(told), svg)
 
 
 def _percent(accuracy: Accuracy | None) -> float:

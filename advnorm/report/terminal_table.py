@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from advnorm.records import Run
-from advnorm.report.completion_marks import marked
-from advnorm.report.groups import Loaded, gather
-from advnorm.report.rows import Row, key_label, rows, unlike
+from advnorm.report.completion_marks import unfinished_text
+from advnorm.report.groups import LoadedRun, load_groups
+from advnorm.report.rows import ReportRow, TableCell, key_label, rows, unlike
 
 WIDTH = 100
 """Groups that do not fit go into a further block below."""
@@ -13,12 +13,12 @@ Column = Sequence[str]
 """Its cells, from above."""
 
 
-def terminal(runs: Sequence[Run]) -> str:
+def comparison_text(runs: Sequence[Run]) -> str:
     """Return the comparison as plain text; warnings are numbered below it.
 
     Over seeds a cell is the mean ± its standard error, else the accuracy [95% interval].
     """
-    groups = gather(runs)
+    groups = load_groups(runs)
     lines = rows(groups)
     notes: list[str] = []
     keys = list(lines[0].cells)
@@ -41,26 +41,28 @@ def blocks(first: Column, columns: Sequence[Column]) -> list[list[Column]]:
     return found
 
 
-def _name(key: str, runs: Sequence[Loaded], notes: list[str]) -> str:
+def _name(key: str, runs: Sequence[LoadedRun], notes: list[str]) -> str:
     results = [run.results[key] for run in runs if key in run.results]
     counts = sorted({result.accuracy.n for result in results})
     n = "..".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
     return f"{key_label(key)} (n={n}){_marks([unlike(results)], notes)}"
 
 
-def _column(row: Row, keys: Sequence[str], notes: list[str]) -> list[str]:
+def _column(row: ReportRow, keys: Sequence[str], notes: list[str]) -> list[str]:
     norm, objective, *rest = row.label.split(" · ")
     cells = [row.cells[key] for key in keys]
-    shown = [
-        f"{cell}{_marks((*cell.flags, *cell.notes, marked(cell.unfinished)), notes)}"
-        if cell
-        else "-"
-        for cell in cells
-    ]
+    shown = [_cell_text(cell, notes) for cell in cells]
     alarms = _marks(row.alarms, notes).strip() or "-"
     norm += _marks([row.unlike], notes)
     column = [norm, objective, " ".join(rest), *shown, alarms]
     return [text.rjust(max(map(len, column))) for text in column]
+
+
+def _cell_text(cell: TableCell | None, notes: list[str]) -> str:
+    if cell is None:
+        return "-"
+    texts = (*cell.flags, *cell.notes, unfinished_text(cell.unfinished))
+    return f"{cell}{_marks(texts, notes)}"
 
 
 def _marks(texts: Sequence[str], notes: list[str]) -> str:
