@@ -18,7 +18,7 @@ import torch
 from advnorm.progress import Plain
 from advnorm.recipe import Recipe, override
 from advnorm.records import Run
-from advnorm.runs import assess, perturb
+from advnorm.runs import assess, perturb_run
 from advnorm.training import train
 
 EPOCHS = 25
@@ -78,7 +78,7 @@ def one(method: str, seed: int, data: Path, out: Path) -> None:
     for direction, kinds in CURVES.items():
         what = f"{{radii: {list(RADII)}, directions: [{direction}], parts: {list(kinds)}}}"
         changed = override(recipe, [f"perturbation={what}"])
-        perturb(run, changed, device="cpu", progress=Plain())
+        perturb_run(run, changed, device="cpu", progress=Plain())
 
 
 def cell(out: Path, method: str, seeds: int, key: str) -> str:

@@ -137,11 +137,11 @@ def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
         from advnorm.recipe import from_yaml
         from advnorm.records import Run
         from advnorm.runs.load import load_model
-        from advnorm.training.components import load
+        from advnorm.training.components import load_data
 
         folder = Run.open(run)
         recipe = from_yaml(folder.recipe_text())
-        data = load(recipe, root=None)
+        data = load_data(recipe, root=None)
         model, _ = load_model(folder, recipe, data, weights="best", warnings=[])
         order = torch.arange(min(count, len(data.test)))
         batch = next(data.test.batches(order, batch_size=count, device=torch.device("cpu")))

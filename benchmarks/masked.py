@@ -37,7 +37,7 @@ from advnorm.recipes import find
 from advnorm.runs.load import load_model
 from advnorm.threat import Linf
 from advnorm.training import train
-from advnorm.training.components import load
+from advnorm.training.components import load_data
 
 EPS = {"digits": 0.15, "mnist": 0.1}
 COLUMNS = {"default": ("pgd-50",), "standard": ("standard",)}
@@ -47,7 +47,7 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """Return a network that was trained on clean digits, and test samples."""
     recipe = override(find("digits.standard"), ["model.options.width=64", "epochs=8"])
     run = train(recipe, folder / "base", device="cpu")
-    data = load(recipe, root=None)
+    data = load_data(recipe, root=None)
     model, _ = load_model(run, recipe, data, weights="last", warnings=[])
     batch = next(data.test.batches(torch.arange(360), batch_size=360, device=None))
     return model, batch.images, batch.labels
@@ -68,7 +68,7 @@ def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
         layers.append(nn.ReLU())
     model = nn.Sequential(*layers[:-1])
     model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
-    data = load(find("mnist.ibp"), root=None)
+    data = load_data(find("mnist.ibp"), root=None)
     batch = next(data.test.batches(torch.arange(1000), batch_size=1000, device=None))
     return model.eval(), batch.images, batch.labels
 

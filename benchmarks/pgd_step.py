@@ -24,7 +24,7 @@ from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
 from advnorm.model_state import frozen_parameters
 from advnorm.recipe import Recipe, override
-from advnorm.training.build import Job, build
+from advnorm.training.build import Experiment, build_experiment
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 
@@ -41,8 +41,8 @@ CASES = {
 }
 
 
-def job(case: str, folder: Path) -> Job:
-    """Build a training job on random images of the case's size, batch size 128."""
+def build_case(case: str, folder: Path) -> Experiment:
+    """Build a training experiment on random images of the case's size, batch size 128."""
     shape, model, options, optimizer, augment = CASES[case]
     size = tuple(int(s) for s in shape.split(","))
     rng = np.random.default_rng(0)
@@ -65,21 +65,21 @@ def job(case: str, folder: Path) -> Job:
         "optimizer.rate=1e-3",
         "batch_size=128",
     ]
-    return build(override(Recipe(), changes), root=None, device="cpu")
+    return build_experiment(override(Recipe(), changes), root=None, device="cpu")
 
 
-def endless(made: Job) -> Iterator[Batch]:
+def endless(experiment: Experiment) -> Iterator[Batch]:
     """Yield training batches as the loop reads them."""
     while True:
-        order = torch.randperm(len(made.data.train))[:1152]
-        yield from made.data.train.batches(
-            order, batch_size=128, device=made.device, epoch=0
+        order = torch.randperm(len(experiment.data.train))[:1152]
+        yield from experiment.data.train.batches(
+            order, batch_size=128, device=experiment.device, epoch=0
         )
 
 
-def bound(made: Job, images: torch.Tensor, labels: torch.Tensor) -> None:
+def bound(experiment: Experiment, images: torch.Tensor, labels: torch.Tensor) -> None:
     """Do what no step can avoid: 10 input-gradient passes and 1 full pass."""
-    model = made.model
+    model = experiment.model
     with norms.mode(model, "running"), frozen_parameters(model):
         for _ in range(10):
             x = images.detach().requires_grad_()
@@ -98,12 +98,12 @@ def seconds(work: Callable[[], object]) -> float:
 
 def measure(case: str, folder: Path, rounds: int) -> float:
     """Return the median of step over bound, measured in turns."""
-    made = job(case, folder)
-    stepper, state, batches = Stepper(made), State(), endless(made)
+    experiment = build_case(case, folder)
+    stepper, state, batches = Stepper(experiment), State(), endless(experiment)
     fixed = next(batches)
     steps, bounds = [], []
     for index in range(rounds + 2):
-        low = seconds(lambda: bound(made, fixed.images, fixed.labels))
+        low = seconds(lambda: bound(experiment, fixed.images, fixed.labels))
         step = seconds(lambda: stepper(next(batches), state))
         if index >= 2:  # the first two warm up
             bounds.append(low)

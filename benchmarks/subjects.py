@@ -10,7 +10,7 @@ from advnorm.recipe import from_yaml
 from advnorm.records import Run
 from advnorm.runs.load import load_model
 from advnorm.threat import Threat
-from advnorm.training.components import load
+from advnorm.training.components import load_data
 
 
 class Subject(NamedTuple):
@@ -28,7 +28,7 @@ def subject(path: Path, root: Path | None, count: int) -> Subject:
     """Read a run folder: its best weights, in evaluation."""
     run = Run.open(path)
     recipe = from_yaml(run.recipe_text())
-    data = load(recipe, root=root)
+    data = load_data(recipe, root=root)
     model, weights = load_model(run, recipe, data, weights="best", warnings=[])
     rows = torch.arange(min(count, len(data.test)))
     batch = next(data.test.batches(rows, batch_size=len(rows), device=torch.device("cpu")))

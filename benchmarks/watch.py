@@ -1,7 +1,7 @@
 """What watching training costs: PGD-10 steps with and without it, in turns.
 
 Every 10th batch is looked at (gradient norm, moments, Wasserstein distance). A round is one
-watched step and one that is not, of the same job; the added share of an epoch is
+watched step and one that is not, of the same experiment; the added share of an epoch is
 
     (watched - plain) / (10 plain),
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from pgd_step import endless, every_case, job
+from pgd_step import build_case, endless, every_case
 
 from advnorm.progress import Quiet
 from advnorm.recipe import override
 from advnorm.records import Watched
-from advnorm.training.build import Job, build
-from advnorm.training.monitor import Watch
+from advnorm.training.build import Experiment, build_experiment
+from advnorm.training.monitor import Monitor
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 
@@ -40,18 +40,18 @@ class Kept:
         self.lines.append(line)
 
 
-def watched(made: Job, questions: str) -> Stepper:
+def watched(experiment: Experiment, questions: str) -> Stepper:
     """Return a stepper that looks at the steps whose number divides by EVERY."""
     changes = [f"watch={{every: {EVERY}, questions: {questions}}}"]
-    again = build(override(made.recipe, changes), root=None, device="cpu")
-    return Stepper(again, Watch(again, Kept(), Quiet()))  # type: ignore[arg-type]
+    again = build_experiment(override(experiment.recipe, changes), root=None, device="cpu")
+    return Stepper(again, Monitor(again, Kept(), Quiet()))  # type: ignore[arg-type]
 
 
 def measure(case: str, folder: Path, rounds: int) -> float:
     """Print one case; return the share of an epoch that watching adds."""
-    made = job(case, folder)
-    batches = endless(made)
-    cheap, sharp = watched(made, CHEAP), watched(made, "[hessian]")
+    experiment = build_case(case, folder)
+    batches = endless(experiment)
+    cheap, sharp = watched(experiment, CHEAP), watched(experiment, "[hessian]")
     looks, plains = [], []
     for index in range(rounds + 2):
         batch = next(batches)

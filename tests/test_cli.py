@@ -19,7 +19,7 @@ from advnorm.recipe import Recipe
 from advnorm.recipes import RECIPES, find
 from advnorm.records import Run
 from advnorm.threat import Linf
-from advnorm.training import check, load
+from advnorm.training import check_recipe, load_data
 
 TINY = [
     "--set=data.train=96",
@@ -305,7 +305,7 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     ]
     assert said[0] == said[1] and said[0][0] == 0
     model = own_model(f"{mine}:net")
-    data = load(Recipe(name="own"), root=None)
+    data = load_data(Recipe(name="own"), root=None)
     images, labels, _ = next(
         data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
     )
@@ -385,7 +385,7 @@ def test_list_names_everything(monkeypatch, capsys):
 def test_every_named_recipe_holds_only_known_names_and_says_where_it_is_from(name):
     recipe = find(name)
     assert recipe.name == name
-    check(recipe)
+    check_recipe(recipe)
     text = " ".join(RECIPES[name].__doc__.split())
     assert f"advnorm train {name} --out" in text
     for part in ("Source:", "Command:", "Cost:", "Expected:"):

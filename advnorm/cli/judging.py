@@ -97,7 +97,7 @@ def perturb(
     data: Root = None,
 ) -> None:
     """Perturb batch-norm statistics; --set changes 'perturbation', or evaluation.KEY."""
-    from advnorm.runs import perturb as run_perturbation
+    from advnorm.runs import perturb_run as run_perturbation
 
     given = set_ or []
     of_evaluation = [change for change in given if change.startswith("evaluation.")]

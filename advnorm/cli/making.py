@@ -72,10 +72,10 @@ def plan(
     """Say what a recipe costs: operations, memory, device-hours; nothing is run."""
     from advnorm.recipe import override
     from advnorm.recipes import find
-    from advnorm.runs.devices import chosen
+    from advnorm.runs.devices import named_devices
     from advnorm.runs.plan import table
 
-    devices = chosen(device)
+    devices = named_devices(device)
     echo(table(override(find(recipe), set_ or []), devices))
 
 

@@ -12,7 +12,7 @@ from shutil import copy2, copytree
 from advnorm.files import write_atomically
 from advnorm.recipe import Recipe, to_yaml
 from advnorm.records import Run
-from advnorm.training.completion import finished
+from advnorm.training.completion import is_finished
 
 _FILES = ("environment.json", "metrics.jsonl", "watch.jsonl")
 
@@ -30,7 +30,7 @@ def prolong(recipe: Recipe, path: Path, where: Callable[[Recipe], Path]) -> None
         if epochs % recipe.validation.every:
             continue
         shorter = where(recipe.model_copy(update={"epochs": epochs}))
-        if (shorter / "recipe.yaml").is_file() and finished(Run.open(shorter), epochs):
+        if (shorter / "recipe.yaml").is_file() and is_finished(Run.open(shorter), epochs):
             _copy(shorter, path, recipe)
             return
 

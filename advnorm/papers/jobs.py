@@ -31,10 +31,10 @@ from advnorm.records import (
     over_training,
     read_record,
 )
-from advnorm.runs import assess, diagnose_run, perturb, questions
-from advnorm.training import load, train
+from advnorm.runs import assess, diagnose_run, perturb_run, questions
+from advnorm.training import load_data, train
 from advnorm.training.checkpoints import newest
-from advnorm.training.completion import finished
+from advnorm.training.completion import is_finished
 
 _JUDGING = ("name", "evaluation", "perturbation")
 
@@ -55,7 +55,7 @@ class Done(NamedTuple):
 
 def identity(recipe: Recipe, root: Path | None = None) -> str:
     """Return the hash of what decides a run's weights."""
-    return name_of(recipe, load(recipe, root=root).digest())
+    return name_of(recipe, load_data(recipe, root=root).digest())
 
 
 def name_of(recipe: Recipe, digest: str) -> str:
@@ -118,7 +118,7 @@ def _judged(
     if job.perturbed:
         parts = {"perturbation": job.recipe.perturbation}
         judged = own.model_copy(update={**parts, "evaluation": job.recipe.evaluation})
-        perturb(run, judged, root=root, device=device, progress=progress)
+        perturb_run(run, judged, root=root, device=device, progress=progress)
     answers = {
         name: _answer(run, name, changes, job, root, device, progress)
         for name, changes in job.questions.items()
@@ -135,7 +135,7 @@ def trained(
     progress: Progress | None = None,
 ) -> Run:
     """Return the run of a recipe below ``folder``, trained to its end."""
-    digest = load(recipe, root=root).digest()
+    digest = load_data(recipe, root=root).digest()
     path = folder / name_of(recipe, digest)
     with _turn(path):
         if not (path / "recipe.yaml").is_file():
@@ -145,7 +145,7 @@ def trained(
             run = Run.open(path)
             own = _recipe_of(run)
             _refuse_changed(path, own, recipe)
-            if len(run.epochs()) >= own.epochs and finished(run, own.epochs):
+            if len(run.epochs()) >= own.epochs and is_finished(run, own.epochs):
                 return run
             recipe = own  # begun under another name, or with other judging
         with timed(path):

@@ -17,7 +17,7 @@ from advnorm.papers.defaults import alike, assumed
 from advnorm.papers.jobs import Done, decisive, name_of
 from advnorm.recipe import Recipe
 from advnorm.records import Reproduction, Scale, Told, read_reproduction
-from advnorm.training import load
+from advnorm.training import load_data
 
 Key = tuple[str, int, str]
 """Row, seed, and what is asked."""
@@ -147,7 +147,7 @@ def _digests(root: Path | None) -> Callable[[Recipe], str]:
 
     @cache
     def read(data: str, seed: int) -> str:
-        return load(recipes[data, seed], root=root).digest()
+        return load_data(recipes[data, seed], root=root).digest()
 
     recipes: dict[tuple[str, int], Recipe] = {}
 

@@ -4,7 +4,7 @@ from advnorm.runs.audit import audit_run
 from advnorm.runs.diagnose import diagnose_model, diagnose_run, questions
 from advnorm.runs.evaluate import assess
 from advnorm.runs.load import load_model
-from advnorm.runs.perturb import perturb
+from advnorm.runs.perturb import perturb_run
 from advnorm.runs.transfer import transfer_runs
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "diagnose_model",
     "diagnose_run",
     "load_model",
-    "perturb",
+    "perturb_run",
     "questions",
     "transfer_runs",
 ]

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 
-class Live:
+class ActivationMemory:
     """While entered, counts the bytes of saved tensors; parameters and buffers are not.
 
     A storage that several functions save counts once. Works on the meta device too.
 
     >>> x = torch.ones(4, requires_grad=True)
-    >>> with Live(nn.Identity()) as live:
+    >>> with ActivationMemory(nn.Identity()) as live:
     ...     y = (x.exp().exp()).sum()
     >>> live.most
     32
@@ -57,7 +57,7 @@ class Live:
 class _Kept:
     """A saved tensor; it is given back when nobody needs it any more."""
 
-    def __init__(self, tensor: Tensor, live: Live) -> None:
+    def __init__(self, tensor: Tensor, live: ActivationMemory) -> None:
         self.tensor, self._live = tensor.detach(), live
         live.use(self.tensor, 1)
 

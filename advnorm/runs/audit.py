@@ -15,7 +15,7 @@ from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Audit, Run
-from advnorm.runs.load import asked_threats, first, subject_of
+from advnorm.runs.load import first_samples, load_run, named_threats
 from advnorm.training.build import choose_device
 
 SAMPLES = 200
@@ -41,10 +41,10 @@ def audit_run(
     spec, where = recipe.evaluation, choose_device(device)
     with ranks.process_group(where):
         ranks.require_single_process("an audit looks at all of its samples together")
-    radii = asked_threats(recipe)
+    radii = named_threats(recipe)
     with run.lock():
-        subject = subject_of(run, recipe, root, where, progress)
-        batch = first(subject.data, spec.samples or SAMPLES, subject.device)
+        subject = load_run(run, recipe, root, where, progress)
+        batch = first_samples(subject.data, spec.samples or SAMPLES, subject.device)
         examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
         found = []
         for threat, domain in product(radii, _branches(recipe, subject.model)):

@@ -16,10 +16,10 @@ from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
 from advnorm.records import Result, Run, Verdicts, mark_of, result_key, with_flags
-from advnorm.runs.load import Subject
+from advnorm.runs.load import LoadedRun
 
 
-def judged(run: Run, subject: Subject, cell: Cell, progress: Progress) -> Result:
+def judged(run: Run, subject: LoadedRun, cell: Cell, progress: Progress) -> Result:
     """Judge one cell on the branch that the recipe names, where the model has branches."""
     branch = subject.recipe.evaluation.branch
     if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
@@ -70,7 +70,7 @@ def worst(found: Sequence[Verdicts]) -> Verdicts:
 
 
 def _branch(
-    run: Run, subject: Subject, cell: Cell, branch: Domain | None, progress: Progress
+    run: Run, subject: LoadedRun, cell: Cell, branch: Domain | None, progress: Progress
 ) -> Result:
     """Judge one cell on one branch, from where it stopped if the settings are the same.
 
@@ -124,7 +124,7 @@ def _branch(
     return result
 
 
-def kept(run: Run, known: Result, subject: Subject) -> Result:
+def kept(run: Run, known: Result, subject: LoadedRun) -> Result:
     """Return a result of the same weights and settings; the run may have gone on since.
 
     The best weights of an unfinished run may turn out to be those of its end.
@@ -138,7 +138,7 @@ def kept(run: Run, known: Result, subject: Subject) -> Result:
 
 def _rest(
     run: Run,
-    subject: Subject,
+    subject: LoadedRun,
     cell: Cell,
     branch: Domain | None,
     key: str,
@@ -166,7 +166,7 @@ def _rest(
         )
 
 
-def _fingerprint(subject: Subject, cell: Cell, branch: Domain | None) -> str:
+def _fingerprint(subject: LoadedRun, cell: Cell, branch: Domain | None) -> str:
     """Hash everything that decides the verdict of a cell on a sample."""
     recipe = subject.recipe
     facts = {

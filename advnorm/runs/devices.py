@@ -33,7 +33,7 @@ DEVICES: dict[str, Device] = {
 }
 
 
-def chosen(name: str) -> dict[str, Device]:
+def named_devices(name: str) -> dict[str, Device]:
     """Return the named device, or all of them."""
     if name in ("auto", "all"):
         return DEVICES

@@ -17,9 +17,9 @@ from advnorm.norms import active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.runs.load import Loaded, Subject, examined, first, subject_of
+from advnorm.runs.load import LoadedRun, TrainedModel, check_loaded, first_samples, load_run
 from advnorm.training.build import choose_device
-from advnorm.training.components import load
+from advnorm.training.components import load_data
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""
@@ -47,7 +47,7 @@ def diagnose_run(
     """
     progress, where = progress or Quiet(), _alone(device)
     with run.lock():
-        subject = subject_of(run, recipe, root, where, progress)
+        subject = load_run(run, recipe, root, where, progress)
         for found in _answers(subject, asked, samples, skip, progress):
             run.write_diagnosis(found)
             yield found
@@ -69,9 +69,13 @@ def diagnose_model(
     Of ``recipe``, data, threat and ``evaluation.branch`` count; its name stands for the
     weights.
     """
-    progress, where, data = progress or Quiet(), _alone(device), load(recipe, root=root)
+    progress, where, data = (
+        progress or Quiet(),
+        _alone(device),
+        load_data(recipe, root=root),
+    )
     try:
-        subject = examined(recipe, data, Loaded(model, recipe.name, None), where)
+        subject = check_loaded(recipe, data, TrainedModel(model, recipe.name, None), where)
     except (RuntimeError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(
             f"{recipe.name} does not map samples of {data.name}, of shape {data.shape}, to "
@@ -88,7 +92,7 @@ def _alone(device: str) -> torch.device:
 
 
 def _answers(
-    subject: Subject, asked: Asked, samples: int, skip: bool, progress: Progress
+    subject: LoadedRun, asked: Asked, samples: int, skip: bool, progress: Progress
 ) -> Iterator[Diagnosis]:
     for name, question in asked.items():
         try:
@@ -118,13 +122,13 @@ def questions(names: Sequence[str], changes: Sequence[str] = ()) -> Asked:
 
 
 def _answer(
-    subject: Subject,
+    subject: LoadedRun,
     question: Callable[..., Diagnosis],
     samples: int,
     progress: Progress,
 ) -> Diagnosis:
     model, recipe, start = subject.model.eval(), subject.recipe, perf_counter()
-    images, labels, _ = first(subject.data, samples, subject.device)
+    images, labels, _ = first_samples(subject.data, samples, subject.device)
     images = images.to(next(model.parameters(), images).dtype)
     clean = recipe.evaluation.branch == "clean"
     kept = freed_memory_kept(images)

@@ -12,10 +12,10 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run
 from advnorm.runs.condition import judged
-from advnorm.runs.load import Subject, fits, subject_of
-from advnorm.training.build import check as check_names
-from advnorm.training.build import choose_device, threats
-from advnorm.training.components import load
+from advnorm.runs.load import LoadedRun, check_fit, load_run
+from advnorm.training.build import check_recipe as check_names
+from advnorm.training.build import choose_device, evaluation_threats
+from advnorm.training.components import load_data
 
 
 def assess(
@@ -37,7 +37,7 @@ def assess(
     with ranks.process_group(where), ExitStack() as held:
         progress = progress if progress and ranks.is_first() else Quiet()
         ranks.run_on_first(lambda: held.enter_context(run.lock()))
-        subject = subject_of(run, recipe, root, where, progress)
+        subject = load_run(run, recipe, root, where, progress)
         columns = _columns(recipe, subject.data.shape)
         results = [
             judged(run, tested, cell, progress)
@@ -54,7 +54,7 @@ def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
         raise ValueError("evaluation.attacks is empty: name at least one, such as pgd-40")
     columns = cells(
         spec.attacks,
-        threats(recipe),
+        evaluation_threats(recipe),
         recipe.threat.bounds,
         step_ratio=spec.step_ratio,
         shape=shape,
@@ -62,7 +62,7 @@ def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
     return certified_first(columns, spec.certify)
 
 
-def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
+def _on_each_set(subject: LoadedRun, root: Path | None) -> Iterator[LoadedRun]:
     """Yield the subject on its own data, or on each set that the evaluation names."""
     recipe = subject.recipe
     if recipe.evaluation.data is None:
@@ -70,14 +70,14 @@ def _on_each_set(subject: Subject, root: Path | None) -> Iterator[Subject]:
         return
     for name in expand_name(recipe.evaluation.data):
         data = _other(recipe, name, subject.data, root)
-        fits(recipe, subject.model, data, subject.device)
+        check_fit(recipe, subject.model, data, subject.device)
         yield subject._replace(data=data)
 
 
 def _other(recipe: Recipe, name: str, data: DataSet, root: Path | None) -> DataSet:
     """Read a data set that the evaluation names instead of the run's own."""
     spec = recipe.data.model_copy(update={"name": name})
-    other = load(recipe.model_copy(update={"data": spec}), root=root)
+    other = load_data(recipe.model_copy(update={"data": spec}), root=root)
     if other.shape != data.shape or len(other.classes) != len(data.classes):
         raise ValueError(
             f"{other.name} has images of shape {other.shape} and {len(other.classes)} "

@@ -18,13 +18,13 @@ from advnorm.recipe import Recipe
 from advnorm.records import Run, Training
 from advnorm.threat import Threat
 from advnorm.training import checkpoints
-from advnorm.training.build import threats
-from advnorm.training.completion import how_far, reached
-from advnorm.training.components import load, network
+from advnorm.training.build import evaluation_threats
+from advnorm.training.completion import completion_from, read_completion
+from advnorm.training.components import build_model, load_data
 from advnorm.training.state import MismatchError, restore
 
 
-class Subject(NamedTuple):
+class LoadedRun(NamedTuple):
     """What is evaluated."""
 
     recipe: Recipe
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
     """Symptoms of false robustness that a few passes show."""
 
 
-class Loaded(NamedTuple):
+class TrainedModel(NamedTuple):
     """A run's network with its weights."""
 
     model: nn.Module
@@ -53,12 +53,12 @@ def load_model(
     run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
 ) -> tuple[nn.Module, str]:
     """Return the run's network with its best or last weights, and their name and digest."""
-    return load_run(run, recipe, data, weights=weights, warnings=warnings)[:2]
+    return load_trained(run, recipe, data, weights=weights, warnings=warnings)[:2]
 
 
-def load_run(
+def load_trained(
     run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
-) -> Loaded:
+) -> TrainedModel:
     """Return the run's network with its best or last weights, and how far training is."""
     kind = checkpoints.kind_of(weights)
     found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
@@ -67,7 +67,7 @@ def load_run(
             f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
             f"evaluation.weights={'last' if weights == 'best' else 'best'}"
         )
-    model = network(recipe, data)
+    model = build_model(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     try:
         restore(found.tensors, model, None)
@@ -78,50 +78,56 @@ def load_run(
         ) from None
     check_statistics(model)
     last = kind == "state"
-    training = reached(found.facts, recipe.epochs) if last else how_far(run, recipe.epochs)
-    return Loaded(untile(model), checkpoints.name_of(found.path, found.digest), training)
+    training = (
+        completion_from(found.facts, recipe.epochs)
+        if last
+        else read_completion(run, recipe.epochs)
+    )
+    return TrainedModel(
+        untile(model), checkpoints.name_of(found.path, found.digest), training
+    )
 
 
-def subject_of(
+def load_run(
     run: Run, recipe: Recipe, root: Path | None, device: torch.device, progress: Progress
-) -> Subject:
+) -> LoadedRun:
     """Load the run's model and data, and try them out together."""
-    data = load(recipe, root=root)
+    data = load_data(recipe, root=root)
     warnings: list[str] = []
-    loaded = load_run(
+    loaded = load_trained(
         run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
     )
     for warning in warnings:
         progress.line(warning)
     if loaded.training and not loaded.training.finished:
         progress.line(f"{run.path} is unfinished: {loaded.training}")
-    return examined(recipe, data, loaded, device)
+    return check_loaded(recipe, data, loaded, device)
 
 
-def examined(
-    recipe: Recipe, data: DataSet, loaded: Loaded, device: torch.device
-) -> Subject:
+def check_loaded(
+    recipe: Recipe, data: DataSet, loaded: TrainedModel, device: torch.device
+) -> LoadedRun:
     """Try a model and data out together, on a few samples."""
     model, weights, training = loaded
-    classes = fits(recipe, model.to(device), data, device)
-    flags = flags_of(probe(model, first(data, FEW, device), recipe.threat.build()))
-    return Subject(recipe, data, model, weights, training, device, classes, flags)
+    classes = check_fit(recipe, model.to(device), data, device)
+    flags = flags_of(probe(model, first_samples(data, FEW, device), recipe.threat.build()))
+    return LoadedRun(recipe, data, model, weights, training, device, classes, flags)
 
 
-def first(data: DataSet, count: int, device: torch.device) -> Batch:
+def first_samples(data: DataSet, count: int, device: torch.device) -> Batch:
     """Return the first test samples, as many as there are."""
     order = torch.arange(min(count, len(data.test)))
     return next(data.test.batches(order, batch_size=len(order), device=device))
 
 
-def asked_threats(recipe: Recipe) -> list[Threat]:
+def named_threats(recipe: Recipe) -> list[Threat]:
     """Return the threats that an evaluation names; without any, the recipe's own alone."""
     spec, own = recipe.evaluation, recipe.threat
     named = spec.eps or spec.norm not in (None, own.norm)
-    return threats(recipe) if named else [own.build()]
+    return evaluation_threats(recipe) if named else [own.build()]
 
 
-def fits(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
+def check_fit(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.device) -> int:
     """Try the model on a few test samples; return the number of classes."""
     if not len(data.test):
         raise ValueError(f"{data.name} has no test samples: name another evaluation.data")

@@ -16,12 +16,12 @@ Layout = tuple[torch.Size, tuple[int, ...], torch.dtype]
 Known = tuple[Layout | list[Layout | None], int]
 
 
-class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While entered, adds up the operations of convolutions and matrix products.
 
     Where a value is asked of a tensor that has none, a single one is 1, several are 0.
 
-    >>> with Counter() as counter:
+    >>> with OperationCounter() as counter:
     ...     _ = torch.empty(2, 3, device="meta") @ torch.empty(3, 4, device="meta")
     >>> counter.flops
     48

@@ -23,11 +23,11 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
 from advnorm.runs.condition import kept
-from advnorm.runs.load import Subject, subject_of
-from advnorm.training.build import check, choose_device
+from advnorm.runs.load import LoadedRun, load_run
+from advnorm.training.build import check_recipe, choose_device
 
 
-def perturb(
+def perturb_run(
     run: Run,
     recipe: Recipe,
     *,
@@ -41,7 +41,7 @@ def perturb(
     Under torchrun the ranks share the samples, except where batch statistics are perturbed:
     these are of whole batches, and of one process.
     """
-    check(recipe)
+    check_recipe(recipe)
     spec = recipe.perturbation
     wanted = [
         Perturbation(direction, part, batch=spec.statistics == "batch", groups=spec.groups)
@@ -60,7 +60,7 @@ def perturb(
             )
         progress = progress if progress and ranks.is_first() else Quiet()
         ranks.run_on_first(lambda: held.enter_context(run.lock()))
-        subject = subject_of(run, recipe, root, where, progress)
+        subject = load_run(run, recipe, root, where, progress)
         check_perturbable(subject.model)
         return [
             result for what in wanted for result in _curve(run, subject, what, progress)
@@ -68,7 +68,7 @@ def perturb(
 
 
 def _curve(
-    run: Run, subject: Subject, what: Perturbation, progress: Progress
+    run: Run, subject: LoadedRun, what: Perturbation, progress: Progress
 ) -> Iterator[Result]:
     """Yield a result a radius, all along one direction."""
     with _routed(subject):
@@ -96,7 +96,7 @@ def _curve(
             yield result
 
 
-def _result(subject: Subject, what: Perturbation, radius: float) -> Result:
+def _result(subject: LoadedRun, what: Perturbation, radius: float) -> Result:
     """Return the record of one radius, its accuracy still to be measured."""
     spec = subject.recipe.perturbation
     threat = ThreatRecord(norm=what.part, eps=radius)
@@ -124,7 +124,7 @@ def _result(subject: Subject, what: Perturbation, radius: float) -> Result:
     return result.model_copy(update=told)
 
 
-def _samples(subject: Subject) -> tuple[int, Iterator[Batch]]:
+def _samples(subject: LoadedRun) -> tuple[int, Iterator[Batch]]:
     recipe, data = subject.recipe, subject.data
     split = data.test if recipe.perturbation.split == "test" else data.train
     count = min(len(split), recipe.evaluation.samples or len(split))
@@ -135,18 +135,18 @@ def _samples(subject: Subject) -> tuple[int, Iterator[Batch]]:
     )
 
 
-def _attacked(subject: Subject) -> Batch:
+def _attacked(subject: LoadedRun) -> Batch:
     train, count = subject.data.train, subject.recipe.perturbation.attacked
     rows = torch.arange(min(count, len(train)))
     return next(train.batches(rows, batch_size=len(rows), device=subject.device))
 
 
-def _branch(subject: Subject) -> Domain | None:
+def _branch(subject: LoadedRun) -> Domain | None:
     if not any(isinstance(layer, MixtureNorm) for layer in subject.model.modules()):
         return None
     return "clean" if subject.recipe.evaluation.branch == "clean" else "adversarial"
 
 
-def _routed(subject: Subject) -> AbstractContextManager[None]:
+def _routed(subject: LoadedRun) -> AbstractContextManager[None]:
     branch = _branch(subject)
     return route(subject.model, domain=branch) if branch else nullcontext()

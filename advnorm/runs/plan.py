@@ -18,14 +18,14 @@ from torch import nn
 from advnorm.data import Batch, DataSet, TensorSplit
 from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Constant, Recipe, override
-from advnorm.runs.activation_memory import Live
+from advnorm.runs.activation_memory import ActivationMemory
 from advnorm.runs.devices import Device
-from advnorm.runs.operation_counter import Counter
+from advnorm.runs.operation_counter import OperationCounter
 from advnorm.training import components
-from advnorm.training.build import Job, check
+from advnorm.training.build import Experiment, check_recipe
+from advnorm.training.dry_run import check_batch_statistics
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
-from advnorm.training.trial import try_statistics
 
 SETS: dict[str, tuple[tuple[int, int, int], int, int]] = {
     "digits": ((1, 8, 8), 10, 1437),
@@ -83,24 +83,24 @@ class Plan:
 
 def plan(recipe: Recipe) -> Plan:
     """Count what ``recipe`` costs; a set of one's own is read for its shape and size."""
-    check(recipe)
+    check_recipe(recipe)
     data = _outline(recipe)
-    job = _job(override(recipe, _SIMPLE), data)
-    try_statistics(job, *_batch(job)[:2])
-    taken, counter = _course(job), Counter()
-    counts = {kind: _count(job, kind, at, counter) for kind, at in taken.items()}
+    experiment = _experiment(override(recipe, _SIMPLE), data)
+    check_batch_statistics(experiment, *_batch(experiment)[:2])
+    taken, counter = _course(experiment), OperationCounter()
+    counts = {kind: _count(experiment, kind, at, counter) for kind, at in taken.items()}
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
     remembered = {"adam": 2, "rmsprop": 1}.get(recipe.optimizer.name, 0)
     if recipe.optimizer.name != "adam" and recipe.optimizer.momentum:
         remembered += 1
     size = 8 if recipe.precision == "float64" else 4
-    parameters = sum(p.numel() for p in job.model.parameters())
+    parameters = sum(p.numel() for p in experiment.model.parameters())
     return Plan(
         parameters=parameters,
-        forward=_forward(job.model, data),
+        forward=_forward(experiment.model, data),
         step=max(counts[kind].of(1, at.longest) for kind, at in taken.items()),
-        steps_per_epoch=job.steps_per_epoch,
+        steps_per_epoch=experiment.steps_per_epoch,
         epochs=recipe.epochs,
         training=sum(counts[kind].of(at.steps, at.attack) for kind, at in taken.items()),
         activations=round(width * max(count.live for count in counts.values())),
@@ -128,12 +128,12 @@ class _Taken:
     longest: int = 0
 
 
-def _course(job: Job) -> dict[_Kind, _Taken]:
+def _course(experiment: Experiment) -> dict[_Kind, _Taken]:
     """Return what kinds of steps training takes, and how often."""
-    stepper, found = Stepper(job), dict[_Kind, _Taken]()
-    schedules = (job.recipe.threat.schedule, job.recipe.attack.steps_schedule)
+    stepper, found = Stepper(experiment), dict[_Kind, _Taken]()
+    schedules = (experiment.recipe.threat.schedule, experiment.recipe.attack.steps_schedule)
     changes = stepper.weights or any(one != Constant() for one in schedules)
-    epochs, steps = job.recipe.epochs, job.steps_per_epoch
+    epochs, steps = experiment.recipe.epochs, experiment.steps_per_epoch
     alike = 1 if changes else epochs * steps
     for number in range(0, epochs * steps, alike):
         epoch, seen = divmod(number, steps)
@@ -161,29 +161,33 @@ class _Count(NamedTuple):
         return steps * self.flops + (attack - steps) * self.further
 
 
-def _count(job: Job, kind: _Kind, taken: _Taken, counter: Counter) -> _Count:
+def _count(
+    experiment: Experiment, kind: _Kind, taken: _Taken, counter: OperationCounter
+) -> _Count:
     """Count a step of a kind; every further step of its attack costs the same."""
-    once, live = _step(job, 1, taken.first, counter)
-    if not kind.attacked or job.recipe.objective.name in CERTIFIED:
+    once, live = _step(experiment, 1, taken.first, counter)
+    if not kind.attacked or experiment.recipe.objective.name in CERTIFIED:
         return _Count(once, 0, live)
-    twice, more = _step(job, 2, taken.first, counter)
+    twice, more = _step(experiment, 2, taken.first, counter)
     return _Count(once, twice - once, max(live, more))
 
 
-def _step(job: Job, attack_steps: int, at: State, counter: Counter) -> tuple[int, int]:
+def _step(
+    experiment: Experiment, attack_steps: int, at: State, counter: OperationCounter
+) -> tuple[int, int]:
     """Take a step; return its operations, and the most bytes that it keeps."""
     alike = [f"attack.steps={attack_steps}", "attack.steps_schedule={kind: constant}"]
-    stepper = Stepper(replace(job, recipe=override(job.recipe, alike)))
-    live, before = Live(job.model), counter.flops
+    stepper = Stepper(replace(experiment, recipe=override(experiment.recipe, alike)))
+    live, before = ActivationMemory(experiment.model), counter.flops
     with torch.random.fork_rng(), counter, live:
-        stepper(_batch(job), at)
+        stepper(_batch(experiment), at)
     return counter.flops - before, live.most
 
 
-def _job(recipe: Recipe, data: DataSet) -> Job:
+def _experiment(recipe: Recipe, data: DataSet) -> Experiment:
     with torch.device("meta"):
-        model = components.network(recipe, data)
-    return Job(
+        model = components.build_model(recipe, data)
+    return Experiment(
         recipe=recipe,
         data=data,
         model=model,
@@ -193,15 +197,15 @@ def _job(recipe: Recipe, data: DataSet) -> Job:
     )
 
 
-def _batch(job: Job) -> Batch:
-    rows = torch.empty((job.batch_size,), dtype=torch.int64, device="meta")
-    images = torch.empty((job.batch_size, *job.data.shape), device="meta")
+def _batch(experiment: Experiment) -> Batch:
+    rows = torch.empty((experiment.batch_size,), dtype=torch.int64, device="meta")
+    images = torch.empty((experiment.batch_size, *experiment.data.shape), device="meta")
     return Batch(images, rows, rows)
 
 
 def _forward(model: nn.Module, data: DataSet) -> int:
     model.eval()
-    with torch.no_grad(), Counter() as counter:
+    with torch.no_grad(), OperationCounter() as counter:
         model(torch.empty((1, *data.shape), device="meta"))
     flops: int = counter.flops
     return flops
@@ -225,7 +229,7 @@ def _outline(recipe: Recipe) -> DataSet:
         kept = count - round(spec.validation * count)
         bounds = (0.0, 1.0)
     else:
-        data = components.load(recipe, root=None)
+        data = components.load_data(recipe, root=None)
         shape, classes = data.shape, len(data.classes)
         kept, bounds = len(data.train), data.bounds
     kept = min(kept, spec.train or kept)

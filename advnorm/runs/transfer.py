@@ -15,9 +15,9 @@ from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
 from advnorm.records import Run, Training, TransferMatrix
-from advnorm.runs.load import asked_threats, load_run
-from advnorm.training.build import check, choose_device
-from advnorm.training.components import load
+from advnorm.runs.load import load_trained, named_threats
+from advnorm.training.build import check_recipe, choose_device
+from advnorm.training.components import load_data
 
 
 def transfer_runs(
@@ -57,11 +57,11 @@ def _transferred(
     training: dict[str, Training] = {}
     shared: DataSet | None = None
     for name, run, recipe in zip(names, runs, recipes, strict=True):
-        check(recipe)
-        data = load(recipe, root=root)
+        check_recipe(recipe)
+        data = load_data(recipe, root=root)
         shared = _same(shared or data, data, names[0], name)
         told: list[str] = []
-        models[name], weights[name], far = load_run(
+        models[name], weights[name], far = load_trained(
             run, recipe, data, weights=recipe.evaluation.weights, warnings=told
         )
         models[name].to(where)
@@ -87,7 +87,7 @@ def _matrices(
     device: torch.device,
     progress: Progress,
 ) -> list[TransferMatrix]:
-    spec, radii = recipe.evaluation, asked_threats(recipe)
+    spec, radii = recipe.evaluation, named_threats(recipe)
     order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
     few = next(data.test.batches(order[:8], batch_size=8, device=device))
     found = []

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from advnorm.training import StoppedError
-from advnorm.training.stop import handled, ignore_hangup, obey
+from advnorm.training.stop import handled_signals, ignore_hangup, stop_on_sigterm_only
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -115,7 +115,7 @@ def _terminable() -> Iterator[None]:
     if current_thread() is not main_thread():
         yield
         return
-    before = {signum: signal.signal(signum, stop) for signum in handled()}
+    before = {signum: signal.signal(signum, stop) for signum in handled_signals()}
     try:
         yield
     finally:
@@ -132,7 +132,7 @@ def _begin(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
-    obey()
+    stop_on_sigterm_only()
     Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -1,21 +1,21 @@
 """Training: the only part that turns a recipe into objects."""
 
 from advnorm.data import expand_name
-from advnorm.training.build import Job, build, check
-from advnorm.training.components import load, network
+from advnorm.training.build import Experiment, build_experiment, check_recipe
+from advnorm.training.components import build_model, load_data
 from advnorm.training.guards import NotFiniteError
 from advnorm.training.run import how_to_resume, train
 from advnorm.training.stop import StoppedError
 
 __all__ = [
-    "Job",
+    "Experiment",
     "NotFiniteError",
     "StoppedError",
-    "build",
-    "check",
+    "build_experiment",
+    "build_model",
+    "check_recipe",
     "expand_name",
     "how_to_resume",
-    "load",
-    "network",
+    "load_data",
     "train",
 ]

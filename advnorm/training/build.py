@@ -14,8 +14,8 @@ from advnorm.objectives import CERTIFIED, check_combination, check_weights
 from advnorm.recipe import Model, Recipe, RecipeError, largest
 from advnorm.threat import THREATS, Threat
 from advnorm.training import components
-from advnorm.training.gradient_checks import fits
-from advnorm.training.monitor_checks import watchable
+from advnorm.training.gradient_checks import check_gradient_rule
+from advnorm.training.monitor_checks import check_monitor
 
 DTYPES = {
     "float32": torch.float32,
@@ -26,7 +26,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Job:
+class Experiment:
     """A recipe and the objects made of it."""
 
     recipe: Recipe
@@ -47,48 +47,50 @@ class Job:
         return max(1, len(self.data.train) // self.recipe.batch_size)
 
 
-def build(recipe: Recipe, *, root: Path | None, device: str, begun: bool = False) -> Job:
+def build_experiment(
+    recipe: Recipe, *, root: Path | None, device: str, begun: bool = False
+) -> Experiment:
     """Make everything that a recipe names; the model's start depends on its seed alone.
 
     What has ``begun`` has weights of its own, and the run that it started from may be gone.
     """
-    check(recipe)
+    check_recipe(recipe)
     where = choose_device(device)
-    data = components.load(recipe, root=root)
+    data = components.load_data(recipe, root=root)
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        model = components.network(recipe, data).to(where)
+        model = components.build_model(recipe, data).to(where)
     if recipe.start is not None and not begun:
-        components.start(recipe.start, model)
+        components.load_initial_weights(recipe.start, model)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Job(
+    return Experiment(
         recipe=recipe,
         data=data,
         model=model,
-        optimizer=components.optimizer(recipe, model),
+        optimizer=components.build_optimizer(recipe, model),
         threat=recipe.threat.build(),
         device=where,
     )
 
 
-def check(recipe: Recipe) -> None:
+def check_recipe(recipe: Recipe) -> None:
     """Look up every name of a recipe, and report all that are wrong at once."""
     lookups: list[Callable[[], object]] = [
         lambda: sets.DATA[recipe.data.name.partition(":")[0]],
         lambda: sets.AUGMENTATIONS[recipe.data.augment],
         lambda: _model_options(recipe.model),
-        lambda: components.norm_of(recipe),
+        lambda: components.build_norm(recipe),
         lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
         lambda: check_schedule(recipe),
-        lambda: threats(recipe),
+        lambda: evaluation_threats(recipe),
         lambda: _attack(recipe),
-        lambda: components.objective_of(recipe),
+        lambda: components.build_objective(recipe),
         lambda: components.weight_schedules(recipe),
-        lambda: components.rule_of(recipe),
-        lambda: fits(recipe, recipe.batch_size),
+        lambda: components.build_gradient_rule(recipe),
+        lambda: check_gradient_rule(recipe, recipe.batch_size),
         lambda: check_combination(
             norm=recipe.norm.name,
             objective=recipe.objective.name,
@@ -103,7 +105,7 @@ def check(recipe: Recipe) -> None:
         lambda: _norm_places(recipe),
         lambda: _certified(recipe),
         lambda: _ranks(recipe),
-        lambda: watchable(recipe),
+        lambda: check_monitor(recipe),
     ]
     problems = []
     for look_up in lookups:
@@ -131,7 +133,7 @@ def check_schedule(recipe: Recipe, shape: Sequence[int] | None = None) -> None:
         ) from None
 
 
-def threats(recipe: Recipe) -> list[Threat]:
+def evaluation_threats(recipe: Recipe) -> list[Threat]:
     """Return the threats of the evaluation; by default at half the radius and at it."""
     spec, own = recipe.evaluation, recipe.threat
     if spec.norm not in (None, own.norm) and not spec.eps:

@@ -6,7 +6,7 @@ from advnorm.records import Run, Training
 from advnorm.training import checkpoints
 
 
-def how_far(run: Run, planned: int) -> Training | None:
+def read_completion(run: Run, planned: int) -> Training | None:
     """Return how far a run is, of so many planned epochs.
 
     The newest state decides: a process that was killed may have written the line of an
@@ -14,14 +14,14 @@ def how_far(run: Run, planned: int) -> Training | None:
     sense, the epochs on record count. ``None`` if there is neither.
     """
     for manifest in reversed(checkpoints.manifests(run.checkpoints, "state")):
-        training = reached(checkpoints.facts_of(manifest), planned)
+        training = completion_from(checkpoints.facts_of(manifest), planned)
         if training is not None:
             return training
     epochs = run.epochs()
     return Training.read(planned, epochs[-1].epoch) if epochs else None
 
 
-def reached(facts: dict[str, Any] | None, planned: int) -> Training | None:
+def completion_from(facts: dict[str, Any] | None, planned: int) -> Training | None:
     """Return how far the run of a state is; ``None`` if its facts do not say."""
     state = (facts or {}).get("state")
     if not isinstance(state, dict):
@@ -29,7 +29,7 @@ def reached(facts: dict[str, Any] | None, planned: int) -> Training | None:
     return Training.read(planned, state.get("epoch"), state.get("seen"))
 
 
-def finished(run: Run, planned: int) -> bool:
+def is_finished(run: Run, planned: int) -> bool:
     """Tell whether a run has all of its planned epochs."""
-    training = how_far(run, planned)
+    training = read_completion(run, planned)
     return training is not None and training.finished

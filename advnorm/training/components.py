@@ -26,7 +26,7 @@ from advnorm.training import checkpoints
 from advnorm.training.state import MismatchError, restore
 
 
-def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
+def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
     """Read the recipe's data, and refuse bounds that do not hold it."""
     spec = recipe.data
     data = sets.load(
@@ -51,9 +51,9 @@ def load(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
     return data
 
 
-def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
+def build_model(recipe: Recipe, data: sets.DataSet) -> nn.Module:
     """Build the recipe's model, with standardization as its first layer."""
-    spec, where, norm = recipe.model, recipe.norm.where, norm_of(recipe)
+    spec, where, norm = recipe.model, recipe.norm.where, build_norm(recipe)
     first = _first_layer(spec, data)
     if where == "input":
         first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
@@ -73,21 +73,21 @@ def network(recipe: Recipe, data: sets.DataSet) -> nn.Module:
     return model
 
 
-def norm_of(recipe: Recipe) -> Norm:
+def build_norm(recipe: Recipe) -> Norm:
     """Build the recipe's norm, after checking its options."""
     name = recipe.norm.name
     norm: Norm = bind(NORMS[name], recipe.norm.options, owner=f"norm {name!r}")()
     return norm
 
 
-def objective_of(recipe: Recipe) -> Objective:
+def build_objective(recipe: Recipe) -> Objective:
     """Return the recipe's objective with the settings that were given."""
     name = recipe.objective.name
     owner = f"objective {name!r}"
     return bind(OBJECTIVES[name], recipe.objective.settings(), owner=owner)
 
 
-def rule_of(recipe: Recipe) -> GradientRule:
+def build_gradient_rule(recipe: Recipe) -> GradientRule:
     """Return the recipe's gradient rule with the settings that were given."""
     name = recipe.gradient.name
     owner = f"gradient rule {name!r}"
@@ -124,7 +124,7 @@ def _weights(recipe: Recipe) -> dict[str, tuple[float, ScheduleSpec]]:
     return found
 
 
-def optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
+def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Build the recipe's optimizer; what it does not train is frozen."""
     spec = recipe.optimizer
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -173,7 +173,7 @@ def _check_tiles(recipe: Recipe) -> None:
         )
 
 
-def start(path: str, model: nn.Module) -> None:
+def load_initial_weights(path: str, model: nn.Module) -> None:
     """Load the best weights of another run into ``model``."""
     run, warnings = Run.open(Path(path)), list[str]()
     found = checkpoints.load(run.checkpoints, "best", warnings=warnings)

@@ -6,7 +6,7 @@ from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Recipe
 
 
-def fits(recipe: Recipe, batch: int) -> None:
+def check_gradient_rule(recipe: Recipe, batch: int) -> None:
     """Refuse a gradient rule that cannot work on batches of so many samples."""
     pieces = recipe.optimizer.accumulate
     if pieces > 1 and batch % (pieces * ranks.size()):

@@ -7,9 +7,9 @@ from advnorm import ranks
 from advnorm.draws import permutation
 from advnorm.progress import Progress
 from advnorm.records import Accuracy, Epoch, Run
-from advnorm.training.build import Job
+from advnorm.training.build import Experiment
 from advnorm.training.guards import alarms
-from advnorm.training.monitor import Watch
+from advnorm.training.monitor import Monitor
 from advnorm.training.saver import Saver
 from advnorm.training.state import State, Totals
 from advnorm.training.step import Stepper
@@ -18,90 +18,103 @@ from advnorm.training.validate import Validated, validate
 
 
 def fit(
-    job: Job, run: Run, state: State, saver: Saver, *, stop: Stop, progress: Progress
+    experiment: Experiment,
+    run: Run,
+    state: State,
+    saver: Saver,
+    *,
+    stop: Stop,
+    progress: Progress,
 ) -> None:
     """Train from ``state`` to the recipe's last epoch.
 
     ``stop.check()`` raises only where weights, optimizer and state belong together, so that
     whoever catches it may save them.
     """
-    recipe, train = job.recipe, job.data.train
-    watch = Watch(job, run, progress) if recipe.watch.questions else None
-    step = Stepper(job, watch)
-    total = recipe.epochs * job.steps_per_epoch
+    recipe, train = experiment.recipe, experiment.data.train
+    monitor = Monitor(experiment, run, progress) if recipe.watch.questions else None
+    step = Stepper(experiment, monitor)
+    total = recipe.epochs * experiment.steps_per_epoch
     while state.epoch < recipe.epochs:
         start = perf_counter()
         order = permutation(len(train), recipe.seed, "order", state.epoch)
-        order = order[: job.steps_per_epoch * job.batch_size]
+        order = order[: experiment.steps_per_epoch * experiment.batch_size]
         rest, rows = ranks.shard_batches(
-            order[state.seen * job.batch_size :], job.batch_size
+            order[state.seen * experiment.batch_size :], experiment.batch_size
         )
         batches = train.batches(
             rest,
             batch_size=rows,
-            device=job.device,
+            device=experiment.device,
             epoch=state.epoch,
         )
         for batch in batches if len(rest) else ():
             stop.check()
             numbers = step(batch, state)
-            state.totals.add(job.batch_size, *numbers)
+            state.totals.add(experiment.batch_size, *numbers)
             state.seen += 1
             state.step += 1
             progress.update(state.step, total, _figures(state))
-            if state.seen < job.steps_per_epoch:  # the end of an epoch has its own
+            if state.seen < experiment.steps_per_epoch:  # the end of an epoch has its own
                 saver.save_if_due(state)
         stop.check()
-        checked = _validation(job, state, stop)
-        line = _line(job, state, step, checked, seconds=perf_counter() - start)
+        checked = _validation(experiment, state, stop)
+        line = _line(experiment, state, step, checked, seconds=perf_counter() - start)
         ranks.run_on_first(partial(run.append_epoch, line))
         if line.best:
-            state.best_score = _score(job, checked)
+            state.best_score = _score(experiment, checked)
             saver.save_best(state.step)
         progress.line(_sentence(line, recipe.epochs))
         state.epoch, state.seen, state.totals = state.epoch + 1, 0, Totals()
         saver.save(state)
 
 
-def _validation(job: Job, state: State, stop: Stop) -> Validated | None:
+def _validation(experiment: Experiment, state: State, stop: Stop) -> Validated | None:
     """Validate after every k-th epoch and after the last."""
-    spec, last = job.recipe.validation, state.epoch + 1 == job.recipe.epochs
+    spec, last = experiment.recipe.validation, state.epoch + 1 == experiment.recipe.epochs
     due = last or (state.epoch + 1) % spec.every == 0
-    return validate(job, stop) if due and len(job.data.validation) else None
+    return validate(experiment, stop) if due and len(experiment.data.validation) else None
 
 
 def _line(
-    job: Job, state: State, step: Stepper, checked: Validated | None, *, seconds: float
+    experiment: Experiment,
+    state: State,
+    step: Stepper,
+    checked: Validated | None,
+    *,
+    seconds: float,
 ) -> Epoch:
-    totals, now = state.totals, state.epoch + (state.seen - 1) / job.steps_per_epoch
+    totals, now = state.totals, state.epoch + (state.seen - 1) / experiment.steps_per_epoch
     train = Accuracy(correct=round(totals.correct), n=totals.count)
-    whole = step.eps(now) >= job.threat.eps  # a smaller radius is no match for validation
+    whole = (
+        step.eps(now) >= experiment.threat.eps
+    )  # a smaller radius is no match for validation
     attacked = train if whole and {"adversarial", "kl"} & totals.parts.keys() else None
-    classes = len(job.data.classes)
+    classes = len(experiment.data.classes)
     return Epoch(
         epoch=state.epoch + 1,
         step=state.step,
-        rate=job.recipe.optimizer.rate * step.rate(now),
+        rate=experiment.recipe.optimizer.rate * step.rate(now),
         eps=step.eps(now),
         loss=totals.loss / totals.count,
         parts={name: value / totals.count for name, value in totals.parts.items()},
         train=train,
         validation_clean=checked.clean.accuracy() if checked else None,
         validation_robust=checked.robust.accuracy() if checked else None,
-        best=checked is not None and _score(job, checked) > state.best_score,
+        best=checked is not None and _score(experiment, checked) > state.best_score,
         alarms=alarms(attacked, *checked, classes=classes) if checked else (),
         seconds=seconds,
     )
 
 
-def _score(job: Job, checked: Validated | None) -> float:
+def _score(experiment: Experiment, checked: Validated | None) -> float:
     """Return the held-out accuracy that the best checkpoint maximizes."""
     assert checked is not None
     rates = {
         "clean": checked.clean.accuracy().fraction,
         "robust": checked.robust.accuracy().fraction,
     }
-    return sum(rates[name] for name in job.recipe.validation.prefer.split("+"))
+    return sum(rates[name] for name in experiment.recipe.validation.prefer.split("+"))
 
 
 def _figures(state: State) -> str:

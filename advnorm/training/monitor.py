@@ -7,44 +7,44 @@ from advnorm import ranks
 from advnorm.objectives import CERTIFIED
 from advnorm.progress import Progress, clock
 from advnorm.records import Run, Watched
-from advnorm.training.build import Job
+from advnorm.training.build import Experiment
 from advnorm.training.state import State
-from advnorm.training.step_probe import Glimpse
+from advnorm.training.step_probe import StepProbe
 
 
-class Watch:
+class Monitor:
     """Decides which steps are looked at, and keeps what they show."""
 
-    def __init__(self, job: Job, run: Run, progress: Progress) -> None:
-        self._job, self._run, self._progress = job, run, progress
-        self._spec = job.recipe.watch
+    def __init__(self, experiment: Experiment, run: Run, progress: Progress) -> None:
+        self._experiment, self._run, self._progress = experiment, run, progress
+        self._spec = experiment.recipe.watch
         self._told = False
 
-    def glimpse(self, state: State) -> Glimpse | None:
+    def probe(self, state: State) -> StepProbe | None:
         """Return what looks at the step that comes now, if it is one of those."""
         if state.step % self._spec.every:
             return None
-        certified = self._job.recipe.objective.name in CERTIFIED
-        return Glimpse(self._job.model, self._spec.questions, certified=certified)
+        certified = self._experiment.recipe.objective.name in CERTIFIED
+        return StepProbe(self._experiment.model, self._spec.questions, certified=certified)
 
-    def keep(self, glimpse: Glimpse, state: State) -> None:
+    def record(self, probe: StepProbe, state: State) -> None:
         """Write down what a step has shown; the weights are still those of the step."""
-        numbers = glimpse.numbers()
-        ranks.run_on_first(partial(self._write, glimpse, state, numbers))
+        numbers = probe.numbers()
+        ranks.run_on_first(partial(self._write, probe, state, numbers))
 
-    def _write(self, glimpse: Glimpse, state: State, numbers: dict[str, float]) -> None:
+    def _write(self, probe: StepProbe, state: State, numbers: dict[str, float]) -> None:
         if "hessian" in self._spec.questions:
-            numbers |= self._hessian(glimpse, state)
+            numbers |= self._hessian(probe, state)
         line = Watched(
             step=state.step + 1,
-            epoch=state.epoch + state.seen / self._job.steps_per_epoch,
+            epoch=state.epoch + state.seen / self._experiment.steps_per_epoch,
             numbers=numbers,
         )
         self._run.append_watched(line)
 
-    def _hessian(self, glimpse: Glimpse, state: State) -> dict[str, float]:
+    def _hessian(self, probe: StepProbe, state: State) -> dict[str, float]:
         start, spec = perf_counter(), self._spec
-        found = glimpse.sharpness(steps=spec.hessian_steps, samples=spec.hessian_samples)
+        found = probe.sharpness(steps=spec.hessian_steps, samples=spec.hessian_samples)
         if not self._told:
             self._told = True
             self._tell(perf_counter() - start, state)
@@ -56,7 +56,9 @@ class Watch:
 
     def _tell(self, seconds: float, state: State) -> None:
         """Say what the Hessian will cost, from its first time."""
-        left = self._job.recipe.epochs * self._job.steps_per_epoch - state.step
+        left = (
+            self._experiment.recipe.epochs * self._experiment.steps_per_epoch - state.step
+        )
         looks = -(-left // self._spec.every)
         self._progress.line(
             f"watching the Hessian takes {seconds:.2g} s, {looks} times: about "

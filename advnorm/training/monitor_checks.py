@@ -4,7 +4,7 @@ from advnorm import ranks
 from advnorm.recipe import Recipe
 
 
-def watchable(recipe: Recipe) -> None:
+def check_monitor(recipe: Recipe) -> None:
     """Refuse what cannot be watched."""
     asked = set(recipe.watch.questions)
     if recipe.compile and asked & {"moments", "wasserstein"}:

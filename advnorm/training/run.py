@@ -14,15 +14,15 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run, RunLostError
 from advnorm.training import checkpoints
-from advnorm.training.build import Job, build, choose_device
-from advnorm.training.completion import how_far
+from advnorm.training.build import Experiment, build_experiment, choose_device
+from advnorm.training.completion import read_completion
+from advnorm.training.dry_run import dry_run
 from advnorm.training.guards import NotFiniteError
 from advnorm.training.loop import fit
 from advnorm.training.saver import Saver
 from advnorm.training.state import ResumePoint, State, restore
 from advnorm.training.step import HALF_SCALE
 from advnorm.training.stop import Stop, StoppedError
-from advnorm.training.trial import try_out
 
 
 def train(
@@ -57,20 +57,22 @@ def train(
         if resume:
             _same(recipe, Run.open(out))
         begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
-        job = build(recipe, root=root, device=device, begun=begun)
-        try_out(job)
+        experiment = build_experiment(recipe, root=root, device=device, begun=begun)
+        dry_run(experiment)
         ranks.require_equal(
-            to_yaml(recipe) + job.data.digest(),
+            to_yaml(recipe) + experiment.data.digest(),
             "the ranks do not have the same recipe and data: give all of them the same",
         )
         _name_start(recipe, progress, begun=begun)
         if not resume:
-            ranks.run_on_first(lambda: Run.create(out, to_yaml(recipe), _environment(job)))
+            ranks.run_on_first(
+                lambda: Run.create(out, to_yaml(recipe), _environment(experiment))
+            )
             ranks.require_shared_file(out, "recipe.yaml")
         run = Run.open(out)
         ranks.run_on_first(lambda: held.enter_context(run.lock()))
         with _told_what_is_lost(run):
-            _go_on(job, run, progress)
+            _go_on(experiment, run, progress)
     return run
 
 
@@ -93,7 +95,7 @@ def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
     if recipe.start is None or begun:
         return
     start = Run.open(Path(recipe.start))
-    training = how_far(start, from_yaml(start.recipe_text()).epochs)
+    training = read_completion(start, from_yaml(start.recipe_text()).epochs)
     if training and not training.finished:
         progress.line(f"start: {start.path} is unfinished: {training}")
 
@@ -107,25 +109,25 @@ def _restarted(out: Path) -> bool:
     return bool(ranks.broadcast_text("yes" if ours else ""))
 
 
-def _environment(job: Job) -> Environment:
+def _environment(experiment: Experiment) -> Environment:
     return Environment.here(
-        device=str(job.device),
+        device=str(experiment.device),
         threads=torch.get_num_threads(),
         ranks=ranks.size(),
         launch=ranks.launch_id(),
     )
 
 
-def _go_on(job: Job, run: Run, progress: Progress) -> None:
+def _go_on(experiment: Experiment, run: Run, progress: Progress) -> None:
     """Train from the newest checkpoint, or from the start, to the end."""
-    saver, state = Saver(job, run), _begin(job, run, progress)
-    ranks.broadcast([*job.model.parameters(), *job.model.buffers()])
+    saver, state = Saver(experiment, run), _begin(experiment, run, progress)
+    ranks.broadcast([*experiment.model.parameters(), *experiment.model.buffers()])
     if not ranks.all_reduce_max(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
-    kept = freed_memory_kept(next(job.model.parameters(), None))
+    kept = freed_memory_kept(next(experiment.model.parameters(), None))
     with Stop() as stop, _reproducible(), kept:
         try:
-            fit(job, run, state, saver, stop=stop, progress=progress)
+            fit(experiment, run, state, saver, stop=stop, progress=progress)
             ranks.run_on_first(saver.check)
         except StoppedError as stopped:
             saver.save(state)
@@ -189,7 +191,7 @@ def _same(recipe: Recipe, run: Run) -> None:
         )
 
 
-def _begin(job: Job, run: Run, progress: Progress) -> State:
+def _begin(experiment: Experiment, run: Run, progress: Progress) -> State:
     """Return a fresh state, or the newest whole checkpoint's with everything put back."""
     warnings: list[str] = []
     found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
@@ -204,14 +206,14 @@ def _begin(job: Job, run: Run, progress: Progress) -> State:
                 f"{run.path} has lost its checkpoints, so that it cannot go on after epoch "
                 f"{run.epochs()[-1].epoch}: train it anew, in another folder"
             )
-        return State(scale=HALF_SCALE if job.recipe.precision == "float16" else 1.0)
+        return State(scale=HALF_SCALE if experiment.recipe.precision == "float16" else 1.0)
     point = ResumePoint.of(found.facts)
-    if point.data != job.data.digest():
+    if point.data != experiment.data.digest():
         raise ValueError(
-            f"{run.path} was begun with other data than {job.recipe.data.name} holds now: "
-            "give the --data that it was begun with, or train anew"
+            f"{run.path} was begun with other data than {experiment.recipe.data.name} "
+            "holds now: give the --data that it was begun with, or train anew"
         )
-    restore(found.tensors, job.model, job.optimizer)
+    restore(found.tensors, experiment.model, experiment.optimizer)
     ranks.run_on_first(partial(run.truncate_epochs, point.epochs))
     state = point.state
     _name_losses(run, state, progress)

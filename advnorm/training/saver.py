@@ -10,16 +10,16 @@ from torch import Tensor
 from advnorm import ranks
 from advnorm.records import Run, RunLostError
 from advnorm.training import checkpoints
-from advnorm.training.build import Job
+from advnorm.training.build import Experiment
 from advnorm.training.guards import NotFiniteError
 from advnorm.training.state import State, tensors
 
 
 class Saver:
-    """Writes the state of a job into its run folder; of several ranks, the first does."""
+    """Writes checkpoints into the run folder, on rank 0 only."""
 
-    def __init__(self, job: Job, run: Run) -> None:
-        self._job, self._run = job, run
+    def __init__(self, experiment: Experiment, run: Run) -> None:
+        self._experiment, self._run = experiment, run
         self._last = monotonic()
         self._written: dict[str, Path] = {}
         """The newest checkpoint of each kind."""
@@ -42,9 +42,9 @@ class Saver:
                     raise RunLostError(path, "was removed")
 
     def _write(self, state: State) -> None:
-        digest = self._job.data.digest()
+        digest = self._experiment.data.digest()
         facts = {"state": state.facts(), "epochs": state.epoch, "data": digest}
-        named = tensors(self._job.model, self._job.optimizer)
+        named = tensors(self._experiment.model, self._experiment.optimizer)
         for name, value in named.items():
             if value.is_floating_point() and not torch.isfinite(value).all():
                 raise NotFiniteError(f"{name} holds NaN or infinity and was not saved,")
@@ -66,11 +66,11 @@ class Saver:
 
     def save_if_due(self, state: State) -> None:
         """Write them if the last time is long ago."""
-        due = monotonic() - self._last >= self._job.recipe.checkpoint_seconds
+        due = monotonic() - self._last >= self._experiment.recipe.checkpoint_seconds
         if ranks.all_reduce_max(int(due)):
             self.save(state)
 
     def save_best(self, step: int) -> None:
         """Write the weights that validation prefers."""
-        weights = {f"model/{k}": v for k, v in self._job.model.state_dict().items()}
+        weights = {f"model/{k}": v for k, v in self._experiment.model.state_dict().items()}
         ranks.run_on_first(lambda: self._put("best", step, weights, {"step": step}))

@@ -14,12 +14,16 @@ from advnorm.draws import Draws
 from advnorm.gradients import BatchObjective
 from advnorm.norms import freeze_statistics, unsynced_statistics
 from advnorm.objectives import Adversary, Loss, Objective
-from advnorm.training.build import DTYPES, Job
-from advnorm.training.components import objective_of, rule_of, weight_schedules
+from advnorm.training.build import DTYPES, Experiment
+from advnorm.training.components import (
+    build_gradient_rule,
+    build_objective,
+    weight_schedules,
+)
 from advnorm.training.guards import NotFiniteError, gradient_norm
-from advnorm.training.monitor import Watch
+from advnorm.training.monitor import Monitor
 from advnorm.training.state import State
-from advnorm.training.step_probe import Glimpse
+from advnorm.training.step_probe import StepProbe
 
 HALF_SCALE = 2.0**10
 GROWTH_STEPS = 2000
@@ -27,7 +31,7 @@ _LOUDNESS = (HALF_SCALE, HALF_SCALE**0.5, 1.0)
 """How much an attack in float16 scales its gradients, and less where that overflows."""
 
 
-class Numbers(NamedTuple):
+class StepMetrics(NamedTuple):
     """What a step reports, read from the device in one transfer."""
 
     loss: float
@@ -38,55 +42,55 @@ class Numbers(NamedTuple):
 class Stepper:
     """Holds what does not change between steps."""
 
-    def __init__(self, job: Job, watch: Watch | None = None) -> None:
-        recipe = job.recipe
-        self.job, self.watch = job, watch
-        self.objective = objective_of(recipe)
-        self.rule = rule_of(recipe)
+    def __init__(self, experiment: Experiment, monitor: Monitor | None = None) -> None:
+        recipe = experiment.recipe
+        self.experiment, self.monitor = experiment, monitor
+        self.objective = build_objective(recipe)
+        self.rule = build_gradient_rule(recipe)
         self.weights = weight_schedules(recipe)
         self.steps = recipe.attack.steps_schedule.build()
         self.augment = AUGMENTATIONS[recipe.data.augment]
         self.rate = recipe.optimizer.schedule.build()
         self.radius = recipe.threat.schedule.build()
         self.aim = AIMS[recipe.attack.target]
-        self.own_buffers = unsynced_statistics(job.model)
+        self.own_buffers = unsynced_statistics(experiment.model)
         self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
-            torch.compile(job.model) if recipe.compile else job.model  # type: ignore[assignment]
+            torch.compile(experiment.model) if recipe.compile else experiment.model  # type: ignore[assignment]
         )
 
-    def __call__(self, batch: Batch, state: State) -> Numbers:
+    def __call__(self, batch: Batch, state: State) -> StepMetrics:
         """Take one step; numbers that are not finite raise before the weights move."""
-        job, recipe = self.job, self.job.recipe
-        now = state.epoch + state.seen / job.steps_per_epoch
-        for group in job.optimizer.param_groups:
+        experiment, recipe = self.experiment, self.experiment.recipe
+        now = state.epoch + state.seen / experiment.steps_per_epoch
+        for group in experiment.optimizer.param_groups:
             group["lr"] = recipe.optimizer.rate * self.rate(now) * group["factor"]
         _seed(recipe.seed + 1_000_003 * (state.step + 1), batch.images.device)
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
-        share = len(batch.labels) / job.batch_size
-        glimpse = self.watch.glimpse(state) if self.watch else None
-        job.model.train()
-        job.optimizer.zero_grad(set_to_none=True)
+        share = len(batch.labels) / experiment.batch_size
+        probe = self.monitor.probe(state) if self.monitor else None
+        experiment.model.train()
+        experiment.optimizer.zero_grad(set_to_none=True)
         try:
             with self._autocast(), self._statistics(state.epoch):
-                loss = self._gradient(images, labels, draws, now, state.scale, glimpse)
+                loss = self._gradient(images, labels, draws, now, state.scale, probe)
         except NonFiniteGradientError as error:
             raise NotFiniteError(str(error)) from error
         norm, numbers = self._over_ranks(loss, share)
-        if glimpse:
-            glimpse.gradients(state.scale)
+        if probe:
+            probe.gradients(state.scale)
         if self._fit_to_step(numbers.loss, norm, state):
-            if self.watch and glimpse:
-                self.watch.keep(glimpse, state)
-            job.optimizer.step()
+            if self.monitor and probe:
+                self.monitor.record(probe, state)
+            experiment.optimizer.step()
         ranks.broadcast(self.own_buffers)  # else the ranks' next attacks see other models
         return numbers
 
-    def _over_ranks(self, loss: Loss, share: float) -> tuple[float, Numbers]:
+    def _over_ranks(self, loss: Loss, share: float) -> tuple[float, StepMetrics]:
         """Add up the ranks' numbers; NaN on one of them is NaN on all."""
-        model, parts = self.job.model, loss.parts
+        model, parts = self.experiment.model, loss.parts
         means = [share * x.detach().double() for x in (loss.total, *parts.values())]
         failed = torch.full_like(means[0], float(self.failed is not None))
         values = torch.stack([*means, loss.correct.double(), failed])
@@ -95,7 +99,7 @@ class Stepper:
         if rest[-1]:
             other = "the attack of another rank met a gradient that is not finite"
             raise NotFiniteError(str(self.failed or other))
-        return norm, Numbers(total, rest[-2], dict(zip(parts, rest, strict=False)))
+        return norm, StepMetrics(total, rest[-2], dict(zip(parts, rest, strict=False)))
 
     def _gradient(
         self,
@@ -104,56 +108,56 @@ class Stepper:
         draws: Draws,
         now: float,
         scale: float,
-        glimpse: Glimpse | None = None,
+        probe: StepProbe | None = None,
     ) -> Loss:
         """Fill ``.grad`` by the recipe's rule, one part of the batch after the other."""
         weights = {name: value(now) for name, value in self.weights.items()}
-        pieces, losses = self.job.recipe.optimizer.accumulate, list[Loss]()
+        pieces, losses = self.experiment.recipe.optimizer.accumulate, list[Loss]()
         for rows in torch.arange(len(images)).chunk(pieces):
             part = slice(int(rows[0]), int(rows[-1]) + 1)
             objective: Objective = partial(self.objective, **weights)
             adversary = self._adversary(now, draws[part])
-            if glimpse and not losses:  # the first part of the batch stands for all
-                objective, adversary = glimpse.watching(
+            if probe and not losses:  # the first part of the batch stands for all
+                objective, adversary = probe.attach(
                     objective, adversary, images[part], labels[part]
                 )
             problem = BatchObjective(
-                self.job.model,
+                self.experiment.model,
                 images[part],
                 labels[part],
                 objective,
                 adversary,
                 scale=scale / pieces,
                 logits=self.logits,
-                whole=self.job.batch_size // pieces,
+                whole=self.experiment.batch_size // pieces,
             )
             losses.append(self.rule(problem))
         return _together(losses)
 
     def eps(self, now: float) -> float:
         """Return the radius at a time in epochs."""
-        return self.job.threat.eps * self.radius(now)
+        return self.experiment.threat.eps * self.radius(now)
 
     def attack_steps(self, now: float) -> int:
         """Return the steps of the attack at a time in epochs."""
-        return max(1, round(self.job.recipe.attack.steps * self.steps(now)))
+        return max(1, round(self.experiment.recipe.attack.steps * self.steps(now)))
 
     def _prepare(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
-        recipe = self.job.recipe
+        recipe = self.experiment.recipe
         images = self.augment(batch.images, draws.stream("augment"))
         labels = batch.labels
         if recipe.data.mixup:
-            rows = self.job.batch_size  # a partner may be another rank's
+            rows = self.experiment.batch_size  # a partner may be another rank's
             images, labels = mixup(
                 ranks.all_gather(images, rows),
                 ranks.all_gather(labels, rows),
                 Draws(ranks.all_gather(draws.stream("mixup").keys, rows)),
                 alpha=recipe.data.mixup,
-                classes=len(self.job.data.classes),
+                classes=len(self.experiment.data.classes),
             )
             images, labels = images[ranks.shard(rows)], labels[ranks.shard(rows)]
         if recipe.data.smoothing:
-            classes = len(self.job.data.classes)
+            classes = len(self.experiment.data.classes)
             labels = smooth_labels(labels, share=recipe.data.smoothing, classes=classes)
         if recipe.precision == "float64":
             images = images.double()
@@ -163,13 +167,13 @@ class Stepper:
         return images, labels
 
     def _adversary(self, now: float, draws: Draws) -> Adversary:
-        spec, factor = self.job.recipe.attack, self.radius(now)
+        spec, factor = self.experiment.recipe.attack, self.radius(now)
         statistics = spec.statistics_at(now)
         if factor <= 0:
             return Adversary(None, statistics)
-        threat = self.job.threat.with_eps(self.job.threat.eps * factor)
+        threat = self.experiment.threat.with_eps(self.experiment.threat.eps * factor)
         steps = self.attack_steps(now)
-        step_size = spec.step_size or 2.5 * self.job.threat.eps / steps
+        step_size = spec.step_size or 2.5 * self.experiment.threat.eps / steps
 
         def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
             for loudness in self.loudness:
@@ -200,14 +204,18 @@ class Stepper:
 
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
         """Freeze the running statistics in the last epochs, where the recipe says so."""
-        frozen = epoch >= self.job.recipe.epochs - self.job.recipe.norm.freeze_last
-        return freeze_statistics(self.job.model) if frozen else nullcontext()
+        frozen = (
+            epoch >= self.experiment.recipe.epochs - self.experiment.recipe.norm.freeze_last
+        )
+        return freeze_statistics(self.experiment.model) if frozen else nullcontext()
 
     def _autocast(self) -> torch.autocast:
-        dtype = DTYPES[self.job.recipe.precision]
+        dtype = DTYPES[self.experiment.recipe.precision]
         half = dtype in (torch.bfloat16, torch.float16)
         return torch.autocast(
-            self.job.device.type, dtype=dtype if half else torch.bfloat16, enabled=half
+            self.experiment.device.type,
+            dtype=dtype if half else torch.bfloat16,
+            enabled=half,
         )
 
     def _fit_to_step(self, loss: float, norm: float, state: State) -> bool:
@@ -215,7 +223,7 @@ class Stepper:
         finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
         if finite[0] and finite[1]:
             self._rescale(norm, state.scale)
-            if self.job.recipe.precision == "float16":
+            if self.experiment.recipe.precision == "float16":
                 _grow(state)
             return True
         if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
@@ -226,11 +234,13 @@ class Stepper:
 
     def _rescale(self, norm: float, scale: float) -> None:
         """Undo the scale of half precision, and shorten a gradient that is too long."""
-        clip = self.job.recipe.optimizer.clip
+        clip = self.experiment.recipe.optimizer.clip
         if clip is not None and norm > clip * scale:
             scale = norm / clip
         if scale != 1.0:
-            grads = [p.grad for p in self.job.model.parameters() if p.grad is not None]
+            grads = [
+                p.grad for p in self.experiment.model.parameters() if p.grad is not None
+            ]
             torch._foreach_div_(grads, scale)
 
 

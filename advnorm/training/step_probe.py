@@ -24,7 +24,7 @@ from advnorm.norms.route import DOMAINS, current_route
 from advnorm.objectives import Adversary, AdversaryCache, Loss, Objective
 
 
-class Glimpse:
+class StepProbe:
     """Looks at one step; its numbers stay on the device until they are read."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Glimpse:
         self._open = False
         self._loss: Callable[[int | None], Tensor] | None = None
 
-    def watching(
+    def attach(
         self, objective: Objective, adversary: Adversary, clean: Tensor, labels: Tensor
     ) -> tuple[Objective, Adversary]:
         """Return both so that the objective's first call is looked at."""

@@ -13,7 +13,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP])]
 """What stops this process. One that another process stops takes SIGTERM alone."""
 
 
-def obey() -> None:
+def stop_on_sigterm_only() -> None:
     """Have another process say when to stop, by SIGTERM.
 
     Ctrl-C and SIGHUP reach all processes of a terminal, and a second signal would act at
@@ -25,7 +25,7 @@ def obey() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def handled() -> list[int]:
+def handled_signals() -> list[int]:
     """Return the signals to handle; ``nohup`` has SIGHUP ignored, and so it stays."""
     return [
         signum
@@ -45,7 +45,7 @@ def ignore_hangup() -> None:
 
 
 class StoppedError(Exception):
-    """A signal asked the job to stop, and it did so at a safe point."""
+    """A signal asked the experiment to stop, and it did so at a safe point."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -73,7 +73,7 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for signum in handled():
+            for signum in handled_signals():
                 self._before[signum] = signal.signal(signum, self._receive)
         return self
 

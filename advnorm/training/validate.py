@@ -18,7 +18,7 @@ from advnorm.norms import route
 from advnorm.progress import Quiet
 from advnorm.records import Verdicts
 from advnorm.threat import Threat
-from advnorm.training.build import Job
+from advnorm.training.build import Experiment
 from advnorm.training.guards import NotFiniteError
 from advnorm.training.stop import Stop
 
@@ -49,14 +49,14 @@ class _Stopping(Quiet):
         self._stop.check()
 
 
-def _cells(job: Job) -> list[Cell]:
+def _cells(experiment: Experiment) -> list[Cell]:
     """Return how the clean and the robust accuracy are found."""
-    spec = job.recipe.validation
-    threat = job.threat if spec.eps is None else job.threat.with_eps(spec.eps)
+    spec = experiment.recipe.validation
+    threat = experiment.threat if spec.eps is None else experiment.threat.with_eps(spec.eps)
     if spec.robust == "pgd":
         return cells(["clean", f"pgd-{spec.steps}", STRONG], [threat], threat.bounds)
     (clean,) = cells(["clean"], [], threat.bounds)
-    return [clean, Cell("ibp", partial(_verify, job.model, threat), threat)]
+    return [clean, Cell("ibp", partial(_verify, experiment.model, threat), threat)]
 
 
 def _verify(
@@ -76,23 +76,27 @@ def _verify(
     return Judged(clean, predictions, verified, torch.full_like(labels, STANDS))
 
 
-def validate(job: Job, stop: Stop) -> Validated:
+def validate(experiment: Experiment, stop: Stop) -> Validated:
     """Judge the validation samples, the same ones each time."""
-    spec, split = job.recipe.validation, job.data.validation
+    spec, split = experiment.recipe.validation, experiment.data.validation
     order = torch.arange(min(len(split), spec.samples or len(split)))
-    branch = job.recipe.evaluation.branch
+    branch = experiment.recipe.evaluation.branch
     found = []
-    for cell in _cells(job):
+    for cell in _cells(experiment):
         order = order[:FEW] if cell.name == STRONG else order
-        batches = split.batches(order, batch_size=BATCH * ranks.size(), device=job.device)
-        with route(job.model, domain="clean" if branch == "clean" else "adversarial"):
+        batches = split.batches(
+            order, batch_size=BATCH * ranks.size(), device=experiment.device
+        )
+        with route(
+            experiment.model, domain="clean" if branch == "clean" else "adversarial"
+        ):
             try:
                 verdicts = judge(
-                    job.model,
+                    experiment.model,
                     batches,
                     cell,
                     total=len(order),
-                    seed=job.recipe.seed,
+                    seed=experiment.recipe.seed,
                     progress=_Stopping(stop),
                 )
             except NonFiniteGradientError as error:

@@ -153,7 +153,7 @@ def test_an_unknown_way_of_scaling_is_refused():
 
 def test_a_recipe_chooses_how_images_are_scaled():
     recipe = override(Recipe(), ["data={name: digits, size: 16, resample: nearest}"])
-    images = components.load(recipe, root=None).test.images
+    images = components.load_data(recipe, root=None).test.images
     tiles = images.view(-1, 8, 2, 8, 2)
     assert torch.equal(tiles, tiles[:, :, :1, :, :1].expand_as(tiles))
 

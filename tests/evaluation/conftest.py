@@ -11,7 +11,7 @@ from advnorm.recipe import override
 from advnorm.recipes import find
 from advnorm.runs.load import load_model
 from advnorm.training import train
-from advnorm.training.components import load
+from advnorm.training.components import load_data
 
 sys.path.insert(0, str(Path(__file__).parent))  # masked_models, sound_models
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # masked_models, sound_models
 @pytest.fixture(scope="session")
 def digits_test():
     """150 test digits with their labels."""
-    data = load(find("digits.pgd"), root=None)
+    data = load_data(find("digits.pgd"), root=None)
     batch = next(
         data.test.batches(torch.arange(150), batch_size=150, device=torch.device("cpu"))
     )
@@ -36,7 +36,7 @@ def trained(tmp_path_factory):
         if key not in made:
             recipe = override(find(name), ["model.options.width=64", "epochs=8", *changes])
             run = train(recipe, tmp_path_factory.mktemp("run") / "run", device="cpu")
-            data = load(recipe, root=None)
+            data = load_data(recipe, root=None)
             made[key], _ = load_model(run, recipe, data, weights="last", warnings=[])
         return made[key]
 

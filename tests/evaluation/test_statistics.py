@@ -12,7 +12,7 @@ from advnorm.data import Batch
 from advnorm.evaluation import Perturbation, perturbed_statistics
 from advnorm.evaluation.perturbed_statistics import directions
 from advnorm.recipe import override
-from advnorm.runs import perturb
+from advnorm.runs import perturb_run
 from advnorm.training import train
 
 
@@ -137,7 +137,7 @@ def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
     )
     run = train(recipe, tmp_path / "run")
     weights = {p.name: p.read_bytes() for p in run.checkpoints.iterdir()}
-    first = perturb(run, recipe)
+    first = perturb_run(run, recipe)
     assert len(first) == 2 * 2 * 2
     assert {r.key for r in run.results()} == {r.key for r in first}
     assert "statistics-sign_mean_0.3" in {r.key for r in first}
@@ -146,7 +146,7 @@ def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
         assert run.verdicts(result.key).accuracy() == result.accuracy
     clean = {r.accuracy.correct for r in first if r.threat.eps == 0}
     assert len(clean) == 1
-    assert perturb(run, recipe) == first
+    assert perturb_run(run, recipe) == first
     assert {p.name: p.read_bytes() for p in run.checkpoints.iterdir()} == weights
     batch = override(
         recipe,
@@ -155,7 +155,7 @@ def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
             "evaluation={batch_size: 20, samples: 80}",
         ],
     )
-    found = perturb(run, batch)
+    found = perturb_run(run, batch)
     assert {r.attack for r in found} == {"statistics-sign-batch-4"}
     assert {(r.accuracy.n, r.split, r.statistics) for r in found} == {
         (80, "train", "batch")
@@ -167,7 +167,7 @@ def test_groups_that_do_not_divide_the_batches_of_a_run_are_refused(tmp_path):
     run = train(recipe, tmp_path / "run")
     wrong = override(recipe, ["perturbation={statistics: batch, groups: 3}"])
     with pytest.raises(ValueError, match="groups=3 does not divide"):
-        perturb(run, wrong)
+        perturb_run(run, wrong)
 
 
 def override_tiny():

@@ -13,8 +13,8 @@ from advnorm.papers import ARTEFACTS, Place, reproduce
 from advnorm.recipe import override
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
 from advnorm.runs import questions
-from advnorm.training import check
-from advnorm.training.build import threats
+from advnorm.training import check_recipe
+from advnorm.training.build import evaluation_threats
 
 EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 
@@ -22,7 +22,7 @@ EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 @pytest.mark.parametrize(("name", "scale"), EVERY)
 def test_recipes_and_questions_of_its_jobs_are_known(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
-        check(job.recipe)
+        check_recipe(job.recipe)
         for question, changes in job.questions.items():
             questions([question], [f"{question}.{change}" for change in changes])
 
@@ -36,7 +36,7 @@ def judged(job):
         worst = ["clean", "adversarial"] if spec.branch == "worst" else []
         branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
         sets = [None] if spec.data is None else expand_name(spec.data)
-        given = spec.attacks, threats(recipe), recipe.threat.bounds
+        given = spec.attacks, evaluation_threats(recipe), recipe.threat.bounds
         for cell in cells(*given, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):
                 key = result_key(cell.name, cell.threat_record, branch, data)

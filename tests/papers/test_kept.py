@@ -10,7 +10,7 @@ from advnorm.papers.jobs import name_of
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
-from advnorm.training import load
+from advnorm.training import load_data
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"
 KEPT = {
@@ -28,7 +28,7 @@ def named():
     def of(recipe: Recipe) -> str:
         data = f"{recipe.data.model_dump_json()} {recipe.seed}"
         try:
-            digests[data] = digests.get(data) or load(recipe, root=None).digest()
+            digests[data] = digests.get(data) or load_data(recipe, root=None).digest()
         except FileNotFoundError:
             pytest.skip(f"no {recipe.data.name} here")
         return name_of(recipe, digests[data])

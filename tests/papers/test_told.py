@@ -313,13 +313,13 @@ def test_columns_stay_in_the_order_of_the_jobs(tiny, tmp_path, monkeypatch):
 def test_only_the_data_of_what_is_asked_for_are_read(tiny, tmp_path, monkeypatch):
     reproduce(tiny.name, Place(tmp_path))
     without_runs(tmp_path)
-    real, read = telling.load, []
+    real, read = telling.load_data, []
 
     def load(recipe, root):
         read.append(recipe.norm.name)
         return real(recipe, root=root)
 
-    monkeypatch.setattr(telling, "load", load)
+    monkeypatch.setattr(telling, "load_data", load)
     reproduce(tiny.name, Place(tmp_path), rows=["one"])
     assert read == ["batch"]
 
@@ -331,7 +331,7 @@ def test_data_that_cannot_be_read_do_not_stop_what_is_told(tiny, tmp_path, monke
     def damaged(recipe, root):
         raise ValueError("damaged")
 
-    monkeypatch.setattr(telling, "load", damaged)
+    monkeypatch.setattr(telling, "load_data", damaged)
     assert reproduce(tiny.name, Place(tmp_path)) == first
 
 

@@ -9,7 +9,7 @@ from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
 from advnorm.records import Measured
-from advnorm.training.build import threats
+from advnorm.training.build import evaluation_threats
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
     ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),
@@ -93,7 +93,7 @@ def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     """As in the pipeline: a step is eps over the number of steps at least."""
     job = ARTEFACTS[f"xie2020/{name}"].jobs("full")[0]
     made = job.recipe
-    tests = cells(made.evaluation.attacks, threats(made), made.threat.bounds)
+    tests = cells(made.evaluation.attacks, evaluation_threats(made), made.threat.bounds)
     steps = {cell.key: cell.settings.get("step_size") for cell in tests}
     assert steps.pop(job.numbers[column]) == pytest.approx(1.6 / 255)
     longer = {one for where, one in job.numbers.items() if where not in ("clean", column)}

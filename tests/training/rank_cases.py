@@ -14,10 +14,10 @@ from advnorm import objectives
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe, RecipeError, from_yaml, override
 from advnorm.records import Run
-from advnorm.runs import assess, perturb, transfer_runs
-from advnorm.training import NotFiniteError, check, train
+from advnorm.runs import assess, perturb_run, transfer_runs
+from advnorm.training import NotFiniteError, check_recipe, train
 from advnorm.training.step import Stepper
-from advnorm.training.step_probe import Glimpse
+from advnorm.training.step_probe import StepProbe
 
 TINY = override(
     Recipe(),
@@ -81,7 +81,7 @@ OTHERS = {
 
 def _allowed(changes) -> bool:
     try:
-        check(override(TINY, changes))
+        check_recipe(override(TINY, changes))
     except RecipeError:
         return False
     return True
@@ -154,7 +154,7 @@ def judged(run: Run, changes=JUDGED):
 
 
 def shifted(run: Run):
-    perturb(run, override(from_yaml(run.recipe_text()), SHIFTED), device="cpu")
+    perturb_run(run, override(from_yaml(run.recipe_text()), SHIFTED), device="cpu")
 
 
 def struck(runs: list[Run]):
@@ -204,7 +204,7 @@ def followed(changes, out: Path):
 
     def step(self, batch, state):
         numbers = original(self, batch, state)
-        for value in self.job.model.state_dict().values():
+        for value in self.experiment.model.state_dict().values():
             digest.update(value.numpy().tobytes())
         return numbers
 
@@ -229,20 +229,20 @@ def watched(folder: Path):
 
 def blunt(out: Path):
     """Return what a rank says where the first one does not find the Hessian."""
-    original = Glimpse.sharpness
+    original = StepProbe.sharpness
 
     def fails(*_, **__):
         raise ValueError("no eigenvalue")
 
     changes, looks = WATCHED["sharp"]
-    Glimpse.sharpness = fails
+    StepProbe.sharpness = fails
     try:
         trained([*changes, looks], out)
         return "nothing"
     except ValueError as error:
         return str(error)
     finally:
-        Glimpse.sharpness = original
+        StepProbe.sharpness = original
 
 
 def refused(changes, out: Path):

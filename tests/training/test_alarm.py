@@ -8,7 +8,7 @@ from torch import nn
 from advnorm.recipe import override
 from advnorm.records import Verdicts
 from advnorm.runs import load_model
-from advnorm.training import build, guards, train
+from advnorm.training import build_experiment, guards, train
 from advnorm.training.stop import Stop
 from advnorm.training.validate import FEW, validate
 
@@ -24,10 +24,14 @@ def test_masked_gradients_raise_the_alarm_and_sound_ones_do_not(tiny, tmp_path, 
     recipe = override(
         tiny, ["data.train=600", "objective.name=standard", "epochs=6", "threat.eps=0.2"]
     )
-    run, job = train(recipe, tmp_path / "run"), build(recipe, root=None, device="cpu")
-    model, _ = load_model(run, recipe, job.data, weights="last", warnings=[])
+    run, experiment = (
+        train(recipe, tmp_path / "run"),
+        build_experiment(recipe, root=None, device="cpu"),
+    )
+    model, _ = load_model(run, recipe, experiment.data, weights="last", warnings=[])
     found = validate(
-        replace(job, model=nn.Sequential(model, Times()) if masked else model), Stop()
+        replace(experiment, model=nn.Sequential(model, Times()) if masked else model),
+        Stop(),
     )
     assert len(found.strong.samples) == min(FEW, 30)
     alarms = guards.alarms(None, *found, classes=10)

@@ -6,18 +6,18 @@ import torch
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
 from advnorm.training import checkpoints, loop, train
-from advnorm.training.build import build
+from advnorm.training.build import build_experiment
+from advnorm.training.dry_run import dry_run
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
-from advnorm.training.trial import try_out
 from advnorm.training.validate import Validated
 
 
 def groups(recipe):
-    job = build(recipe, root=None, device="cpu")
+    experiment = build_experiment(recipe, root=None, device="cpu")
     return {
         (g["weight_decay"], g["factor"]): sorted(p.ndim for p in g["params"])
-        for g in job.optimizer.param_groups
+        for g in experiment.optimizer.param_groups
     }
 
 
@@ -32,12 +32,16 @@ def test_weight_decay_with_and_without_norm_parameters(tiny):
 def test_fixup_scalars_have_their_own_rate(tiny):
     changes = ["data.size=16", "model={name: fixup_resnet20, options: {width: 4}}"]
     changes += ["norm.name=none", "optimizer.scalar_factor=0.1", "attack.steps=1"]
-    job = build(override(tiny, changes), root=None, device="cpu")
-    small = next(g for g in job.optimizer.param_groups if g["factor"] == 0.1)
+    experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
+    small = next(g for g in experiment.optimizer.param_groups if g["factor"] == 0.1)
     assert {p.numel() for p in small["params"]} == {1}
     assert len(small["params"]) == 9 * 5 + 2  # nine blocks, the stem, the classifier
-    batch = next(job.data.train.batches(torch.arange(8), batch_size=8, device=job.device))
-    Stepper(job)(batch, State())
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(8), batch_size=8, device=experiment.device
+        )
+    )
+    Stepper(experiment)(batch, State())
     assert small["lr"] == 0.05 * 0.1
 
 
@@ -46,12 +50,16 @@ def test_rate_and_radius_follow_their_schedules_within_an_epoch(tiny):
         "optimizer.schedule={kind: ramp, last: 2}",
         "threat.schedule={kind: ramp, first: 1, last: 2}",
     ]
-    job = build(override(tiny, changes), root=None, device="cpu")
-    stepper = Stepper(job)
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
+    stepper = Stepper(experiment)
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
     state = State(epoch=1, seen=1, step=4)  # a third into the second epoch
     stepper(batch, state)
-    assert job.optimizer.param_groups[0]["lr"] == 0.05 * (4 / 3) / 2
+    assert experiment.optimizer.param_groups[0]["lr"] == 0.05 * (4 / 3) / 2
     torch.testing.assert_close(stepper.eps(4 / 3), 0.1 / 3)
     assert stepper.eps(0.5) == 0.0
     stepper(batch, State())  # no radius yet: the images stay clean
@@ -69,9 +77,13 @@ def test_the_attack_of_training_has_the_recipes_settings(tiny, monkeypatch):
     monkeypatch.setattr(step, "pgd", spy)
     changes = ["attack.clean_start=0.2", "attack.target=random", "threat.norm=l2"]
     changes += ["threat.schedule={kind: ramp, first: 0, last: 2}", "attack.step_size=0.04"]
-    job = build(override(tiny, changes), root=None, device="cpu")
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
-    Stepper(job)(batch, State(epoch=1))
+    experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
+    Stepper(experiment)(batch, State(epoch=1))
     assert seen["threat"].name == "l2" and seen["threat"].eps == 0.05
     assert (seen["steps"], seen["step_size"], seen["clean_start"]) == (2, 0.02, 0.2)
     assert seen["aim"].__name__ == "random_target"
@@ -79,8 +91,10 @@ def test_the_attack_of_training_has_the_recipes_settings(tiny, monkeypatch):
 
 def test_the_same_seed_starts_from_the_same_weights_and_another_does_not(tiny):
     def start(seed):
-        job = build(override(tiny, [f"seed={seed}"]), root=None, device="cpu")
-        return next(p for p in job.model.parameters() if p.ndim > 1)
+        experiment = build_experiment(
+            override(tiny, [f"seed={seed}"]), root=None, device="cpu"
+        )
+        return next(p for p in experiment.model.parameters() if p.ndim > 1)
 
     assert torch.equal(start(1), start(1)) and not torch.equal(start(1), start(2))
 
@@ -98,7 +112,7 @@ def test_the_best_checkpoint_maximizes_held_out_accuracy(
         return Verdicts(robust=(True,) * right + (False,) * (100 - right))
 
     monkeypatch.setattr(
-        loop, "validate", lambda job, stop: Validated(*map(verdicts, next(rates)))
+        loop, "validate", lambda experiment, stop: Validated(*map(verdicts, next(rates)))
     )
     run = train(override(tiny, [f"validation.prefer={prefer}"]), tmp_path / "run")
     assert [line.epoch for line in run.epochs() if line.best] == best
@@ -110,11 +124,15 @@ def test_channels_last_trains_to_the_same_loss(tiny):
     changes = ["data.size=16", "model={name: cnn_small}", "precision=float64"]
 
     def loss(more):
-        job = build(override(tiny, changes + more), root=None, device="cpu")
-        batch = next(
-            job.data.train.batches(torch.arange(8), batch_size=8, device=job.device)
+        experiment = build_experiment(
+            override(tiny, changes + more), root=None, device="cpu"
         )
-        return Stepper(job)(batch, State()).loss
+        batch = next(
+            experiment.data.train.batches(
+                torch.arange(8), batch_size=8, device=experiment.device
+            )
+        )
+        return Stepper(experiment)(batch, State()).loss
 
     assert abs(loss([]) - loss(["channels_last=true"])) < 1e-9
 
@@ -130,9 +148,9 @@ def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes
     """Each part of two rows rounds its share of clean images by itself."""
     base = ["objective={name: mixed, clean_share: 0.2}", "batch_size=16"]
     parts = "optimizer.accumulate=8"
-    build(override(tiny, [*base, changes[0]]), root=None, device="cpu")
+    build_experiment(override(tiny, [*base, changes[0]]), root=None, device="cpu")
     with pytest.raises(RecipeError, match=words):
-        build(override(tiny, [*base, *changes, parts]), root=None, device="cpu")
+        build_experiment(override(tiny, [*base, *changes, parts]), root=None, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -144,11 +162,13 @@ def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes
 )
 def test_settings_without_a_meaning_are_refused(tiny, changes, words):
     with pytest.raises(RecipeError, match=words):
-        build(override(tiny, changes), root=None, device="cpu")
+        build_experiment(override(tiny, changes), root=None, device="cpu")
 
 
 def test_a_momentum_may_be_none(tiny):
-    build(override(tiny, ["norm.options.momentum=null"]), root=None, device="cpu")
+    build_experiment(
+        override(tiny, ["norm.options.momentum=null"]), root=None, device="cpu"
+    )
 
 
 CROWN = "objective={name: crown_ibp, beta: %s, beta_schedule: {kind: ramp, last: 2, %s}}"
@@ -215,17 +235,20 @@ def test_a_schedule_above_one_trains_beyond_eps(tiny, tmp_path):
 @pytest.mark.parametrize("rule", ["plain", "apart"])
 def test_trying_out_moves_nothing(tiny, rule):
     changes = [ALONE, "objective.name=mixed", f"gradient.name={rule}"]
-    job = build(override(tiny, changes), root=None, device="cpu")
-    before = {key: value.clone() for key, value in job.model.state_dict().items()}
-    random, training = torch.get_rng_state(), [m.training for m in job.model.modules()]
-    try_out(job)
-    assert all(torch.equal(before[k], v) for k, v in job.model.state_dict().items())
+    experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
+    before = {key: value.clone() for key, value in experiment.model.state_dict().items()}
+    random, training = (
+        torch.get_rng_state(),
+        [m.training for m in experiment.model.modules()],
+    )
+    dry_run(experiment)
+    assert all(torch.equal(before[k], v) for k, v in experiment.model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), random)
-    assert [m.training for m in job.model.modules()] == training
-    assert all(p.grad is None and p.requires_grad for p in job.model.parameters())
+    assert [m.training for m in experiment.model.modules()] == training
+    assert all(p.grad is None and p.requires_grad for p in experiment.model.parameters())
 
 
 def test_a_problem_is_told_once(tiny):
     with pytest.raises(RecipeError) as error:
-        build(override(tiny, ["objective.name=pdg"]), root=None, device="cpu")
+        build_experiment(override(tiny, ["objective.name=pdg"]), root=None, device="cpu")
     assert str(error.value).count("no objective 'pdg'") == 1

@@ -6,8 +6,8 @@ import torch
 from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.recipe import RecipeError, override
 from advnorm.runs import load_model
-from advnorm.training import load, train
-from advnorm.training.build import build
+from advnorm.training import load_data, train
+from advnorm.training.build import build_experiment
 from advnorm.training.components import weight_schedules
 
 CERTIFIED = [
@@ -38,7 +38,7 @@ def test_the_best_checkpoint_is_chosen_by_verified_accuracy(tiny, tmp_path):
     recipe = override(tiny, CERTIFIED)
     run = train(recipe, tmp_path / "run")
     best = [line for line in run.epochs() if line.best][-1]
-    data = load(recipe, root=None)
+    data = load_data(recipe, root=None)
     model, _ = load_model(run, recipe, data, weights="best", warnings=[])
     order = torch.arange(min(30, len(data.validation)))
     images, labels, _ = next(
@@ -78,4 +78,4 @@ def test_certified_training_verifies_digits_that_clean_training_does_not(tiny, t
 )
 def test_recipes_that_make_no_sense_are_refused(tiny, changes, words):
     with pytest.raises(RecipeError, match=words):
-        build(override(tiny, [*CERTIFIED, *changes]), root=None, device="cpu")
+        build_experiment(override(tiny, [*CERTIFIED, *changes]), root=None, device="cpu")

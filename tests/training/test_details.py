@@ -16,8 +16,8 @@ from advnorm.records import Accuracy, Run, Verdicts
 from advnorm.runs import assess
 from advnorm.runs import condition as judged_cells
 from advnorm.training import NotFiniteError, checkpoints, guards, loop, step, train
-from advnorm.training.build import build
-from advnorm.training.components import optimizer
+from advnorm.training.build import build_experiment
+from advnorm.training.components import build_optimizer
 from advnorm.training.saver import Saver
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
@@ -25,8 +25,12 @@ from advnorm.training.stop import Stop
 from advnorm.training.validate import Validated, validate
 
 
-def first_batch(job):
-    return next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+def first_batch(experiment):
+    return next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
 
 
 def newest(run, kind="state"):
@@ -38,8 +42,10 @@ def newest(run, kind="state"):
 
 def spied_draws(tiny, monkeypatch, state, changes=()):
     """Return the images that the objective sees and the attack's start, in one step."""
-    job = build(override(tiny, ["data.augment=crop", *changes]), root=None, device="cpu")
-    stepper, seen = Stepper(job), {}
+    experiment = build_experiment(
+        override(tiny, ["data.augment=crop", *changes]), root=None, device="cpu"
+    )
+    stepper, seen = Stepper(experiment), {}
 
     def spying(*args, **settings):
         seen["start"] = pgd(*args, **{**settings, "steps": 0})
@@ -53,7 +59,7 @@ def spied_draws(tiny, monkeypatch, state, changes=()):
         return objective(model, clean, labels, adversary)
 
     stepper.objective = spy
-    stepper(first_batch(job), state)
+    stepper(first_batch(experiment), state)
     return seen
 
 
@@ -80,12 +86,14 @@ class Noisy(nn.Module):
 
 def test_dropout_is_seeded_by_the_step(tiny):
     def draw(state, seed=0):
-        job = build(override(tiny, [f"seed={seed}"]), root=None, device="cpu")
-        job.model.append(Noisy())
+        experiment = build_experiment(
+            override(tiny, [f"seed={seed}"]), root=None, device="cpu"
+        )
+        experiment.model.append(Noisy())
         Noisy.seen = []
         torch.manual_seed(123)
         with torch.random.fork_rng():
-            Stepper(job)(first_batch(job), state)
+            Stepper(experiment)(first_batch(experiment), state)
         return Noisy.seen[0]
 
     assert draw(State(step=3)) == draw(State(step=3))
@@ -125,11 +133,13 @@ def test_a_network_with_dropout_and_channels_last_resumes_bitwise(
 
 def test_the_loss_scale_grows_after_many_steady_steps(tiny, monkeypatch):
     monkeypatch.setattr(step, "GROWTH_STEPS", 3)
-    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
-    stepper, state = Stepper(job), State(scale=64.0)
+    experiment = build_experiment(
+        override(tiny, ["precision=float16"]), root=None, device="cpu"
+    )
+    stepper, state = Stepper(experiment), State(scale=64.0)
     scales = []
     for _ in range(4):
-        stepper(first_batch(job), state)
+        stepper(first_batch(experiment), state)
         scales.append(state.scale)
     assert scales == [64.0, 64.0, 128.0, 128.0]
 
@@ -137,7 +147,7 @@ def test_the_loss_scale_grows_after_many_steady_steps(tiny, monkeypatch):
 def test_nesterov_reaches_the_optimizer(tiny):
     for value in (True, False):
         recipe = override(tiny, [f"optimizer.nesterov={str(value).lower()}"])
-        made = optimizer(recipe, nn.Linear(2, 2))
+        made = build_optimizer(recipe, nn.Linear(2, 2))
         assert made.defaults["nesterov"] is value and made.defaults["momentum"] == 0.9
 
 
@@ -145,7 +155,7 @@ def test_rmsprop_takes_the_step_of_its_equation(tiny):
     """In turn: v = 0.9 v + 0.1 g^2; m = 0.5 m + g / (sqrt(v) + 1); w -= rate m."""
     recipe = override(tiny, ["optimizer={name: rmsprop, rate: 0.1, momentum: 0.5}"])
     layer = nn.Linear(1, 1, bias=False).double()
-    made, w = optimizer(recipe, layer), layer.weight.item()
+    made, w = build_optimizer(recipe, layer), layer.weight.item()
     v = m = 0.0
     for g in (2.0, -1.0, 0.5):
         layer.weight.grad = torch.full_like(layer.weight, g)
@@ -199,7 +209,7 @@ def test_overfitting_to_the_training_attack_is_on_record(
     tiny, tmp_path, monkeypatch, objective, rung
 ):
     monkeypatch.setattr(
-        loop, "validate", lambda job, stop: Validated(verdicts(40), verdicts(0))
+        loop, "validate", lambda experiment, stop: Validated(verdicts(40), verdicts(0))
     )
     changes = [f"objective.name={objective}", "epochs=4", "threat.eps=0.001"]
     run = train(override(tiny, changes), tmp_path / "run")
@@ -225,7 +235,7 @@ def test_validation_attacks_at_the_full_radius(tiny, monkeypatch):
         "judge",
         lambda m, b, cell, **k: (seen.append(cell), original(m, b, cell, **k))[1],
     )
-    validate(build(tiny, root=None, device="cpu"), Stop())
+    validate(build_experiment(tiny, root=None, device="cpu"), Stop())
     assert [cell.name for cell in seen] == ["clean", "pgd-2", "apgd_dlr-20"]
     assert [cell.threat.eps for cell in seen[1:]] == [0.1, 0.1]
 
@@ -238,7 +248,7 @@ def test_a_checkpoint_is_due_after_its_time_and_then_not_again_at_once(
     clock = [0.0]
     monkeypatch.setattr(module, "monotonic", lambda: clock[0])
     run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
-    saver = Saver(build(tiny, root=None, device="cpu"), run)
+    saver = Saver(build_experiment(tiny, root=None, device="cpu"), run)
     saves = []
     monkeypatch.setattr(
         saver, "save", lambda state: (saves.append(clock[0]), Saver.save(saver, state))
@@ -317,13 +327,15 @@ def test_a_recipe_that_cannot_take_one_step_leaves_no_folder(tiny, tmp_path, cha
 
 
 def test_a_fraction_is_accepted_for_an_option_too(tiny):
-    job = build(override(tiny, ["norm.options.eps=1/100"]), root=None, device="cpu")
-    assert any(getattr(m, "eps", None) == 0.01 for m in job.model.modules())
+    experiment = build_experiment(
+        override(tiny, ["norm.options.eps=1/100"]), root=None, device="cpu"
+    )
+    assert any(getattr(m, "eps", None) == 0.01 for m in experiment.model.modules())
 
 
 def test_devices_that_are_not_ours_are_refused(tiny):
     with pytest.raises(ValueError, match="write cpu, cuda"):
-        build(tiny, root=None, device="mps")
+        build_experiment(tiny, root=None, device="mps")
 
 
 def test_a_beginning_that_was_cut_short_does_not_stand_in_the_way(tiny, tmp_path):
@@ -496,7 +508,7 @@ def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_
 
 def test_a_number_option_of_the_wrong_kind_names_the_option(tiny):
     with pytest.raises(RecipeError, match="option 'affine' of norm 'batch'"):
-        build(override(tiny, ["norm.options.affine=3"]), root=None, device="cpu")
+        build_experiment(override(tiny, ["norm.options.affine=3"]), root=None, device="cpu")
 
 
 def test_image_augmentation_of_vectors_is_refused_before_a_folder_is_made(tiny, tmp_path):

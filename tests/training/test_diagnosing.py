@@ -8,7 +8,7 @@ from advnorm.norms import mode
 from advnorm.recipe import override
 from advnorm.records import Diagnosis, Run
 from advnorm.runs import diagnose_run, load_model, questions
-from advnorm.training import load, train
+from advnorm.training import load_data, train
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_the_answer_is_that_of_the_question_itself(tiny, runs):
     run, recipe = runs(tiny)
     asked = questions(["hessian"], ["hessian.steps=4", "hessian.loss=adversarial"])
     (found,) = diagnose_run(run, recipe, asked, samples=12, device="cpu")
-    data = load(recipe, root=None)
+    data = load_data(recipe, root=None)
     model, weights = load_model(run, recipe, data, weights="best", warnings=[])
     rows = torch.arange(12)
     images, labels, _ = next(data.test.batches(rows, batch_size=12, device="cpu"))

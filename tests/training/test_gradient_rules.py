@@ -5,8 +5,8 @@ import torch
 
 from advnorm.recipe import RecipeError, override
 from advnorm.training import train
-from advnorm.training.build import build
-from advnorm.training.trial import try_out
+from advnorm.training.build import build_experiment
+from advnorm.training.dry_run import dry_run
 
 RULES = {
     "sam": "{name: sam, rho: 0.05}",
@@ -77,7 +77,7 @@ def test_a_longest_gradient_makes_a_small_step(tiny, tmp_path, rule):
             "epochs=1",
         ],
     )
-    before = build(recipe, root=None, device="cpu").model.state_dict()
+    before = build_experiment(recipe, root=None, device="cpu").model.state_dict()
     run = train(recipe, tmp_path / "run")
     from safetensors.torch import load_file
 
@@ -144,6 +144,6 @@ def test_bad_settings_are_refused_before_a_folder_is_made(tiny, tmp_path, change
 
 def test_a_batch_that_the_data_cannot_fill_is_checked_too(tiny):
     recipe = override(tiny, ["batch_size=256", "gradient={name: apart, samples: 200}"])
-    job = build(recipe, root=None, device="cpu")
+    experiment = build_experiment(recipe, root=None, device="cpu")
     with pytest.raises(ValueError, match="200 samples of a batch of"):
-        try_out(job)
+        dry_run(experiment)

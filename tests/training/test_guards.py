@@ -12,7 +12,7 @@ from advnorm.objectives import OBJECTIVES, Adversary, Loss
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Accuracy, Environment, Run, Verdicts
 from advnorm.training import NotFiniteError, checkpoints, guards, step, train
-from advnorm.training.build import build
+from advnorm.training.build import build_experiment
 
 
 def finite_on_disk(out):
@@ -74,20 +74,28 @@ def test_a_run_that_met_nan_goes_on_from_its_last_good_checkpoint(
 
 
 def test_float16_overflow_lowers_the_scale_and_skips_the_step(tiny, monkeypatch):
-    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
-    stepper, state = step.Stepper(job), step.State(scale=step.HALF_SCALE)
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
-    before = [p.clone() for p in job.model.parameters()]
+    experiment = build_experiment(
+        override(tiny, ["precision=float16"]), root=None, device="cpu"
+    )
+    stepper, state = step.Stepper(experiment), step.State(scale=step.HALF_SCALE)
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
+    before = [p.clone() for p in experiment.model.parameters()]
     monkeypatch.setattr(step, "gradient_norm", lambda model: torch.tensor(torch.inf))
     stepper(batch, state)
     assert state.scale == step.HALF_SCALE / 2
     assert all(
-        torch.equal(a, b) for a, b in zip(before, job.model.parameters(), strict=True)
+        torch.equal(a, b)
+        for a, b in zip(before, experiment.model.parameters(), strict=True)
     )
     monkeypatch.undo()
     stepper(batch, state)
     assert any(
-        not torch.equal(a, b) for a, b in zip(before, job.model.parameters(), strict=True)
+        not torch.equal(a, b)
+        for a, b in zip(before, experiment.model.parameters(), strict=True)
     )
 
 
@@ -136,7 +144,7 @@ def test_every_wrong_name_is_reported_at_once(tiny):
     changes = ["model.name=mpl", "norm.name=bach", "objective.name=pdg", "data.name=digit"]
     changes += ["evaluation.attacks=[pdg-10]", "attack.statistics=train"]
     with pytest.raises(RecipeError) as error:
-        build(override(tiny, changes), root=None, device="cpu")
+        build_experiment(override(tiny, changes), root=None, device="cpu")
     for word in ("'mlp'", "'batch'", "'pgd'", "'digits'", "running statistics"):
         assert word in str(error.value)
 
@@ -153,7 +161,7 @@ def test_every_wrong_name_is_reported_at_once(tiny):
 )
 def test_a_wrong_setting_has_its_remedy(tiny, change, words):
     with pytest.raises(ValueError, match=words):
-        build(
+        build_experiment(
             override(tiny, ["data.train=null", "data.test=null", change]),
             root=None,
             device="cpu",
@@ -162,10 +170,10 @@ def test_a_wrong_setting_has_its_remedy(tiny, change, words):
 
 def test_an_unknown_or_absent_device_is_refused(tiny):
     with pytest.raises(ValueError, match="no device"):
-        build(tiny, root=None, device="gpu0")
+        build_experiment(tiny, root=None, device="gpu0")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="no CUDA"):
-            build(tiny, root=None, device="cuda")
+            build_experiment(tiny, root=None, device="cuda")
 
 
 def in_child(function) -> str:
@@ -260,13 +268,19 @@ def test_the_attack_in_training_moves_no_statistics_and_takes_no_weight_gradient
 
 def test_an_attack_in_float16_that_is_scaled_too_much_is_scaled_less(tiny):
     """A gradient of 100 fits into float16, and 1,024 times of it does not."""
-    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
+    experiment = build_experiment(
+        override(tiny, ["precision=float16"]), root=None, device="cpu"
+    )
     with torch.no_grad():
-        for layer in job.model.modules():
+        for layer in experiment.model.modules():
             if isinstance(layer, nn.Linear):
                 layer.weight.mul_(30)
-    stepper, state = step.Stepper(job), step.State(scale=1.0)
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    stepper, state = step.Stepper(experiment), step.State(scale=1.0)
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
     stepper(batch, state)
     stepper.loudness = (step.HALF_SCALE * 64,)
     with pytest.raises(NotFiniteError, match="attack"):
@@ -275,9 +289,15 @@ def test_an_attack_in_float16_that_is_scaled_too_much_is_scaled_less(tiny):
 
 def test_a_scale_that_fell_to_one_grows_again(tiny, monkeypatch):
     monkeypatch.setattr(step, "GROWTH_STEPS", 2)
-    job = build(override(tiny, ["precision=float16"]), root=None, device="cpu")
-    stepper, state = step.Stepper(job), step.State(scale=1.0)
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    experiment = build_experiment(
+        override(tiny, ["precision=float16"]), root=None, device="cpu"
+    )
+    stepper, state = step.Stepper(experiment), step.State(scale=1.0)
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
     for _ in range(2):
         stepper(batch, state)
     assert state.scale == 2.0

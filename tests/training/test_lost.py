@@ -12,7 +12,7 @@ import pytest
 from advnorm.progress import Quiet
 from advnorm.recipe import override
 from advnorm.records import Accuracy, Environment, Result, Run, RunLostError
-from advnorm.runs import assess, audit_run, diagnose_run, perturb, questions
+from advnorm.runs import assess, audit_run, diagnose_run, perturb_run, questions
 from advnorm.training import StoppedError, train
 
 
@@ -198,18 +198,18 @@ def test_an_evaluation_stops_and_writes_nothing_there(tiny, run, damage):
     assert (files(run.path) if run.path.exists() else {}) == after
 
 
-@pytest.mark.parametrize("work", [audit_run, perturb, asked])
+@pytest.mark.parametrize("work", [audit_run, perturb_run, asked])
 def test_so_do_the_other_commands(tiny, run, monkeypatch, work):
     """Here the folder is replaced while the model is being read."""
     from advnorm.runs import load as loading
 
-    original = loading.load
+    original = loading.load_data
 
     def load(*args, **kwargs):
         replace_by_another_run(run.path)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(loading, "load", load)
+    monkeypatch.setattr(loading, "load_data", load)
     before = files(run.path)
     recipe = override(tiny, ["epochs=1", "evaluation.samples=8"])
     with pytest.raises(RunLostError):

@@ -14,7 +14,7 @@ from advnorm.recipes import RECIPES, find
 from advnorm.runs import operation_counter
 from advnorm.runs.devices import DEVICES, Device
 from advnorm.runs.plan import SETS, plan, table
-from advnorm.training import network
+from advnorm.training import build_model
 
 MLP = ["model={name: mlp, options: {depth: 1, width: 10}}", "batch_size=8"]
 FORWARD = 2 * (64 * 10 + 10 * 10)  # digits: 64 pixels, 10 hidden, 10 classes
@@ -169,9 +169,9 @@ def test_a_convolution_by_hand_and_by_a_real_model():
     by_hand = 13 * 13 * 16 * 16 + 10 * 10 * 32 * 16 * 16 + 3200 * 100 + 100 * 10
     assert plan(recipe).forward == 2 * by_hand
     digits = override(recipe, ["data.name=digits", "data.size=28"])
-    from advnorm.training import load
+    from advnorm.training import load_data
 
-    model = network(digits, load(digits, root=None)).eval()
+    model = build_model(digits, load_data(digits, root=None)).eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, 1, 28, 28))
     assert counter.get_total_flops() == 2 * by_hand
@@ -201,7 +201,7 @@ def test_what_is_remembered_of_a_shape_changes_no_count(changes, monkeypatch):
 def test_a_remembered_result_is_as_new():
     """Shape, strides, kind and memory of its own; views and scalars are told apart."""
     x = torch.empty(2, 3, 4, 4, device="meta").contiguous(memory_format=torch.channels_last)
-    with operation_counter.Counter() as found:
+    with operation_counter.OperationCounter() as found:
         one, two = x + 1, x + 1
         whole, real = (x.int().contiguous() + y for y in (1, 1.0))
         pooled = [F.max_pool2d(x, 2, return_indices=True) for _ in range(2)]

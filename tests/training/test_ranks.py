@@ -18,7 +18,7 @@ from advnorm.draws import permutation
 from advnorm.norms import batch_norms
 from advnorm.recipe import override
 from advnorm.records import Run
-from advnorm.training import build, check, train
+from advnorm.training import build_experiment, check_recipe, train
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
 )
 def test_samples_that_ranks_cannot_share_are_refused_before_training(pair, name, words):
     """One process trains each of them."""
-    check(override(rank_cases.TINY, rank_cases.REFUSED[name]))
+    check_recipe(override(rank_cases.TINY, rank_cases.REFUSED[name]))
     for found in findings(pair):
         assert re.search(words, found["refused"][name])
 
@@ -217,12 +217,18 @@ def test_two_ranks_watch_all_rows_of_the_batch(pair, tmp_path):
 def first_step(name):
     """Return the model before its first step, and each rank's images and labels."""
     changes, _ = rank_cases.WATCHED[name]
-    job = build(override(rank_cases.TINY, changes), root=None, device="cpu")
-    data = job.data.train
-    order = permutation(len(data), job.recipe.seed, "order", 0)[: job.batch_size]
-    batch = next(data.batches(order, batch_size=len(order), device=job.device, epoch=0))
+    experiment = build_experiment(
+        override(rank_cases.TINY, changes), root=None, device="cpu"
+    )
+    data = experiment.data.train
+    order = permutation(len(data), experiment.recipe.seed, "order", 0)[
+        : experiment.batch_size
+    ]
+    batch = next(
+        data.batches(order, batch_size=len(order), device=experiment.device, epoch=0)
+    )
     images = batch.images.double()
-    return job.model, [(images[rank::2], batch.labels[rank::2]) for rank in (0, 1)]
+    return experiment.model, [(images[rank::2], batch.labels[rank::2]) for rank in (0, 1)]
 
 
 def looked(pair, name):

@@ -6,7 +6,7 @@ import torch
 from advnorm.models import TiledLinear
 from advnorm.recipe import RecipeError, override
 from advnorm.runs import assess, load_model
-from advnorm.training import load, train
+from advnorm.training import load_data, train
 
 ENLARGED = ["data.size=16", "data.resample=nearest", "objective.name=standard"]
 SGD = ["optimizer={name: sgd, rate: 0.05, momentum: 0.5, weight_decay: 0.1}"]
@@ -19,7 +19,7 @@ def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):
         recipe = override(tiny, changes)
         run = train(recipe, tmp_path / str(tile))
         model, _ = load_model(
-            run, recipe, load(recipe, root=None), weights="last", warnings=[]
+            run, recipe, load_data(recipe, root=None), weights="last", warnings=[]
         )
         assert not [layer for layer in model.modules() if isinstance(layer, TiledLinear)]
         assess(run, recipe)

@@ -10,8 +10,8 @@ from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
 from advnorm.runs import assess, load_model
 from advnorm.runs.condition import worst
-from advnorm.training import checkpoints, load, train
-from advnorm.training.build import build
+from advnorm.training import checkpoints, load_data, train
+from advnorm.training.build import build_experiment
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 
@@ -55,7 +55,7 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
 
     recipe = mixture(tiny, "evaluation.attacks=[clean, pgd-3]", "evaluation.eps=[0.1]")
     run = train(recipe, tmp_path / "run")
-    data = load(recipe, root=None)
+    data = load_data(recipe, root=None)
     model, _ = load_model(run, recipe, data, weights="best", warnings=[])
     order = torch.arange(len(data.test))
     batch = next(data.test.batches(order, batch_size=40, device=torch.device("cpu")))
@@ -114,11 +114,17 @@ def test_fine_tuning_moves_the_norms_alone(tiny, tmp_path):
 def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
     changes = [f"objective.name={objective}", f"data.smoothing={smoothing}"]
     recipe = override(tiny, [*changes, "attack.target=random", "norm.name=none"])
-    job, seen = build(recipe, root=None, device="cpu"), []
-    order = torch.arange(job.batch_size)
-    batch = next(job.data.train.batches(order, batch_size=len(order), device=job.device))
-    job.model.register_forward_hook(lambda model, given, made: seen.append(made.detach()))
-    numbers = Stepper(job)(batch, State())
+    experiment, seen = build_experiment(recipe, root=None, device="cpu"), []
+    order = torch.arange(experiment.batch_size)
+    batch = next(
+        experiment.data.train.batches(
+            order, batch_size=len(order), device=experiment.device
+        )
+    )
+    experiment.model.register_forward_hook(
+        lambda model, given, made: seen.append(made.detach())
+    )
+    numbers = Stepper(experiment)(batch, State())
     labels = batch.labels.repeat(2 if objective == "mixed" else 1)
     loss = functional.cross_entropy(seen[-1], labels, label_smoothing=smoothing)
     assert numbers.loss == pytest.approx(float(loss), rel=1e-5)
@@ -128,12 +134,14 @@ def test_a_start_of_another_shape_or_that_is_not_there_is_refused(tiny, tmp_path
     first = train(override(tiny, ["epochs=1"]), tmp_path / "first")
     wider = override(tiny, [f"start={first.path}", "model.options.width=9"])
     with pytest.raises(RecipeError, match="another model"):
-        build(wider, root=None, device="cpu")
+        build_experiment(wider, root=None, device="cpu")
     with pytest.raises(FileNotFoundError, match="not a run folder"):
-        build(override(tiny, [f"start={tmp_path / 'no'}"]), root=None, device="cpu")
+        build_experiment(
+            override(tiny, [f"start={tmp_path / 'no'}"]), root=None, device="cpu"
+        )
     bare = ["optimizer.only=norms", "norm.name=none"]
     with pytest.raises(RecipeError, match="no parameters"):
-        build(override(tiny, bare), root=None, device="cpu")
+        build_experiment(override(tiny, bare), root=None, device="cpu")
 
 
 def spied(tiny, monkeypatch, changes, state):
@@ -141,8 +149,8 @@ def spied(tiny, monkeypatch, changes, state):
     from advnorm.training import step
 
     recipe = override(tiny, changes)
-    job = build(recipe, root=None, device="cpu")
-    stepper, seen = Stepper(job), {}
+    experiment = build_experiment(recipe, root=None, device="cpu")
+    stepper, seen = Stepper(experiment), {}
 
     def objective(model, clean, labels, adversary, **weights):
         seen.update(weights, statistics=adversary.statistics)
@@ -154,7 +162,11 @@ def spied(tiny, monkeypatch, changes, state):
 
     monkeypatch.setattr(step, "pgd", pgd)
     stepper.objective = objective
-    batch = next(job.data.train.batches(torch.arange(32), batch_size=32, device=job.device))
+    batch = next(
+        experiment.data.train.batches(
+            torch.arange(32), batch_size=32, device=experiment.device
+        )
+    )
     stepper(batch, state)
     return seen
 
@@ -197,25 +209,25 @@ def test_gamma_beta_steps_and_statistics_follow_their_schedules(tiny, monkeypatc
 )
 def test_a_setting_that_the_objective_does_not_have_is_refused(tiny, change, words):
     with pytest.raises(RecipeError, match=words):
-        build(override(tiny, [change]), root=None, device="cpu")
+        build_experiment(override(tiny, [change]), root=None, device="cpu")
 
 
 def test_trades_refuses_a_clean_start(tiny):
     changes = ["objective.name=trades", "attack.clean_start=0.2"]
     with pytest.raises(RecipeError, match="flat at the clean image"):
-        build(override(tiny, changes), root=None, device="cpu")
+        build_experiment(override(tiny, changes), root=None, device="cpu")
 
 
 def test_norms_on_the_input_or_on_chosen_places(tiny):
     def kinds(where):
-        job = build(
+        experiment = build_experiment(
             override(tiny, [f"norm.where={where}", "model.options.depth=2"]),
             root=None,
             device="cpu",
         )
         return [
             type(m).__name__
-            for m in job.model.modules()
+            for m in experiment.model.modules()
             if type(m).__name__ in ("BatchNorm", "Linear")
         ]
 

@@ -15,9 +15,16 @@ from advnorm.recipe import override, to_yaml
 from advnorm.records import Run, Training
 from advnorm.report import comparison_text
 from advnorm.report import write as write_page
-from advnorm.runs import assess, audit_run, diagnose_run, perturb, questions, transfer_runs
+from advnorm.runs import (
+    assess,
+    audit_run,
+    diagnose_run,
+    perturb_run,
+    questions,
+    transfer_runs,
+)
 from advnorm.training import StoppedError, checkpoints, loop, train
-from advnorm.training.completion import finished, how_far
+from advnorm.training.completion import is_finished, read_completion
 
 
 class SignalAt(Quiet):
@@ -101,7 +108,9 @@ def test_best_weights_are_of_a_run_that_is_so_far(recipe, tmp_path):
 
 def test_the_mark_goes_with_the_end_of_training(recipe, tmp_path, monkeypatch):
     """Also where the best weights stay the same, whose verdicts are not made anew."""
-    monkeypatch.setattr(loop, "_score", lambda job, checked: 1.0)  # the first stay the best
+    monkeypatch.setattr(
+        loop, "_score", lambda experiment, checked: 1.0
+    )  # the first stay the best
     run = stopped(recipe, tmp_path / "run", 7)
     before = assess(run, recipe)
     assert all(result.training.mark for result in before)
@@ -138,7 +147,7 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     assert str(answer).count(mark) == len(answer.numbers)
     assert run.diagnoses() == [answer]
     heard = Heard()
-    for result in perturb(run, few, progress=heard):
+    for result in perturb_run(run, few, progress=heard):
         assert result.training == audit.training == answer.training
         assert f"{result.key}: {result.accuracy} {mark}" in heard.lines
     certified = override(few, ["evaluation.attacks=[ibp]"])
@@ -153,14 +162,14 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
 
 
 def test_perturbed_results_lose_the_mark_too(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "_score", lambda job, checked: 1.0)
+    monkeypatch.setattr(loop, "_score", lambda experiment, checked: 1.0)
     few = override(recipe, ["evaluation.samples=10", "perturbation.radii=[0.1]"])
     run = stopped(few, tmp_path / "run", 7)
-    before = perturb(run, few)
+    before = perturb_run(run, few)
     train(few, run.path, resume=True)
-    module = sys.modules["advnorm.runs.perturb"]  # perturb is the function
+    module = sys.modules["advnorm.runs.perturb_run"]  # perturb is the function
     monkeypatch.setattr(module, "judge_perturbed", None)
-    after = perturb(run, few)
+    after = perturb_run(run, few)
     assert all(r.training.mark for r in before) and not any(r.training.mark for r in after)
     assert [r.fingerprint for r in after] == [r.fingerprint for r in before]
 
@@ -192,24 +201,24 @@ def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     run = Run.open(out)
-    assert len(run.epochs()) == 3 and not finished(run, 3)
-    assert how_far(run, 3) == Training(epochs=2, planned=3)
+    assert len(run.epochs()) == 3 and not is_finished(run, 3)
+    assert read_completion(run, 3) == Training(epochs=2, planned=3)
     (result, _) = assess(run, recipe)
     assert result.training.mark
-    assert finished(train(recipe, out, resume=True), 3)
+    assert is_finished(train(recipe, out, resume=True), 3)
 
 
 def test_without_states_the_epochs_on_record_count(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
     newest = max(run.checkpoints.glob("state-*.safetensors"))
     newest.write_bytes(b"damaged")
-    assert how_far(run, 3) == Training(epochs=2, planned=3)
+    assert read_completion(run, 3) == Training(epochs=2, planned=3)
     for path in run.checkpoints.glob("state-*"):
         path.unlink()
-    assert how_far(run, 3) == Training(epochs=3, planned=3)
+    assert read_completion(run, 3) == Training(epochs=3, planned=3)
     assert assess(run, recipe)[0].training.finished
     (run.path / "metrics.jsonl").unlink()
-    assert how_far(run, 3) is None and not finished(run, 3)
+    assert read_completion(run, 3) is None and not is_finished(run, 3)
     assert assess(run, override(recipe, ["seed=1"]))[0].training is None
 
 
@@ -220,7 +229,7 @@ def test_states_that_say_nothing_are_passed_over(recipe, tmp_path, facts):
     run = train(recipe, tmp_path / "run")
     weights = load_file(max(run.checkpoints.glob("state-*.safetensors")))
     checkpoints.save(run.checkpoints, "state", 10**7, weights, facts)
-    assert how_far(run, 3) == Training(epochs=3, planned=3)
+    assert read_completion(run, 3) == Training(epochs=3, planned=3)
     last = override(recipe, ["evaluation.weights=last"])
     assert assess(run, last)[0].training is None, "it is of these weights"
 
@@ -230,7 +239,7 @@ def test_a_pipe_in_place_of_a_state_is_not_waited_for(recipe, tmp_path):
     newest = max(run.checkpoints.glob("state-*.safetensors"))
     newest.unlink()
     os.mkfifo(newest)
-    assert how_far(run, 3) == Training(epochs=2, planned=3)
+    assert read_completion(run, 3) == Training(epochs=2, planned=3)
     manifest = newest.with_suffix(".json")
     manifest.unlink()
     os.mkfifo(manifest)

@@ -13,8 +13,8 @@ from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
 from advnorm.training import StoppedError, train
-from advnorm.training import build as make
-from advnorm.training.monitor import Watch
+from advnorm.training import build_experiment as make
+from advnorm.training.monitor import Monitor
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 
@@ -90,27 +90,29 @@ class Nothing:
 
 
 def stepped(tiny, tmp_path, case, *more):
-    """Take one watched step; return the job as before it, the batch and what was seen."""
+    """Take one watched step; return the experiment as before it, the batch and what was seen."""
     recipe = override(tiny, [*CASES[case], ALL, "precision=float64", *more])
-    job = make(recipe, root=None, device="cpu")
-    before = {k: v.clone() for k, v in job.model.state_dict().items()}
-    rows = torch.arange(job.batch_size)
+    experiment = make(recipe, root=None, device="cpu")
+    before = {k: v.clone() for k, v in experiment.model.state_dict().items()}
+    rows = torch.arange(experiment.batch_size)
     batch = next(
-        job.data.train.batches(rows, batch_size=len(rows), device=job.device, epoch=0)
+        experiment.data.train.batches(
+            rows, batch_size=len(rows), device=experiment.device, epoch=0
+        )
     )
     seen = Nothing()
-    Stepper(job, Watch(job, seen, seen))(batch, State())
-    return job, before, batch, seen
+    Stepper(experiment, Monitor(experiment, seen, seen))(batch, State())
+    return experiment, before, batch, seen
 
 
 @pytest.mark.parametrize("case", DOMAINS)
 def test_domains_are_those_that_the_step_passes(tiny, tmp_path, case):
-    job, _, _, seen = stepped(tiny, tmp_path, case)
+    experiment, _, _, seen = stepped(tiny, tmp_path, case)
     (line,) = seen.lines
     keys = {key for key in line.numbers if key.startswith("variance/")}
     assert keys == {f"variance/{domain}" for domain in DOMAINS[case]}
     tracked = {key for key in line.numbers if key.startswith("wasserstein/")}
-    norm = job.recipe.norm.name
+    norm = experiment.recipe.norm.name
     expected = {f"wasserstein/{d}" for d in DOMAINS[case]} if norm != "none" else set()
     assert tracked == expected
 
@@ -138,10 +140,10 @@ def test_every_number_of_a_step_against_a_straight_line_reference(
     tiny, tmp_path, objective
 ):
     changes = [f"objective.name={objective}", "threat.eps=0.01"]
-    job, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
-    job.model.load_state_dict(before)
+    experiment, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
+    experiment.model.load_state_dict(before)
     found = seen.lines[0].numbers
-    for name, value in reference(job.model, batch.images.double()).items():
+    for name, value in reference(experiment.model, batch.images.double()).items():
         assert found[f"{name}/clean"] == pytest.approx(value, 1e-9), name
 
 
@@ -150,9 +152,12 @@ def test_each_domain_is_measured_on_its_own_rows(tiny, tmp_path, batching):
     """At radius 0 both domains are the same images; the order of updates still counts."""
     spec = f"objective={{name: mixed, batching: {batching}}}"
     changes = [spec, "threat.schedule={kind: piecewise, at: [0], factor: 1e-12}"]
-    job, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
-    job.model.load_state_dict(before)
-    found, expected = seen.lines[0].numbers, reference(job.model, batch.images.double())
+    experiment, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
+    experiment.model.load_state_dict(before)
+    found, expected = (
+        seen.lines[0].numbers,
+        reference(experiment.model, batch.images.double()),
+    )
     assert found["wasserstein/clean"] == pytest.approx(expected["wasserstein"], 1e-6)
     again = pytest.approx(expected["wasserstein"], 1e-6)
     if batching == "concatenated":
@@ -168,11 +173,11 @@ def test_gradient_norm_and_hessian_are_those_of_the_training_loss(tiny, tmp_path
         "watch.hessian_steps=2000",
         "batch_size=6",
     ]
-    job, before, batch, seen = stepped(tiny, tmp_path, "standard, none", *small)
+    experiment, before, batch, seen = stepped(tiny, tmp_path, "standard, none", *small)
     (line,) = seen.lines
-    job.model.load_state_dict(before)
-    images, parameters = batch.images.double(), list(job.model.parameters())
-    loss = F.cross_entropy(job.model(images), batch.labels)
+    experiment.model.load_state_dict(before)
+    images, parameters = batch.images.double(), list(experiment.model.parameters())
+    loss = F.cross_entropy(experiment.model(images), batch.labels)
     grads = torch.autograd.grad(loss, parameters, create_graph=True)
     whole = torch.cat([g.reshape(-1) for g in grads])
     assert line.numbers["gradient_norm"] == pytest.approx(
@@ -208,13 +213,15 @@ def test_the_adversarial_loss_is_that_of_the_images_that_the_step_found(tiny, tm
         return loss
 
     recipe = override(tiny, [ALL])
-    job = make(recipe, root=None, device="cpu")
-    rows = torch.arange(job.batch_size)
+    experiment = make(recipe, root=None, device="cpu")
+    rows = torch.arange(experiment.batch_size)
     batch = next(
-        job.data.train.batches(rows, batch_size=len(rows), device=job.device, epoch=0)
+        experiment.data.train.batches(
+            rows, batch_size=len(rows), device=experiment.device, epoch=0
+        )
     )
     seen = Nothing()
-    stepper = Stepper(job, Watch(job, seen, seen))
+    stepper = Stepper(experiment, Monitor(experiment, seen, seen))
     stepper.objective = spy
     stepper(batch, State())
     assert len(calls) == 2 and calls[0] == pytest.approx(calls[1], rel=1e-6)
