@@ -1,6 +1,6 @@
 """Masked models: what evaluations say of them, and what they say of sound ones.
 
-    python benchmarks/masked.py                  # the table of docs/audit.md
+    python benchmarks/masked.py                  # the table of docs/benchmarks.md
     python benchmarks/masked.py --sound          # flags of sound models, every norm
     python benchmarks/masked.py --cost           # the share of the checks in an evaluation
     python benchmarks/masked.py --public FILE    # hide a public network instead
