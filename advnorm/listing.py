@@ -6,8 +6,8 @@ from advnorm.attacks import ATTACKS
 from advnorm.bounds import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
 from advnorm.diagnosis import QUESTIONS
-from advnorm.diagnosis.question_options import options_of as question_options
-from advnorm.diagnosis.question_options import source_of
+from advnorm.diagnosis.registry import options_of as question_options
+from advnorm.diagnosis.registry import source_of
 from advnorm.evaluation.checks import CHECKS
 from advnorm.evaluation.condition_names import options_of
 from advnorm.gradients import GRADIENTS

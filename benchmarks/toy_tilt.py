@@ -1,4 +1,4 @@
-"""The toy of galloway2019, Fig. 1, over seeds, samples and what the paper leaves open.
+"""The toy problem of galloway2019, Fig. 1: seeds, samples and settings not in the paper.
 
     python benchmarks/toy_tilt.py [--seeds 20]
 
@@ -24,10 +24,10 @@ ROWS = {
     "200 epochs": replace(PROTOCOL, epochs=200),
     "400 epochs": replace(PROTOCOL, epochs=400),
     "5,000 epochs": replace(PROTOCOL, epochs=5000),
-    "rate 0.01": replace(PROTOCOL, rate=0.01),
-    "rate 0.01, start at zero": replace(PROTOCOL, rate=0.01, scale=0.0),
-    "rate 0.2 (softmax of two logits at 0.1)": replace(PROTOCOL, rate=0.2),
-    "rate 1": replace(PROTOCOL, rate=1.0),
+    "lr 0.01": replace(PROTOCOL, lr=0.01),
+    "lr 0.01, start at zero": replace(PROTOCOL, lr=0.01, scale=0.0),
+    "lr 0.2 (softmax of two logits at 0.1)": replace(PROTOCOL, lr=0.2),
+    "lr 1": replace(PROTOCOL, lr=1.0),
     "c = 0.001": replace(PROTOCOL, c=1e-3),
     "c = 0.01": replace(PROTOCOL, c=1e-2),
     "c = 0.1": replace(PROTOCOL, c=1e-1),
@@ -36,7 +36,7 @@ ROWS = {
 
 
 def main() -> None:
-    """Print a row of the table as soon as it is known."""
+    """Print each row of the table as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     seeds = range(parser.parse_args().seeds)
@@ -48,8 +48,7 @@ def main() -> None:
     )
     print("|---|---|---|---|---|")
     for name, toy in ROWS.items():
-        found = measure_angles(toy, seeds)
-        tilt, plain = found.normalized, found.plain
+        plain, tilt = measure_angles(toy, seeds)
         below = int((tilt <= PUBLISHED).sum())
         print(
             f"| {name} | {tilt.mean():.1f} ± {tilt.std():.1f} "

@@ -1,9 +1,9 @@
-"""The three domains of sitawarin2021: clean images, and what two attacks make of them."""
+"""The three domains of sitawarin2021: clean, PGD and worst-case adversarial images."""
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import attack_in_batches
+from advnorm.diagnosis.common import QUIET, attack_in_batches
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attackers_of
 from advnorm.evaluation.stages import STANDS, worst_case
@@ -19,20 +19,20 @@ def attack_images(
     *,
     attack: str,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Tensor:
-    """Return what an attack makes of the images, broken or not, in the model's mode.
+    """Return the last iterates of one attack, successful or not, in the model's mode.
 
-    It is named as in an evaluation: ``pgd-10`` has steps of 2.5 eps / 10.
+    The attack is named as in an evaluation: ``pgd-10`` has steps of 2.5 eps / 10.
     """
-    found = attackers_of(attack, threat)
-    if len(found) > 1 or found[0].restarts > 1 or ".." in attack:
+    attackers = attackers_of(attack, threat)
+    if len(attackers) > 1 or attackers[0].restarts > 1 or ".." in attack:
         raise ValueError(
-            f"{attack!r} is several attacks: name one without restarts, such as 'pgd-10'"
+            f"{attack!r} is more than one attack: name one, without restarts, like 'pgd-10'"
         )
 
     def search(rows: Tensor) -> Tensor:
-        return found[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))
+        return attackers[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))
 
     return attack_in_batches(search, images, f"images, {attack}", progress)
 
@@ -45,19 +45,19 @@ def worst_case_images(
     *,
     suite: str,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Tensor:
-    """Return the images that break the model, and the clean ones of those it withstands.
+    """Return adversarial images of a suite; the clean image where every attack fails.
 
-    So AutoAttack does: what fails is no adversarial example. In the model's mode.
+    As AutoAttack does: a failed attack is no adversarial example. In the model's mode.
     """
     judge = worst_case(attackers_of(suite, threat), threat)
 
     def search(rows: Tensor) -> Tensor:
         clean = images[rows]
-        found = judge(model, clean, labels[rows], Draws.of(seed, rows))
-        broken = (found.by != STANDS).view(-1, *(1,) * (clean.ndim - 1))
-        return torch.where(broken, found.images, clean)
+        result = judge(model, clean, labels[rows], Draws.of(seed, rows))
+        broken = (result.by != STANDS).view(-1, *(1,) * (clean.ndim - 1))
+        return torch.where(broken, result.images, clean)
 
     return attack_in_batches(search, images, f"images, {suite}", progress)
 
@@ -71,14 +71,14 @@ def three_domains(
     steps: int,
     suite: str,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> dict[str, Tensor]:
-    """Return the images of the three domains by name, found in the model's mode."""
-    found = {"clean": images}
-    found[f"pgd-{steps}"] = attack_images(
-        model, images, labels, threat, attack=f"pgd-{steps}", seed=seed, progress=progress
+    """Return the images of the three domains by name, attacked in the model's mode."""
+    attack = f"pgd-{steps}"
+    weak = attack_images(
+        model, images, labels, threat, attack=attack, seed=seed, progress=progress
     )
-    found[suite] = worst_case_images(
+    worst = worst_case_images(
         model, images, labels, threat, suite=suite, seed=seed, progress=progress
     )
-    return found
+    return {"clean": images, attack: weak, suite: worst}

@@ -1,12 +1,11 @@
-r"""How far an attack raises the loss, and what it leaves right (galloway2019, sec. 5)."""
+r"""How much does an attack raise the loss? FGSM and BIM (galloway2019, section 5)."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.diagnosis.common import frozen_eval, predict_logits, require_threat
-from advnorm.diagnosis.option_ranges import Count, Positive
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.common import QUIET, frozen_eval, predict_logits
+from advnorm.diagnosis.registry import Count, Positive, question
 from advnorm.diagnosis.small_networks import attack_with_bim
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -19,30 +18,29 @@ def attacked_loss(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat | None = None,
+    threat: Threat,
     steps: Count = 1,
     step_size: Positive | None = None,
     precision: str = "float32",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Loss and accuracy of clean images and of the attacked ones (galloway2019 Table 14).
+    """Loss and accuracy, clean and under FGSM or BIM (galloway2019 Table 14).
 
-    The attack climbs from the clean image: FGSM for one step, the optimal one on a linear
-    model, else BIM with ``step_size``, by default 2.5 eps / steps. With a ``precision`` of
-    ``bfloat16`` its products are of that, which is faster on large networks; its images,
-    and what the model makes of them, are not. An image that is right is so before and
-    after, as in an evaluation.
+    The attack starts at the clean image. One step is FGSM, which is optimal on a linear
+    model; more steps are BIM with ``step_size``, by default 2.5 eps / steps. With
+    ``precision=bfloat16`` the attack runs under autocast, which is faster on large
+    networks; the adversarial images and the logits reported stay in full precision. An
+    image counts as correct under attack only if it was correct before, as in an evaluation.
     """
-    threat = require_threat(threat, "attacked_loss")
     if precision not in ("float32", "bfloat16"):
         raise ValueError(f"precision is float32 or bfloat16, not {precision!r}")
-    half = torch.autocast(
+    autocast = torch.autocast(
         images.device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16"
     )
     size = step_size or (threat.eps if steps == 1 else 2.5 * threat.eps / steps)
     with frozen_eval(model):
-        with half:
-            moved = attack_with_bim(
+        with autocast:
+            adversarial = attack_with_bim(
                 model,
                 images,
                 labels,
@@ -51,9 +49,9 @@ def attacked_loss(
                 step_size=size,
                 progress=progress,
             )
-        logits = [predict_logits(model, x).double() for x in (images, moved)]
-    clean, raised = (float(F.cross_entropy(each, labels)) for each in logits)
-    before, after = (each.argmax(1) == labels for each in logits)
+        logits = [predict_logits(model, x).double() for x in (images, adversarial)]
+    clean, attacked = (float(F.cross_entropy(z, labels)) for z in logits)
+    before, after = (z.argmax(1) == labels for z in logits)
     return Diagnosis(
         question="attacked_loss",
         source="galloway2019 Tables 6, 7, 13, 14",
@@ -61,7 +59,7 @@ def attacked_loss(
         "the attack does.",
         numbers={
             "clean": clean,
-            "attacked": raised,
+            "attacked": attacked,
             "clean accuracy": 100 * float(before.double().mean()),
             "attacked accuracy": 100 * float((before & after).double().mean()),
         },
@@ -79,7 +77,7 @@ def attacked_loss(
                 x="images",
                 names=("clean", "attacked"),
                 y="mean cross-entropy",
-                series=(Series(name="loss", x=(0.0, 1.0), y=(clean, raised)),),
+                series=(Series(name="loss", x=(0.0, 1.0), y=(clean, attacked)),),
             ),
         ),
     )

@@ -1,4 +1,4 @@
-"""Do clean and adversarial images have other statistics? Channel by channel (xie2020)."""
+"""Do clean and adversarial images have different statistics? By channel (xie2020)."""
 
 from math import exp, sqrt
 from typing import NamedTuple
@@ -8,10 +8,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm.diagnosis.attacked_domains import attack_images
-from advnorm.diagnosis.common import frozen_eval, to_floats
+from advnorm.diagnosis.common import QUIET, frozen_eval, to_floats
 from advnorm.diagnosis.features import feature_layers, feature_moments
-from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, question
 from advnorm.diagnosis.wasserstein import squared_distance
 from advnorm.draws import permutation
 from advnorm.norms import Domain, batch_norms, mode, route
@@ -29,7 +28,7 @@ class RunningStatistics(NamedTuple):
 
     @property
     def deviation(self) -> Tensor:
-        """What the norm divides by: not zero for a channel that is constant."""
+        """The divisor of the norm: not zero for a constant channel."""
         return (self.moments.var + self.eps).sqrt()
 
 
@@ -47,16 +46,16 @@ def branches(
     channels: Count = 20,
     attack: str = "pgd-10",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Statistics of both branches by channel; batch against running (xie2020 Figs. 5, 6).
+    """Channel statistics of both branches, batch and running (xie2020 Figs. 5, 6).
 
-    The channels are drawn at one place, ``where``, by default the middle norm. The two
-    mini-batches of Fig. 6 are the halves of the images, where there is a threat as the
-    ``attack`` makes them (named as in an evaluation; that of training compares like with
-    like), normalized with their own statistics as in training. A model with a single branch
-    shows only batch against running. What of that is chance is told by how far the two
-    batches are from each other.
+    The channels are drawn at random from the norm named ``where``, by default the middle
+    one. The two mini-batches of Fig. 6 are the halves of the images, normalized with their
+    own statistics as in training. With a threat they are attacked first; ``attack`` is
+    named as in an evaluation, and the training attack gives the fairest comparison. A model
+    with a single branch shows batch against running only. The distance of the two batches
+    from each other says how much of their distance from the running statistics is chance.
     """
     running = running_moments(model)
     name = where or list(running)[len(running) // 2]
@@ -64,17 +63,17 @@ def branches(
         raise ValueError(f"no batch norm {name!r}; there are: {', '.join(running)}")
     if len(images) < 4:
         raise ValueError(
-            f"branches needs at least 4 images, two mini-batches of two, not {len(images)}"
+            f"branches needs at least 4 images, in two mini-batches, not {len(images)}"
         )
     domain: Domain = "clean" if threat is None else "adversarial"
     with frozen_eval(model), route(model, domain=domain):
-        seen = images
+        shown = images
         if threat is not None:
-            seen = attack_images(
+            shown = attack_images(
                 model, images, labels, threat, attack=attack, seed=seed, progress=progress
             )
         with mode(model, "batch"):
-            halves = [feature_moments(model, half) for half in torch.chunk(seen, 2)]
+            halves = [feature_moments(model, half) for half in torch.chunk(shown, 2)]
     two = len(running[name]) > 1
     chosen = permutation(len(_own(running[name], domain).moments.mean), seed)
     chosen = chosen[:channels].sort().values
@@ -106,17 +105,17 @@ def branches(
 
 
 def running_moments(model: nn.Module) -> dict[str, Branches]:
-    """Return the running statistics by place and branch: clean and adversarial, or one."""
-    found: dict[str, Branches] = {}
+    """Return the running statistics by norm and branch: clean and adversarial, or both."""
+    by_norm: dict[str, Branches] = {}
     for name, layer in feature_layers(model).items():
         inside = {key.rpartition(".")[2]: bn for key, bn in _tracked(layer).items()}
         if inside:
-            found[name] = {key or "both": _running(bn) for key, bn in inside.items()}
-    if not found:
+            by_norm[name] = {key or "both": _running(bn) for key, bn in inside.items()}
+    if not by_norm:
         raise ValueError(
-            "branches looks at batch norms with running statistics: this model has none"
+            "branches needs batch norms with running statistics, and this model has none"
         )
-    return found
+    return by_norm
 
 
 def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
@@ -128,8 +127,8 @@ def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
 
 def _running(layer: _BatchNorm) -> RunningStatistics:
     assert layer.running_mean is not None and layer.running_var is not None
-    found = Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
-    return RunningStatistics(found, layer.eps)
+    moments = Moments(layer.running_mean.clone(), layer.running_var.clone(), 0)
+    return RunningStatistics(moments, layer.eps)
 
 
 class MomentGap(NamedTuple):
@@ -156,14 +155,14 @@ def moment_gap(one: Moments, other: Moments, *, deviation: Tensor) -> MomentGap:
 def _numbers(
     running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
 ) -> dict[str, float]:
-    both = [found for found in running.values() if len(found) > 1]
-    pairs = [(found["clean"], found["adversarial"]) for found in both]
+    both = [branches for branches in running.values() if len(branches) > 1]
+    pairs = [(branches["clean"], branches["adversarial"]) for branches in both]
     numbers = _between(pairs) if pairs else {}
-    own = {name: _own(found, domain) for name, found in running.items()}
+    own = {name: _own(branches, domain) for name, branches in running.items()}
     gaps = [
-        moment_gap(_unbiased(half[name]), found.moments, deviation=found.deviation)
+        moment_gap(_unbiased(half[name]), branch.moments, deviation=branch.deviation)
         for half in halves
-        for name, found in own.items()
+        for name, branch in own.items()
     ]
     numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
     numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
@@ -181,8 +180,8 @@ def _chance(
     """
     first, second = ({name: _unbiased(half[name]) for name in own} for half in halves)
     gaps = [
-        moment_gap(first[name], second[name], deviation=found.deviation)
-        for name, found in own.items()
+        moment_gap(first[name], second[name], deviation=branch.deviation)
+        for name, branch in own.items()
     ]
     mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
     return {
@@ -209,14 +208,14 @@ def _between(pairs: list[tuple[RunningStatistics, RunningStatistics]]) -> dict[s
     }
 
 
-def _own(found: Branches, domain: Domain) -> RunningStatistics:
-    """Return the branch that normalizes a domain; the only one where there is one."""
-    return found[domain] if domain in found else next(iter(found.values()))
+def _own(branches: Branches, domain: Domain) -> RunningStatistics:
+    """Return the branch that normalizes a domain, or the only branch."""
+    return branches[domain] if domain in branches else next(iter(branches.values()))
 
 
-def _unbiased(given: Moments) -> Moments:
-    """Return the moments as they enter the running ones."""
-    return given._replace(var=given.var * given.n / max(given.n - 1, 1))
+def _unbiased(moments: Moments) -> Moments:
+    """Return the moments with the unbiased variance, as running statistics use it."""
+    return moments._replace(var=moments.var * moments.n / max(moments.n - 1, 1))
 
 
 def _mean(numbers: list[float]) -> float:
@@ -234,8 +233,8 @@ def _panel(title: str, lines: dict[str, Moments], part: str, chosen: list[int]) 
             Series(
                 name=name,
                 x=tuple(map(float, range(1, len(chosen) + 1))),
-                y=to_floats(getattr(found, part)[chosen]),
+                y=to_floats(getattr(moments, part)[chosen]),
             )
-            for name, found in lines.items()
+            for name, moments in lines.items()
         ),
     )

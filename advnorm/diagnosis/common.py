@@ -1,4 +1,4 @@
-"""Look at a model without a trace: what every question of trained weights shares."""
+"""What several questions share: a frozen model, logits and attacks in batches, progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,23 +13,29 @@ from advnorm.progress import Progress, Quiet
 from advnorm.threat import Bounds, Threat
 
 BATCH = 256
-"""Samples a pass, where a question is free to choose."""
+"""The largest batch of a forward pass whose result does not depend on the batch."""
+QUIET: Progress = Quiet()
+"""Where progress goes by default: nowhere."""
 
 
 @contextmanager
 def frozen_eval(model: nn.Module, statistics: Mode = "running") -> Iterator[None]:
-    """Freeze a model in evaluation for a block; its norms use the statistics named."""
-    if statistics == "train":
-        raise ValueError("a diagnosis does not move statistics: write batch or running")
+    """Put a model in evaluation mode without gradients of parameters, then restore it.
+
+    Its norms use the statistics named.
+    """
+    check_statistics_mode(statistics)
     with eval_mode(model), frozen_parameters(model), mode(model, statistics):
         yield
 
 
-def require_threat(threat: Threat | None, question: str) -> Threat:
-    """Return the threat that a question cannot do without."""
-    if threat is None:
-        raise ValueError(f"{question} needs a threat, such as threat=Linf(8/255)")
-    return threat
+def check_statistics_mode(statistics: Mode) -> None:
+    """Refuse the mode that updates running statistics: a diagnosis changes no model."""
+    if statistics == "train":
+        raise ValueError(
+            "a diagnosis must not update running statistics: set statistics to batch or "
+            "running"
+        )
 
 
 def image_bounds(threat: Threat | None) -> Bounds:
@@ -38,16 +44,16 @@ def image_bounds(threat: Threat | None) -> Bounds:
 
 
 def predict_logits(model: nn.Module, images: Tensor) -> Tensor:
-    """Return the logits without gradients, a part at a time."""
+    """Return the logits without gradients, computed in batches."""
     with torch.no_grad():
-        return torch.cat([model(part) for part in torch.split(images, BATCH)])
+        return torch.cat([model(batch) for batch in torch.split(images, BATCH)])
 
 
 def stratified_halves(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the positions of two halves, with as many samples of each class as can be.
+    """Return the indices of two halves, with the samples of each class split evenly.
 
-    Data may come class by class, or the classes by turns, so that every other sample could
-    be of the same class.
+    Data may be sorted by class, or alternate between classes, so that taking every other
+    sample could select one class only.
 
     >>> stratified_halves(torch.tensor([0, 1, 0, 1, 0, 1, 0]))
     (tensor([0, 1, 4, 5]), tensor([2, 3, 6]))
@@ -57,7 +63,7 @@ def stratified_halves(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attack_batch_size(count: int) -> int:
-    """Return how many of the samples are attacked at a time: the time left is soon known.
+    """Return how many samples are attacked at a time: at least 8 batches show progress.
 
     >>> attack_batch_size(20), attack_batch_size(200), attack_batch_size(10_000)
     (16, 25, 256)
@@ -66,39 +72,32 @@ def attack_batch_size(count: int) -> int:
 
 
 def attack_in_batches(
-    search: Callable[[Tensor], Tensor],
-    images: Tensor,
-    text: str,
-    progress: Progress | None,
+    attack: Callable[[Tensor], Tensor], images: Tensor, text: str, progress: Progress
 ) -> Tensor:
-    """Return what a search finds for the images, some of their numbers at a time."""
-    progress, found = progress or Quiet(), list[Tensor]()
+    """Return the adversarial images of all samples; ``attack`` is given their indices."""
+    adversarial: list[Tensor] = []
     progress.update(0, len(images), text)
-    numbers = torch.arange(len(images), device=images.device)
-    for rows in torch.split(numbers, attack_batch_size(len(images))):
-        found.append(search(rows))
+    indices = torch.arange(len(images), device=images.device)
+    for rows in torch.split(indices, attack_batch_size(len(images))):
+        adversarial.append(attack(rows))
         progress.update(int(rows[-1]) + 1, len(images), text)
-    return torch.cat(found)
+    return torch.cat(adversarial)
 
 
-def count_passes(
-    model: LogitsFn, progress: Progress | None, total: int, text: str
-) -> LogitsFn:
-    """Return the model so that every pass is reported, of ``total`` at most."""
-    if progress is None:
-        return model
+def count_passes(model: LogitsFn, progress: Progress, total: int, text: str) -> LogitsFn:
+    """Return the model with every pass reported, out of ``total`` at most."""
     done = 0
     progress.update(done, total, text)
 
-    def passing(images: Tensor) -> Tensor:
+    def forward(images: Tensor) -> Tensor:
         nonlocal done
         done = min(done + 1, total)
         progress.update(done, total, text)
         return model(images)
 
-    return passing
+    return forward
 
 
 def to_floats(tensor: Tensor) -> tuple[float, ...]:
-    """Return the entries as a record holds them."""
+    """Return the entries as a record stores them."""
     return tuple(tensor.detach().double().flatten().tolist())

@@ -1,4 +1,4 @@
-r"""Has the network died? Units that never fire, and one answer for all (sridhar2021 A.5).
+r"""Has the network collapsed? Dead ReLU units, one predicted class (sridhar2021 A.5).
 
 A rectified unit is dead if :math:`\max(0, h) = 0` for every image, a convolution's channel
 if that holds everywhere in every image; a layer is dead if all of its units are. Behind a
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from advnorm.diagnosis.common import BATCH, frozen_eval, to_floats
+from advnorm.diagnosis.common import BATCH, QUIET, frozen_eval, to_floats
 from advnorm.diagnosis.registry import question
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
@@ -29,22 +29,21 @@ def dead(
     labels: Tensor,
     *,
     threat: Threat | None = None,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Share of dead units and layers, and of the class most predicted (sridhar2021 A.5)."""
-    progress = progress or Quiet()
-    seen, logits, parts = ActivationRecorder(), [], torch.split(images, BATCH)
+    """Fraction of dead ReLU units and layers, and of the top class (sridhar2021 A.5)."""
+    recorder, logits, parts = ActivationRecorder(), [], torch.split(images, BATCH)
     with frozen_eval(model), torch.no_grad():
         for count, part in enumerate(parts, 1):
-            with seen:
+            with recorder:
                 logits.append(model(part))
             progress.update(count, len(parts), "passes")
     outputs = torch.cat(logits)
     classes = outputs.shape[1]
     shares = outputs.argmax(1).bincount(minlength=classes).double() / len(images)
-    layers = [float((~alive).double().mean()) for alive in seen.layers]
-    units = sum(len(alive) for alive in seen.layers)
-    silent = sum(int((~alive).sum()) for alive in seen.layers)
+    layers = [float((~alive).double().mean()) for alive in recorder.layers]
+    units = sum(len(alive) for alive in recorder.layers)
+    silent = sum(int((~alive).sum()) for alive in recorder.layers)
     return Diagnosis(
         question="dead",
         source="sridhar2021 A.5",
@@ -67,7 +66,7 @@ def dead(
 
 
 class ActivationRecorder(TorchFunctionMode):
-    """Sees which units fire in the passes of its block, one tensor of truths a layer."""
+    """Records which ReLU units fire in the passes of its block: one mask per layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,13 +85,13 @@ class ActivationRecorder(TorchFunctionMode):
         args: Any = (),
         kwargs: Any = None,
     ) -> Any:
-        """Run ``func``, and look at what it returns if it rectifies."""
+        """Run ``func``, and record its output if it is a ReLU."""
         output = func(*args, **(kwargs or {}))
-        if func in _RECTIFIERS and output.ndim > 1:  # else it is no layer's
-            self._see(output)
+        if func in _RECTIFIERS and output.ndim > 1:  # else it belongs to no layer
+            self._record(output)
         return output
 
-    def _see(self, output: Tensor) -> None:
+    def _record(self, output: Tensor) -> None:
         fires = (output > 0).movedim(1, 0).flatten(1).any(1)
         if self._position < len(self.layers):
             self.layers[self._position] |= fires

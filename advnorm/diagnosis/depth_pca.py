@@ -1,16 +1,15 @@
-"""What does depth do to two mini-batches? Their representations by PCA (galloway2019)."""
+"""How does depth change two mini-batches? PCA of their features (galloway2019)."""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import frozen_eval, stratified_halves, to_floats
+from advnorm.diagnosis.common import QUIET, frozen_eval, stratified_halves, to_floats
 from advnorm.diagnosis.features import record_features, require_feature_layers
-from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.pca import evenly_spaced, place_label
 from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, question
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
@@ -27,20 +26,21 @@ def depth_pca(
     classes: tuple[int, ...] = (0, 1),
     layers: Count = 3,
     statistics: Mode = "batch",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Two mini-batches through the depth by PCA (galloway2019 Fig. 8).
+    """PCA of two mini-batches at several depths (galloway2019 Fig. 8).
 
-    The images of each of ``classes`` are dealt to two mini-batches, each of which passes
-    with its own statistics, as in training. The input and ``layers`` places from the first
-    to the last are projected to two components each.
+    The images of ``classes`` are split into two mini-batches with equal shares of each
+    class. Each is normalized by its own statistics, as in training. The input and
+    ``layers`` layers, evenly spaced from the first to the last, are projected to two
+    components each.
     """
     kept = torch.isin(labels, torch.tensor(classes, device=labels.device)).nonzero()
     rows = kept.squeeze(1)
     if len(rows) < 4:
         raise ValueError(
             f"depth_pca needs at least 4 images of the classes {list(classes)}, not "
-            f"{len(rows)}: choose others with classes"
+            f"{len(rows)}: choose other classes"
         )
     halves = [rows[half] for half in stratified_halves(labels[rows])]
     known = list(require_feature_layers(model))

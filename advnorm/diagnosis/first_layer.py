@@ -1,4 +1,4 @@
-"""Where the first linear layer of a network draws its boundaries in the input space."""
+"""The first layer with weights, and how its weights act on the input."""
 
 from copy import deepcopy
 
@@ -18,7 +18,7 @@ def first_layer(model: nn.Module) -> nn.Module:
     """Return the first layer that has a weight matrix or filters."""
     layers = [layer for layer in model.modules() if isinstance(layer, _WEIGHTED)]
     if not layers:
-        raise ValueError("the model has no linear layer and no convolution to look at")
+        raise ValueError("the model has neither a linear layer nor a convolution")
     return layers[0]
 
 
@@ -29,15 +29,15 @@ def is_linear_classifier(model: nn.Module) -> bool:
 
 
 def input_norms(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the norms with running statistics that stand before the first layer."""
-    found: dict[str, nn.Module] = {}
-    known = feature_layers(model)
+    """Return the norms with running statistics that come before the first layer."""
+    norms: dict[str, nn.Module] = {}
+    layers = feature_layers(model)
     for name, layer in model.named_modules():
         if isinstance(layer, _WEIGHTED):
             break
-        if name in known and batch_norms(layer):
-            found[name] = layer
-    return found
+        if name in layers and batch_norms(layer):
+            norms[name] = layer
+    return norms
 
 
 def effective_weights(
@@ -51,21 +51,21 @@ def effective_weights(
 
     Behind batch norm they are :math:`w \gamma / \sqrt{\sigma^2 + c}` (galloway2019,
     section 3), with the running variance or that of ``images`` (``batch``), and with the
-    norm's own constant c or another one; a fixed standardization counts too. Where what
-    stands before is not an affine map of each value by itself (an image standardized by
-    its own moments), the weights are taken as they are. Shape ``(units, features)``.
+    norm's own constant c or another one; a fixed standardization counts too. If the layers
+    before are not an affine map of each value by itself (for example an image standardized
+    by its own moments), the weights are returned unchanged. Shape ``(units, features)``.
     """
     linear = first_layer(model)
     if not isinstance(linear, nn.Linear):
         raise ValueError(
-            "boundaries are those of a linear layer: the first layer of this model is a "
-            f"{type(linear).__name__}"
+            "boundaries are those of a linear layer, but the first layer of this model is "
+            f"a {type(linear).__name__}"
         )
     weight = linear.weight.detach()
     if linear.in_features != images[0].numel():
         raise ValueError(
-            f"the first linear layer sees {linear.in_features} values, the images have "
-            f"{images[0].numel()}: it does not act on the input"
+            f"the first linear layer has {linear.in_features} inputs, the images have "
+            f"{images[0].numel()} values: it does not act on the input directly"
         )
     copy = deepcopy(model)
     _set_constant(copy, c)
@@ -82,7 +82,7 @@ def _set_constant(model: nn.Module, c: float | None) -> None:
 
 
 def _set_statistics(model: nn.Module, images: Tensor) -> None:
-    """Make the moments of the images the running statistics of the norms before."""
+    """Set the running statistics of the norms before to the moments of the images."""
     norms = input_norms(model)
     with (
         frozen_eval(model, "batch"),
@@ -91,9 +91,9 @@ def _set_statistics(model: nn.Module, images: Tensor) -> None:
     ):
         model(images)
     for name, norm in norms.items():
-        found = measure_moments(seen[name])
+        moments = measure_moments(seen[name])
         for layer in batch_norms(norm):
-            _write(layer, found.mean, found.var)
+            _write(layer, moments.mean, moments.var)
 
 
 def _write(layer: _BatchNorm, mean: Tensor, var: Tensor) -> None:
@@ -104,7 +104,7 @@ def _write(layer: _BatchNorm, mean: Tensor, var: Tensor) -> None:
 
 
 def _scale(model: nn.Module, images: Tensor) -> Tensor:
-    """Return the slope of each value that the first linear layer sees, or ones."""
+    """Return the slope of each input of the first linear layer, or ones if not affine."""
     seen: list[Tensor] = []
     layer = first_layer(model)
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))

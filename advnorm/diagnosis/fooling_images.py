@@ -1,18 +1,18 @@
-"""What does the network take for each class? Images made from noise (galloway2019)."""
+"""What does the network accept as each class? Images made from noise (galloway2019)."""
 
 import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import fooling
 from advnorm.diagnosis.common import (
+    QUIET,
     count_passes,
     frozen_eval,
     image_bounds,
     predict_logits,
 )
-from advnorm.diagnosis.option_ranges import Count, Margin, Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, Positive, ProbabilityMargin, question
 from advnorm.draws import Draws
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
@@ -28,20 +28,20 @@ def fooling_images(
     threat: Threat | None = None,
     steps: Count = 100,
     step_size: Positive = 0.2,
-    confidence: Margin = 0.9,
+    confidence: ProbabilityMargin = 0.9,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Fooling images of each class with confidences (galloway2019 Figs. 12, 14).
+    """Noise changed until it is classified as each class (galloway2019 Figs. 12, 14).
 
-    White noise is changed by steps of fixed L2 length until a class is predicted with a
-    softmax margin of ``confidence``, or ``steps`` were taken; there is no ball around it.
+    White noise is changed by steps of fixed L2 length, without any norm ball, until the
+    class is predicted with a softmax margin of ``confidence`` or ``steps`` are done.
     """
     with frozen_eval(model):
         targets = torch.arange(
             predict_logits(model, images[:2]).shape[1], device=images.device
         )
-        found = fooling(
+        result = fooling(
             count_passes(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
             targets,
             shape=tuple(images.shape[1:]),
@@ -54,7 +54,7 @@ def fooling_images(
     pictures = tuple(
         picture(f"{target} ({margin:.0%})", image)
         for target, margin, image in zip(
-            targets.tolist(), found.confidences.tolist(), found.images, strict=True
+            targets.tolist(), result.confidences.tolist(), result.images, strict=True
         )
     )
     return Diagnosis(
@@ -64,9 +64,9 @@ def fooling_images(
         "the softmax margin in brackets: a robust network asks for what a person would "
         "draw, a fragile one is sure of noise.",
         numbers={
-            "mean margin": float(found.confidences.mean()),
-            "finished": float((found.confidences >= confidence).double().mean()),
-            "mean steps": float(found.steps.double().mean()),
+            "mean margin": float(result.confidences.mean()),
+            "finished": float((result.confidences >= confidence).double().mean()),
+            "mean steps": float(result.steps.double().mean()),
         },
         settings={"steps": steps, "step_size": step_size, "confidence": confidence},
         panels=(Panel(kind="pictures", title="Fooling images", pictures=pictures),),

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import differentiable, make_loss
+from advnorm.diagnosis.common import QUIET
+from advnorm.diagnosis.losses import loss_surface
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
 from advnorm.progress import Progress
@@ -15,7 +16,7 @@ from advnorm.threat import Threat
 
 
 class GradientNorms(NamedTuple):
-    r"""The norm of all gradients together, the mean of their norms, and each of them.
+    r"""The norm of the whole gradient, and the norm of each parameter's gradient.
 
     .. math::
         \|g\|_2 = \Bigl(\sum_i \|g_i\|_2^2\Bigr)^{1/2}, \qquad
@@ -44,18 +45,25 @@ def gradient_norm(
     threat: Threat | None = None,
     loss: str = "plain",
     statistics: Mode = "batch",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Norm of the gradient of the plain, adversarial or certified loss, by parameter."""
-    with differentiable(model, statistics) as parameters:
-        surface = make_loss(
-            model, images, labels, loss=loss, threat=threat, progress=progress
+    """Gradient norm of the plain, adversarial or certified loss, in total and by layer."""
+    with loss_surface(
+        model,
+        images,
+        labels,
+        loss=loss,
+        threat=threat,
+        statistics=statistics,
+        progress=progress,
+    ) as surface:
+        grads = torch.autograd.grad(
+            surface.loss(), surface.parameters, materialize_grads=True
         )
-        grads = torch.autograd.grad(surface(), parameters, materialize_grads=True)
-    found = gradient_norms(grads)
+    norms = gradient_norms(grads)
     layers = [
         size
-        for size, parameter in zip(found.each.tolist(), parameters, strict=True)
+        for size, parameter in zip(norms.each.tolist(), surface.parameters, strict=True)
         if parameter.ndim > 1  # those that networks with and without norms share
     ]
     return Diagnosis(
@@ -63,7 +71,7 @@ def gradient_norm(
         source="sridhar2021 Fig. 1a",
         reading="Gradients that stay large late in training belong to a loss that is not "
         "smooth; the norm of batch-normalized models is expected to be lower.",
-        numbers={"norm": float(found.whole), "mean of norms": float(found.mean)},
+        numbers={"norm": float(norms.whole), "mean of norms": float(norms.mean)},
         settings={"loss": loss, "statistics": statistics, "n": len(images)},
         panels=(
             Panel(

@@ -7,27 +7,27 @@ import torch
 from scipy.linalg import eigh_tridiagonal
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import LossFn, differentiable, make_loss
-from advnorm.diagnosis.option_ranges import Count, Factor
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.common import QUIET
+from advnorm.diagnosis.losses import LossFn, loss_surface
+from advnorm.diagnosis.registry import Count, NonNegative, question
 from advnorm.norms import Mode
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
 class Spectrum(NamedTuple):
-    """The ends of a spectrum, and how far the one of larger size may be off."""
+    """The two ends of a spectrum, and an error bound for the dominant one."""
 
     largest: float
     smallest: float
     error: float
     estimates: tuple[float, ...]
-    """The eigenvalue of largest size, after each step."""
+    """The dominant eigenvalue, after each step."""
 
     @property
     def dominant(self) -> float:
-        """The eigenvalue of largest size, with its sign: what power iteration finds."""
+        """The eigenvalue of largest magnitude, with its sign, as of power iteration."""
         return max(self.largest, self.smallest, key=abs)
 
 
@@ -38,9 +38,9 @@ def spectrum(
     steps: int = 30,
     tolerance: float = 1e-3,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Spectrum:
-    r"""Find the ends of the Hessian's spectrum from Hessian-vector products (Lanczos).
+    r"""Return the ends of the Hessian's spectrum, by Lanczos on Hessian-vector products.
 
     From a random :math:`q_1`, with every new vector made orthogonal to all before,
 
@@ -49,9 +49,8 @@ def spectrum(
 
     The eigenvalues of the tridiagonal :math:`(\alpha, \beta)` approach those of H from
     inside; :math:`\beta_k |s_k|`, with s the small matrix's eigenvector, bounds the
-    distance to an eigenvalue of H. The walk ends below ``tolerance`` times the eigenvalue.
+    distance to an eigenvalue of H. It stops below ``tolerance`` times the eigenvalue.
     """
-    progress = progress or Quiet()
     grads = torch.autograd.grad(
         loss(), parameters, create_graph=True, materialize_grads=True
     )
@@ -72,7 +71,7 @@ def spectrum(
         error = betas[-1] * abs(vectors[-1, index])
         estimates.append(float(values[index]))
         progress.update(step, steps, f"eigenvalue {values[index]:.4g} +- {error:.2g}")
-        done = betas[-1] <= rounding * max(map(abs, alphas))  # all there is was seen
+        done = betas[-1] <= rounding * max(map(abs, alphas))  # the whole Krylov space
         if done or error <= tolerance * abs(values[index]):
             break
         basis.append(w / betas[-1])
@@ -89,31 +88,30 @@ def hessian(
     loss: str = "plain",
     statistics: Mode = "batch",
     steps: Count = 30,
-    tolerance: Factor = 1e-3,
-    progress: Progress | None = None,
+    tolerance: NonNegative = 1e-3,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Largest Hessian eigenvalue of the plain, adversarial or certified loss."""
-    with differentiable(model, statistics) as parameters:
-        surface = make_loss(
-            model, images, labels, loss=loss, threat=threat, progress=progress
-        )
-        found = spectrum(
-            surface,
-            parameters,
-            steps=steps,
-            tolerance=tolerance,
-            progress=progress,
-        )
-    count = tuple(range(1, len(found.estimates) + 1))
+    """Largest Hessian eigenvalues of the plain, adversarial or certified loss."""
+    with loss_surface(
+        model,
+        images,
+        labels,
+        loss=loss,
+        threat=threat,
+        statistics=statistics,
+        progress=progress,
+    ) as surface:
+        ends = spectrum(*surface, steps=steps, tolerance=tolerance, progress=progress)
+    count = tuple(range(1, len(ends.estimates) + 1))
     return Diagnosis(
         question="hessian",
         source="sridhar2021 Fig. 1b",
         reading="The larger the eigenvalue, the sharper the loss around these weights.",
         numbers={
-            "dominant": found.dominant,
-            "largest": found.largest,
-            "smallest": found.smallest,
-            "error": found.error,
+            "dominant": ends.dominant,
+            "largest": ends.largest,
+            "smallest": ends.smallest,
+            "error": ends.error,
         },
         settings={"loss": loss, "statistics": statistics, "n": len(images), "steps": steps},
         panels=(
@@ -122,7 +120,7 @@ def hessian(
                 title=f"Hessian of the {loss} loss",
                 x="Lanczos step",
                 y="eigenvalue of largest size",
-                series=(Series(name="estimate", x=count, y=found.estimates),),
+                series=(Series(name="estimate", x=count, y=ends.estimates),),
             ),
         ),
     )
@@ -132,7 +130,7 @@ def _product(grads: Sequence[Tensor], parameters: Sequence[Tensor], v: Tensor) -
     """Return the Hessian times a vector."""
     parts = torch.split(v, [p.numel() for p in parameters])
     shaped = [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
-    found = torch.autograd.grad(
+    products = torch.autograd.grad(
         grads, parameters, shaped, retain_graph=True, materialize_grads=True
     )
-    return torch.cat([part.reshape(-1) for part in found])
+    return torch.cat([part.reshape(-1) for part in products])

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import frozen_eval, image_bounds
-from advnorm.diagnosis.option_ranges import Count, Counts, Factor
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.common import QUIET, frozen_eval, image_bounds
+from advnorm.diagnosis.registry import Count, Counts, NonNegative, question
 from advnorm.diagnosis.small_networks import (
     NetworkScore,
     SGDOptions,
@@ -28,7 +27,7 @@ from advnorm.diagnosis.small_networks import (
 )
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.registry import unknown
 from advnorm.threat import Linf, Threat
@@ -39,18 +38,18 @@ _BATCH, _STEPS = 128, 100
 
 @dataclass(frozen=True)
 class DimensionOptions:
-    """Which network, and how it is trained; the defaults are the paper's."""
+    """The network and its training; the defaults are the paper's."""
 
     network: str = "linear"
     epochs: int = 50
-    rate: float = 0.01
+    lr: float = 0.01
     decay: float = 0.0025
-    """Weight decay by the square of the factor: 0.01 and 0.0225 for 2 and 3 (Table 13)."""
+    """Weight decay, times the squared factor: 0.01 and 0.0225 for 2 and 3 (Table 13)."""
     seed: int = 0
 
 
 class DimensionScores(NamedTuple):
-    """What a network of one input dimension reaches on the test images."""
+    """Scores of a network of one input dimension on the test images."""
 
     clean: NetworkScore
     noise: NetworkScore
@@ -58,39 +57,41 @@ class DimensionScores(NamedTuple):
 
 
 def enlarge(images: Tensor, factor: int) -> Tensor:
-    """Repeat each pixel ``factor`` times both ways; of a vector, each value its square."""
+    """Repeat each pixel in both directions; the entries of a vector ``factor**2`` times."""
     if images.ndim < 4:
         return images.repeat_interleave(factor**2, -1)
     return images.repeat_interleave(factor, -2).repeat_interleave(factor, -1)
 
 
 def measure_dimension(
-    parts: TrainTestSplit,
+    data: TrainTestSplit,
     factor: int,
     threat: Threat,
-    setting: DimensionOptions,
+    options: DimensionOptions,
     *,
     decay: float,
 ) -> DimensionScores:
     """Train a network on enlarged images; noise is added before they are enlarged."""
-    train, test = (enlarge(images, factor) for images in (parts.images, parts.test_images))
+    train, test = (enlarge(images, factor) for images in (data.images, data.test_images))
     size = min(_BATCH, max(8, len(train) // 8))
-    how = SGDOptions(setting.epochs, setting.rate, size, decay * factor**2, setting.seed)
-    classes = int(max(parts.labels.max(), parts.test_labels.max())) + 1
+    training = SGDOptions(options.epochs, options.lr, size, decay * factor**2, options.seed)
+    classes = int(max(data.labels.max(), data.test_labels.max())) + 1
     model = train_network(
-        lambda: _network(setting.network, train[0].numel(), classes),
+        lambda: _network(options.network, train[0].numel(), classes),
         train,
-        parts.labels,
-        how,
+        data.labels,
+        training,
     )
     with frozen_eval(model):
         # one step is the best attack on a linear model
-        steps = 1 if setting.network == "linear" else _STEPS
-        length, labels = threat.eps / steps, parts.test_labels
-        moved = attack_with_bim(model, test, labels, threat, steps=steps, step_size=length)
-    noisy = enlarge(parts.test_images + _noise(parts), factor)
+        steps = 1 if options.network == "linear" else _STEPS
+        length, labels = threat.eps / steps, data.test_labels
+        attacked = attack_with_bim(
+            model, test, labels, threat, steps=steps, step_size=length
+        )
+    noisy = enlarge(data.test_images + _noise(data), factor)
     return DimensionScores(
-        *(evaluate_network(model, x, parts.test_labels) for x in (test, noisy, moved))
+        *(evaluate_network(model, x, data.test_labels) for x in (test, noisy, attacked))
     )
 
 
@@ -104,33 +105,33 @@ def input_dimension(
     factors: Counts = (1, 2, 3),
     network: str = "linear",
     epochs: Count = 200,
-    decay: Factor = 0.0025,
-    progress: Progress | None = None,
+    decay: NonNegative = 0.0025,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Accuracy and loss over the input dimension (galloway2019 Tables 6, 7, 13, 14).
+    """Accuracy and loss on enlarged images (galloway2019 Tables 6, 7, 13, 14).
 
     Networks (``linear``, ``mlp``, ``mlp+bn``) are trained on half of each class and tested
-    on the rest, without weight decay and with ``decay`` times the factor's square; the
-    model itself is not looked at. Batches of 128 as in the paper (50 epochs of MNIST), or
-    an eighth of fewer images. Without a threat the attack is Linf of 0.1.
+    on the other half, without weight decay and with ``decay`` times the squared factor; the
+    given model is not used. The batch size is 128 as in the paper (50 epochs of MNIST), or
+    an eighth of the images if that is less. Without a threat the attack is Linf(0.1).
     """
     if network not in NETWORKS:
         raise unknown("network", network, NETWORKS)
-    progress, parts = progress or Quiet(), split_train_test(images, labels)
+    data = split_train_test(images, labels)
     ball = Linf(0.1, image_bounds(threat)) if threat is None else threat
-    setting = DimensionOptions(network, epochs=epochs, decay=decay)
-    found: dict[str, list[DimensionScores]] = {"no decay": [], "decay": []}
+    options = DimensionOptions(network, epochs=epochs, decay=decay)
+    scores: dict[str, list[DimensionScores]] = {"no decay": [], "decay": []}
     progress.update(0, 2 * len(factors), "networks")
-    for name, rows in found.items():
+    for name, rows in scores.items():
         chosen = decay if name == "decay" else 0.0
         for factor in factors:
-            rows.append(measure_dimension(parts, factor, ball, setting, decay=chosen))
-            done = sum(map(len, found.values()))
+            rows.append(measure_dimension(data, factor, ball, options, decay=chosen))
+            done = sum(map(len, scores.values()))
             text = f"networks; {name}, {factor} times as wide"
             progress.update(done, 2 * len(factors), text)
     numbers = {
         f"{name}, {factor} x: {kind}": number
-        for name, rows in found.items()
+        for name, rows in scores.items()
         for factor, row in zip(factors, rows, strict=True)
         for kind, number in {
             "clean accuracy": row.clean.accuracy,
@@ -146,7 +147,7 @@ def input_dimension(
         "weight decay says that the growth is no property of the dimension.",
         numbers=numbers,
         settings={"n": len(images), "network": network, "eps": ball.eps, "epochs": epochs},
-        panels=_panels(found, factors),
+        panels=_panels(scores, factors),
     )
 
 
@@ -158,30 +159,30 @@ def _network(name: str, features: int, classes: int) -> nn.Module:
     return fully_connected(features, [features // 2] * 2, classes, [norm, None])
 
 
-def _noise(parts: TrainTestSplit) -> Tensor:
+def _noise(data: TrainTestSplit) -> Tensor:
     """Return Gaussian noise with mean zero and the images' own deviation."""
-    images = parts.test_images
+    images = data.test_images
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     return images.std() * draws.normal(*images.shape[1:], dtype=images.dtype)
 
 
 def _panels(
-    found: dict[str, list[DimensionScores]], factors: Sequence[int]
+    scores: dict[str, list[DimensionScores]], factors: Sequence[int]
 ) -> tuple[Panel, ...]:
     x, wide = tuple(map(float, factors)), "width of the images, relative"
     accuracies, losses = [], []
-    for name, rows in found.items():
-        scores = {
+    for name, rows in scores.items():
+        columns = {
             k: [getattr(row, k).accuracy for row in rows] for k in DimensionScores._fields
         }
-        lines = tuple(Series(name=kind, x=x, y=tuple(y)) for kind, y in scores.items())
+        lines = tuple(Series(name=kind, x=x, y=tuple(y)) for kind, y in columns.items())
         title = f"Accuracy, {name}"
         accuracies.append(
             Panel(kind="lines", title=title, x=wide, y="accuracy", series=lines)
         )
         start = rows[0].attacked.loss
-        grown = tuple(row.attacked.loss / start for row in rows)
-        losses.append(Series(name=name, x=x, y=grown))
+        growths = tuple(row.attacked.loss / start for row in rows)
+        losses.append(Series(name=name, x=x, y=growths))
     predicted = tuple(factor / factors[0] for factor in factors)
     losses.append(Series(name="predicted without decay", x=x, y=predicted))
     growth = Panel(

@@ -1,6 +1,6 @@
-r"""Linear classifiers by full-batch gradient descent, many at a time (galloway2019, 3).
+r"""Linear classifiers by full-batch gradient descent, batched (galloway2019, section 3).
 
-On labels :math:`y = \pm 1` the logistic loss is descended at a constant rate,
+With labels :math:`y = \pm 1` the logistic loss is minimized at a constant learning rate,
 
 .. math::
     w \leftarrow w - \eta \nabla_w \frac1n \sum_i \zeta\bigl(y_i (w^T x_i + b)\bigr),
@@ -29,16 +29,16 @@ class LinearClassifier(NamedTuple):
 
 
 def descend(
-    points: Tensor, signs: Tensor, start: LinearClassifier, *, rate: float, steps: int
+    points: Tensor, signs: Tensor, start: LinearClassifier, *, lr: float, steps: int
 ) -> LinearClassifier:
-    """Descend the mean logistic loss of ``(..., n, features)`` from ``start``."""
+    """Minimize the mean logistic loss of ``(..., n, features)`` from ``start``."""
     weight, bias = start.weight.clone(), start.bias.clone()
     signed = points * signs[..., None]
     for _ in range(steps):
         margins = (signed @ weight[..., None]).squeeze(-1) + signs * bias[..., None]
         pull = torch.sigmoid(-margins) / points.shape[-2]
-        weight += rate * (pull[..., None, :] @ signed).squeeze(-2)
-        bias += rate * (pull * signs).sum(-1)
+        weight += lr * (pull[..., None, :] @ signed).squeeze(-2)
+        bias += lr * (pull * signs).sum(-1)
     return LinearClassifier(weight, bias)
 
 
@@ -48,23 +48,24 @@ def batch_moments(points: Tensor) -> Moments:
     return Moments(mean, var, points.shape[-2])
 
 
-def normalize(points: Tensor, given: Moments, c: float) -> Tensor:
-    """Return what the classifier sees behind batch norm with the constant c."""
-    return (points - given.mean[..., None, :]) * (given.var + c).rsqrt()[..., None, :]
+def normalize(points: Tensor, moments: Moments, c: float) -> Tensor:
+    """Return the points after batch norm with the constant c."""
+    scale = (moments.var + c).rsqrt()
+    return (points - moments.mean[..., None, :]) * scale[..., None, :]
 
 
-def running_after(given: Moments, steps: int) -> Moments:
-    r"""Return the running statistics after as many updates by the same batch.
+def running_after(moments: Moments, steps: int) -> Moments:
+    r"""Return the running statistics after ``steps`` updates by the same batch.
 
     From mean 0 and variance 1, :math:`r \leftarrow 0.9 r + 0.1 s` with the unbiased
     variance, as PyTorch does.
     """
     left = (1 - _MOMENTUM) ** steps
-    unbiased = given.var * (given.n / max(given.n - 1, 1))
-    return Moments((1 - left) * given.mean, left + (1 - left) * unbiased, given.n)
+    unbiased = moments.var * (moments.n / max(moments.n - 1, 1))
+    return Moments((1 - left) * moments.mean, left + (1 - left) * unbiased, moments.n)
 
 
-def angle(one: Tensor, other: Tensor) -> Tensor:
+def angle(a: Tensor, b: Tensor) -> Tensor:
     r"""Return the angle between boundaries in degrees, 0 to 90, of ``(..., features)``.
 
     .. math:: \theta = \cos^{-1} \frac{|w^T w^*|}{\|w\|_2 \|w^*\|_2}
@@ -72,7 +73,7 @@ def angle(one: Tensor, other: Tensor) -> Tensor:
     >>> angle(torch.tensor([1.0, 1.0]), torch.tensor([-2.0, 0.0])).round().item()
     45.0
     """
-    one, other = one.double(), other.double()
-    norms = torch.linalg.vector_norm(one, dim=-1) * torch.linalg.vector_norm(other, dim=-1)
-    cosine = (one * other).sum(-1).abs() / norms.clamp(min=torch.finfo(norms.dtype).tiny)
+    a, b = a.double(), b.double()
+    norms = torch.linalg.vector_norm(a, dim=-1) * torch.linalg.vector_norm(b, dim=-1)
+    cosine = (a * b).sum(-1).abs() / norms.clamp(min=torch.finfo(norms.dtype).tiny)
     return torch.rad2deg(torch.arccos(cosine.clamp(max=1)))

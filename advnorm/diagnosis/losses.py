@@ -1,12 +1,13 @@
-r"""The losses whose surface is looked at: plain, adversarial and certified.
+r"""The losses whose surface is examined: plain, adversarial and certified.
 
 Each is a function of the parameters alone: images, labels and adversarial examples are
-fixed beforehand, norms use the statistics that the caller's mode names, and nothing of the
-model is moved.
+fixed beforehand, norms use the statistics that the caller names, and nothing of the model
+changes.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 
 from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.diagnosis.attacked_domains import attack_images
+from advnorm.diagnosis.common import QUIET, check_statistics_mode
 from advnorm.model_state import eval_mode
 from advnorm.norms import Mode, mode, twice_differentiable
 from advnorm.progress import Progress
@@ -24,6 +26,45 @@ LossFn = Callable[[], Tensor]
 LOSSES = ["plain", "adversarial", "certified"]
 
 
+class LossSurface(NamedTuple):
+    """A loss as a function of the trained parameters, and these parameters."""
+
+    loss: LossFn
+    parameters: list[nn.Parameter]
+
+
+@contextmanager
+def loss_surface(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    loss: str,
+    threat: Threat | None,
+    statistics: Mode,
+    progress: Progress = QUIET,
+) -> Iterator[LossSurface]:
+    """Let a loss be differentiated, twice if need be, then restore the model.
+
+    Dropout is off, so every call computes the same function. For ``loss`` see
+    :func:`make_loss`.
+    """
+    check_statistics_mode(statistics)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("no parameter of the model requires a gradient")
+    with (
+        torch.enable_grad(),
+        eval_mode(model),
+        mode(model, statistics),
+        twice_differentiable(model),
+    ):
+        function = make_loss(
+            model, images, labels, loss=loss, threat=threat, progress=progress
+        )
+        yield LossSurface(function, parameters)
+
+
 def make_loss(
     model: nn.Module,
     images: Tensor,
@@ -32,24 +73,25 @@ def make_loss(
     loss: str = "plain",
     threat: Threat | None = None,
     steps: int = 10,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> LossFn:
     r"""Return the mean cross-entropy as a function of the parameters.
 
-    ``plain`` of the images; ``adversarial`` of images that PGD found now, with the running
-    statistics; ``certified`` of the worst logits that interval bounds allow (sridhar2021
-    Eqn. 6 without its clean term), :math:`z_y - z_j` at its lower bound.
+    ``plain``: of the images. ``adversarial``: of the images that PGD finds now, with the
+    running statistics. ``certified``: of the worst logits that interval bounds allow, each
+    :math:`z_y - z_j` at its lower bound (sridhar2021 Eqn. 6 without its clean term).
     """
     if loss not in LOSSES:
         raise unknown("loss", loss, LOSSES)
     if loss == "plain":
         return lambda: F.cross_entropy(model(images), labels)
     if threat is None:
-        raise ValueError(f"the {loss} loss needs a threat, such as Linf(8/255)")
+        raise ValueError(f"the {loss} loss needs a threat, such as threat=Linf(8/255)")
     if loss == "adversarial":
+        attack = f"pgd-{steps}"
         with mode(model, "running"):
             x = attack_images(
-                model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
+                model, images, labels, threat, attack=attack, progress=progress
             )
         return lambda: F.cross_entropy(model(x), labels)
     graph = trace(model)
@@ -57,23 +99,3 @@ def make_loss(
         -ibp_margins(graph, input_box(images, threat, with_clean=True), labels).lower,
         labels,
     )
-
-
-@contextmanager
-def differentiable(model: nn.Module, statistics: Mode) -> Iterator[list[nn.Parameter]]:
-    """Differentiate a model without a trace; yields the parameters that are trained.
-
-    Dropout is off: every call of a loss is of the same surface.
-    """
-    if statistics == "train":
-        raise ValueError("a diagnosis does not move statistics: write batch or running")
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("the model has no parameter that is trained")
-    with (
-        torch.enable_grad(),
-        eval_mode(model),
-        mode(model, statistics),
-        twice_differentiable(model),
-    ):
-        yield parameters

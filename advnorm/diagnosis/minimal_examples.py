@@ -1,17 +1,17 @@
-"""How little must change? The nearest adversarial examples of CW (galloway2019)."""
+"""How close are adversarial examples? Nearest ones by Carlini-Wagner (galloway2019)."""
 
 from torch import Tensor, nn
 
 from advnorm.attacks import Search, cw_distance
 from advnorm.diagnosis.common import (
+    QUIET,
     count_passes,
     frozen_eval,
     image_bounds,
     predict_logits,
 )
-from advnorm.diagnosis.option_ranges import Count, Factor
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, NonNegative, question
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
@@ -26,45 +26,47 @@ def minimal_examples(
     threat: Threat | None = None,
     count: Count = 10,
     steps: Count = 1000,
-    confidence: Factor = 4.0,
-    progress: Progress | None = None,
+    confidence: NonNegative = 4.0,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Nearest adversarial examples (CW, L2) with confidences (galloway2019 Fig. 13).
+    """Nearest adversarial examples by Carlini-Wagner, in L2 (galloway2019 Fig. 13).
 
-    Of the first ``count`` images that are classified right; any wrong class whose logit
-    leads by ``confidence`` will do. The paper takes up to 10,000 ``steps``.
+    For the first ``count`` correctly classified images. An example counts if the logit of
+    any wrong class leads by ``confidence``. The paper takes up to 10,000 ``steps``.
     """
     with frozen_eval(model):
-        right = predict_logits(model, images).argmax(1) == labels
-        rows = right.nonzero().squeeze(1)[:count]
+        correct = predict_logits(model, images).argmax(1) == labels
+        rows = correct.nonzero().squeeze(1)[:count]
         if not len(rows):
-            raise ValueError("no image is classified right: there is nothing to change")
+            raise ValueError(
+                "no image is classified correctly, so there is nothing to attack"
+            )
         clean, search = images[rows], Search(steps=steps, confidence=confidence)
-        most = 2 * search.constants * steps  # with the nearest rival's turn
-        passing = count_passes(model, progress, most, "passes at most")
-        found = cw_distance(
-            passing, clean, labels[rows], bounds=image_bounds(threat), search=search
+        most = 2 * search.constants * steps  # with the turn for the nearest rival class
+        counted = count_passes(model, progress, most, "passes at most")
+        result = cw_distance(
+            counted, clean, labels[rows], bounds=image_bounds(threat), search=search
         )
-        softmax = predict_logits(model, found.adversarial).softmax(1)
+        softmax = predict_logits(model, result.adversarial).softmax(1)
     top, guesses = softmax.max(1)
     pictures = []
     for i, (label, distance) in enumerate(
-        zip(labels[rows].tolist(), found.distance.tolist(), strict=True)
+        zip(labels[rows].tolist(), result.distance.tolist(), strict=True)
     ):
         name = f"{guesses[i]} ({top[i]:.0%}), L2 {distance:.2f}"
-        name = name if found.found[i] else "none found"
-        pictures += [picture(f"{label}", clean[i]), picture(name, found.adversarial[i])]
-    reached = found.distance[found.found]
+        name = name if result.found[i] else "none found"
+        pictures += [picture(f"{label}", clean[i]), picture(name, result.adversarial[i])]
+    distances = result.distance[result.found]
     return Diagnosis(
         question="minimal_examples",
         source="galloway2019 Fig. 13",
         reading="Each image is followed by the nearest one that is taken for another "
-        "class, with its softmax and distance: changes that cannot be seen are a fragile "
-        "network's. Where none was found within the steps, the image itself is repeated.",
+        "class, with its softmax and distance: invisible changes are the sign of a fragile "
+        "network. If none was found within the steps, the image is repeated.",
         numbers={
-            "mean L2 distance": float(reached.mean()) if len(reached) else float("inf"),
-            "found": float(found.found.double().mean()),
-            "mean confidence": float(top[found.found].mean()) if len(reached) else 0.0,
+            "mean L2 distance": float(distances.mean()) if len(distances) else float("inf"),
+            "found": float(result.found.double().mean()),
+            "mean confidence": float(top[result.found].mean()) if len(distances) else 0.0,
         },
         settings={"n": len(rows), "steps": steps, "confidence": confidence},
         panels=(

@@ -1,4 +1,4 @@
-r"""How are the features distributed, down to the deepest map? (sridhar2021, Fig. 1c, d).
+r"""How are the features distributed, up to the deepest map? (sridhar2021, Fig. 1c, d).
 
 The channel-wise mean and variance over the whole batch, averaged over the channels. The
 deepest feature map is the input of the last convolution that runs, or, in a network
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import frozen_eval
+from advnorm.diagnosis.common import QUIET, frozen_eval
 from advnorm.diagnosis.features import feature_moments as by_place
 from advnorm.diagnosis.registry import question
 from advnorm.norms import Mode
@@ -30,10 +30,10 @@ def channel_average(moments: Moments) -> tuple[Tensor, Tensor]:
 
 
 def last_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the layers of which the last to run takes the deepest feature map."""
+    """Return the layers whose inputs may be the deepest feature map: the last to run."""
     layers = list(model.modules())
-    found: list[nn.Module] = [x for x in layers if isinstance(x, _CONVOLUTIONS)]
-    return found or [layer for layer in layers if isinstance(layer, nn.Linear)]
+    convolutions: list[nn.Module] = [x for x in layers if isinstance(x, _CONVOLUTIONS)]
+    return convolutions or [layer for layer in layers if isinstance(layer, nn.Linear)]
 
 
 @contextmanager
@@ -60,16 +60,16 @@ def moments(
     *,
     threat: Threat | None = None,
     statistics: Mode = "batch",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Mean and variance of the deepest feature map, and of every one on the way."""
+    """Mean and variance of the deepest feature map, and of the features at every norm."""
     with frozen_eval(model, statistics), torch.no_grad():
         with record_deepest(model) as seen:
-            found = [channel_average(m) for m in by_place(model, images).values()]
+            averages = [channel_average(m) for m in by_place(model, images).values()]
         if not seen:
             raise ValueError("the model has neither a convolution nor a linear layer")
         mean, variance = channel_average(measure_moments(seen[0]))
-    depth = tuple(range(1, len(found) + 1))
+    depth = tuple(range(1, len(averages) + 1))
     return Diagnosis(
         question="moments",
         source="sridhar2021 Fig. 1c, d",
@@ -78,12 +78,14 @@ def moments(
         numbers={"mean": float(mean), "variance": float(variance)},
         settings={"statistics": statistics, "n": len(images)},
         panels=(
-            _panel("Mean of the features by depth", "mean", depth, [m for m, _ in found]),
+            _panel(
+                "Mean of the features by depth", "mean", depth, [m for m, _ in averages]
+            ),
             _panel(
                 "Variance of the features by depth",
                 "variance",
                 depth,
-                [v for _, v in found],
+                [v for _, v in averages],
                 log=True,
             ),
         ),

@@ -1,4 +1,4 @@
-"""Are clean and adversarial features apart? Seen in two dimensions (sitawarin2021)."""
+"""Are clean and adversarial features separated? Shown by PCA (sitawarin2021)."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.diagnosis.attacked_domains import three_domains
-from advnorm.diagnosis.common import frozen_eval, require_threat, to_floats
+from advnorm.diagnosis.common import QUIET, frozen_eval, to_floats
 from advnorm.diagnosis.features import gather_features, require_feature_layers
-from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.principal_components import PlaneProjection, project_to_plane
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, question
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
@@ -22,24 +21,23 @@ def pca(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat | None = None,
+    threat: Threat,
     steps: Count = 10,
     suite: str = "standard",
     where: str = "",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Clean, PGD and strongest features in two dimensions (sitawarin2021 Fig. 1).
+    """PCA of clean, PGD and worst-case adversarial features (sitawarin2021 Fig. 1).
 
-    The inputs of norms are flattened and projected by one PCA of all three domains a
-    place. ``where`` names places with commas between; by default the first, the middle
-    and the last.
+    The inputs of a norm are flattened and projected by one PCA of all three domains.
+    ``where`` names the norms, separated by commas; by default the first, the middle and
+    the last.
     """
-    threat = require_threat(threat, "pca")
-    known = list(require_feature_layers(model))
-    names = where.split(",") if where else evenly_spaced(known, 3)
+    layers = list(require_feature_layers(model))
+    names = where.split(",") if where else evenly_spaced(layers, 3)
     with frozen_eval(model):
-        seen = three_domains(
+        domains = three_domains(
             model,
             images,
             labels,
@@ -49,11 +47,11 @@ def pca(
             seed=seed,
             progress=progress,
         )
-        drawn = {name: _project(model, seen, name) for name in names}
+        planes = {name: _project(model, domains, name) for name in names}
     numbers = {}
-    for name, plane in drawn.items():
+    for name, plane in planes.items():
         numbers[f"{name}: variance shown"] = sum(plane.explained)
-        for domain, gap in cloud_gaps(plane.points, list(seen), len(images)).items():
+        for domain, gap in cloud_gaps(plane.points, list(domains), len(images)).items():
             numbers[f"{name}: clean to {domain}"] = gap
     return Diagnosis(
         question="pca",
@@ -64,14 +62,14 @@ def pca(
         numbers=numbers,
         settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
         panels=tuple(
-            _panel(place_label(name, known), plane, list(seen))
-            for name, plane in drawn.items()
+            _panel(place_label(name, layers), plane, list(domains))
+            for name, plane in planes.items()
         ),
     )
 
 
 def evenly_spaced(names: list[str], count: int) -> list[str]:
-    """Return as many names, as far apart as can be, the first and the last among them.
+    """Return ``count`` evenly spaced names, the first and the last among them.
 
     >>> evenly_spaced(list("abcdefg"), 3), evenly_spaced(["a", "b"], 3)
     (['a', 'd', 'g'], ['a', 'b'])
@@ -85,17 +83,17 @@ def evenly_spaced(names: list[str], count: int) -> list[str]:
     return [names[round(i * (len(names) - 1) / (count - 1))] for i in range(count)]
 
 
-def place_label(name: str, known: list[str]) -> str:
-    """Return where a place is, alike for networks whose layers have other names.
+def place_label(name: str, layers: list[str]) -> str:
+    """Return the position of a layer, comparable between networks with other names.
 
     >>> place_label("hidden.4", ["hidden.1", "hidden.4"])
     'place 2 of 2'
     """
-    return f"place {known.index(name) + 1} of {len(known)}"
+    return f"place {layers.index(name) + 1} of {len(layers)}"
 
 
 def cloud_gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
-    r"""Return the distance of each cloud's centre from the first's, by their spread.
+    r"""Return the distance of each cloud's centre from the first's, in units of spread.
 
     .. math:: \|m_d - m_0\| / \sqrt{(s_d^2 + s_0^2) / 2}
 
@@ -106,15 +104,15 @@ def cloud_gaps(points: Tensor, domains: list[str], n: int) -> dict[str, float]:
     return {name: float(_gap(first, cloud)) for name, cloud in clouds.items()}
 
 
-def _gap(one: Tensor, other: Tensor) -> Tensor:
-    spread = (one.var(0, correction=0) + other.var(0, correction=0)).sum() / 2
-    tiny = torch.finfo(one.dtype).tiny
-    apart: Tensor = torch.linalg.vector_norm(one.mean(0) - other.mean(0))
-    return apart / spread.clamp(min=tiny).sqrt()
+def _gap(a: Tensor, b: Tensor) -> Tensor:
+    spread = (a.var(0, correction=0) + b.var(0, correction=0)).sum() / 2
+    tiny = torch.finfo(a.dtype).tiny
+    distance: Tensor = torch.linalg.vector_norm(a.mean(0) - b.mean(0))
+    return distance / spread.clamp(min=tiny).sqrt()
 
 
-def _project(model: nn.Module, seen: Mapping[str, Tensor], name: str) -> PlaneProjection:
-    rows = [gather_features(model, images, name) for images in seen.values()]
+def _project(model: nn.Module, domains: Mapping[str, Tensor], name: str) -> PlaneProjection:
+    rows = [gather_features(model, images, name) for images in domains.values()]
     return project_to_plane(torch.cat(rows))
 
 

@@ -1,4 +1,4 @@
-"""Tensors as the pictures of a record."""
+"""Tensors as pictures of a record."""
 
 from torch import Tensor
 
@@ -10,7 +10,7 @@ def picture(
 ) -> Picture:
     """Return a picture of ``(height, width)`` or ``(channels, height, width)``.
 
-    A vector is one row; of more than three channels the mean is shown.
+    A vector becomes one row; of other than 1 or 3 channels the mean is shown.
     """
     image = image.detach().double()
     image = image.view(1, 1, -1) if image.ndim == 1 else image

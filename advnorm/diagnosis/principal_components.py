@@ -1,11 +1,11 @@
-r"""Principal components: many dimensions seen in two."""
+r"""Principal component analysis: projection to two dimensions."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-_COLUMNS = 4096  # as many at a time in double precision
+_COLUMNS = 4096  # converted to double precision at a time
 
 
 class PlaneProjection(NamedTuple):
@@ -14,7 +14,7 @@ class PlaneProjection(NamedTuple):
     points: Tensor
     """Coordinates, shape ``(n, 2)``, float64."""
     explained: tuple[float, float]
-    """Each component's share of the whole variance."""
+    """The fraction of the variance that each component explains."""
 
 
 def project_to_plane(rows: Tensor) -> PlaneProjection:
@@ -33,10 +33,10 @@ def project_to_plane(rows: Tensor) -> PlaneProjection:
     kept = min(2, len(sizes))
     top = vectors[:, -kept:].flip(1)
     roots = sizes[-kept:].flip(0).sqrt()
-    found = top * roots if n <= features else (rows.double() - mean) @ top
-    largest = found.gather(0, found.abs().argmax(0, keepdim=True))
-    points = found.new_zeros(n, 2)
-    points[:, :kept] = found * torch.where(largest < 0, -1.0, 1.0)
+    scores = top * roots if n <= features else (rows.double() - mean) @ top
+    largest = scores.gather(0, scores.abs().argmax(0, keepdim=True))
+    points = scores.new_zeros(n, 2)
+    points[:, :kept] = scores * torch.where(largest < 0, -1.0, 1.0)
     shares = roots.square() / sizes.sum().clamp(min=torch.finfo(sizes.dtype).tiny)
     first, second = (*shares.tolist(), 0.0)[:2]
     return PlaneProjection(points, (first, second))

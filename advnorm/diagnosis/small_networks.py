@@ -1,4 +1,4 @@
-"""Small networks that a question trains itself, on the images that it was given."""
+"""Small networks that a question trains itself, on the images it is given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from advnorm.attacks import bim
 from advnorm.diagnosis.common import (
+    QUIET,
     attack_in_batches,
     frozen_eval,
     predict_logits,
@@ -25,18 +26,18 @@ BuildNetwork = Callable[[], nn.Module]
 
 @dataclass(frozen=True)
 class SGDOptions:
-    """How a small network is trained: plain SGD at a constant rate."""
+    """How a small network is trained: plain SGD at a constant learning rate."""
 
     epochs: int
-    rate: float
+    lr: float
     batch_size: int
     decay: float = 0.0
-    """Weight decay, of all parameters."""
+    """Weight decay of all parameters."""
     seed: int = 0
 
 
 class TrainTestSplit(NamedTuple):
-    """Images to train on and images to test on, half of each class."""
+    """Training and test images, half of each class."""
 
     images: Tensor
     labels: Tensor
@@ -52,33 +53,35 @@ class NetworkScore(NamedTuple):
 
 
 def split_train_test(images: Tensor, labels: Tensor) -> TrainTestSplit:
-    """Deal the images of each class to training and test in turn."""
+    """Split the images of each class between training and test."""
     if len(images) < 4:
         raise ValueError(f"training a network needs at least 4 images, not {len(images)}")
     if not (labels != labels[0]).any():
         raise ValueError(
-            f"training a network needs images of two classes or more, not of {labels[0]} "
-            "alone: take more samples"
+            f"training a network needs images of two classes or more, not of class "
+            f"{labels[0]} alone: take more samples"
         )
     train, test = stratified_halves(labels)
     return TrainTestSplit(images[train], labels[train], images[test], labels[test])
 
 
 def train_network(
-    make: BuildNetwork, images: Tensor, labels: Tensor, how: SGDOptions
+    build: BuildNetwork, images: Tensor, labels: Tensor, options: SGDOptions
 ) -> nn.Module:
-    """Make a network and train it; the caller's random state is left alone.
+    """Build a network and train it; the caller's random state does not change.
 
-    A last batch of one sample, which has no statistics, is left out.
+    A last batch of one sample, which has no batch statistics, is left out.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(how.seed)
-        model = make().to(images).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=how.rate, weight_decay=how.decay)
+        torch.default_generator.manual_seed(options.seed)
+        model = build().to(images).train()
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=options.lr, weight_decay=options.decay
+    )
     with torch.enable_grad():
-        for epoch in range(how.epochs):
-            order = permutation(len(images), how.seed, "epoch", epoch).to(images.device)
-            for rows in torch.split(order, how.batch_size):
+        for epoch in range(options.epochs):
+            order = permutation(len(images), options.seed, "epoch", epoch).to(images.device)
+            for rows in torch.split(order, options.batch_size):
                 if len(rows) > 1:
                     optimizer.zero_grad()
                     loss = F.cross_entropy(model(images[rows]), labels[rows])
@@ -95,13 +98,13 @@ def attack_with_bim(
     *,
     steps: int,
     step_size: float,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Tensor:
-    """Return the images of BIM, which is FGSM for one step of length eps."""
+    """Return the adversarial images of BIM, which is FGSM for one step of length eps."""
 
     def search(rows: Tensor) -> Tensor:
-        given = images[rows], labels[rows], threat
-        return bim(model, *given, steps=steps, step_size=step_size)
+        x, y = images[rows], labels[rows]
+        return bim(model, x, y, threat, steps=steps, step_size=step_size)
 
     return attack_in_batches(search, images, "images attacked", progress)
 
@@ -110,8 +113,8 @@ def evaluate_network(model: nn.Module, images: Tensor, labels: Tensor) -> Networ
     """Return accuracy and mean cross-entropy with the running statistics."""
     with frozen_eval(model):
         logits = predict_logits(model, images)
-    right = (logits.argmax(1) == labels).double().mean()
-    return NetworkScore(float(right), float(F.cross_entropy(logits, labels)))
+    accuracy = (logits.argmax(1) == labels).double().mean()
+    return NetworkScore(float(accuracy), float(F.cross_entropy(logits, labels)))
 
 
 def fully_connected(

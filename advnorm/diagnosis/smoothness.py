@@ -1,4 +1,4 @@
-r"""How far is a gradient to be trusted? The loss along it (Santurkar et al., 2018).
+r"""How smooth is the loss along its gradient? (Santurkar et al., 2018).
 
 sridhar2021 cites them for what batch norm does to the loss: at weights w with gradient
 :math:`g = \nabla L(w)`, steps :math:`w_\eta = w - \eta g` are taken, and
@@ -17,57 +17,57 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.losses import LossFn, differentiable, make_loss
-from advnorm.diagnosis.option_ranges import Count, Positive
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.common import QUIET
+from advnorm.diagnosis.losses import LossFn, loss_surface
+from advnorm.diagnosis.registry import Count, Positive, question
 from advnorm.norms import Mode
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
 class LossAlongGradient(NamedTuple):
-    """What was met along the gradient."""
+    """Losses and gradients at steps of several sizes along the gradient."""
 
     loss: float
-    """At the weights as they are."""
+    """At the initial weights."""
     norm: float
-    """Of the gradient there."""
-    rates: tuple[float, ...]
+    """Of the gradient at the initial weights."""
+    lrs: tuple[float, ...]
+    """Learning rates of the steps."""
     losses: tuple[float, ...]
     changes: tuple[float, ...]
-    """How far each gradient is from the first."""
+    """Distance of each gradient from the initial one."""
 
     @property
     def smoothness(self) -> float:
-        """The largest change of the gradient for the length of the way."""
-        met = zip(self.rates, self.changes, strict=True)
-        return max(c / (rate * self.norm) if self.norm else 0.0 for rate, c in met)
+        """The largest change of the gradient, relative to the length of the step."""
+        pairs = zip(self.lrs, self.changes, strict=True)
+        return max(c / (lr * self.norm) if self.norm else 0.0 for lr, c in pairs)
 
 
 def follow_gradient(
     loss: LossFn,
     parameters: Sequence[Tensor],
-    rates: Sequence[float],
+    lrs: Sequence[float],
     *,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> LossAlongGradient:
-    """Step against the gradient by each rate in turn; the parameters are put back."""
-    progress = progress or Quiet()
+    """Step against the gradient with each learning rate; the parameters are restored."""
     start, first = _gradient(loss, parameters)
     losses, changes = [], []
     before = [parameter.detach().clone() for parameter in parameters]
     try:
-        for count, rate in enumerate(rates, 1):
-            _place(parameters, before, first, rate)
+        for count, lr in enumerate(lrs, 1):
+            _place(parameters, before, first, lr)
             here, grads = _gradient(loss, parameters)
             losses.append(float(here))
             changes.append(float(_norm([a - b for a, b in zip(grads, first, strict=True)])))
-            progress.update(count, len(rates), f"rate {rate:.3g}, loss {losses[-1]:.4g}")
+            progress.update(count, len(lrs), f"lr {lr:.3g}, loss {losses[-1]:.4g}")
     finally:
         _place(parameters, before, before, 0.0)
     return LossAlongGradient(
-        float(start), float(_norm(first)), tuple(rates), tuple(losses), tuple(changes)
+        float(start), float(_norm(first)), tuple(lrs), tuple(losses), tuple(changes)
     )
 
 
@@ -82,35 +82,41 @@ def smoothness(
     statistics: Mode = "batch",
     largest: Positive = 0.5,
     points: Count = 9,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
     """Change of the loss and of its gradient along the gradient (Santurkar et al.).
 
-    The rates of the steps are ``largest``, its half, its quarter, ...: ``points`` of them.
+    The steps have learning rates ``largest``, ``largest / 2``, ``largest / 4``, ...,
+    ``points`` of them.
     """
-    rates = [largest * 2.0**-k for k in reversed(range(points))]
-    with differentiable(model, statistics) as parameters:
-        surface = make_loss(
-            model, images, labels, loss=loss, threat=threat, progress=progress
-        )
-        found = follow_gradient(surface, parameters, rates, progress=progress)
+    lrs = [largest * 2.0**-k for k in reversed(range(points))]
+    with loss_surface(
+        model,
+        images,
+        labels,
+        loss=loss,
+        threat=threat,
+        statistics=statistics,
+        progress=progress,
+    ) as surface:
+        curve = follow_gradient(*surface, lrs, progress=progress)
     return Diagnosis(
         question="smoothness",
         source="sridhar2021 A.6, after Santurkar et al.",
         reading="The less the loss and the gradient change along the gradient, the longer "
         "the steps that training can take.",
         numbers={
-            "loss": found.loss,
-            "gradient norm": found.norm,
-            "smallest loss": min(found.losses),
-            "largest loss": max(found.losses),
-            "largest change of the gradient": max(found.changes),
-            "effective smoothness": found.smoothness,
+            "loss": curve.loss,
+            "gradient norm": curve.norm,
+            "smallest loss": min(curve.losses),
+            "largest loss": max(curve.losses),
+            "largest change of the gradient": max(curve.changes),
+            "effective smoothness": curve.smoothness,
         },
         settings={"loss": loss, "statistics": statistics, "n": len(images)},
         panels=(
-            _panel("Loss along the gradient", "loss", found.rates, found.losses),
-            _panel("Change of the gradient", "distance (L2)", found.rates, found.changes),
+            _panel("Loss along the gradient", "loss", curve.lrs, curve.losses),
+            _panel("Change of the gradient", "distance (L2)", curve.lrs, curve.changes),
         ),
     )
 
@@ -128,22 +134,22 @@ def _place(
     parameters: Sequence[Tensor],
     before: Sequence[Tensor],
     first: Sequence[Tensor],
-    rate: float,
+    lr: float,
 ) -> None:
-    """Set the parameters to ``before - rate x first``; exactly ``before`` at rate 0."""
+    """Set the parameters to ``before - lr * first``; exactly ``before`` for lr 0."""
     for parameter, old, grad in zip(parameters, before, first, strict=True):
-        parameter.copy_(old - rate * grad if rate else old)
+        parameter.copy_(old - lr * grad if lr else old)
 
 
 def _norm(parts: Sequence[Tensor]) -> Tensor:
     return torch.stack([part.double().square().sum() for part in parts]).sum().sqrt()
 
 
-def _panel(title: str, y: str, x: tuple[float, ...], found: tuple[float, ...]) -> Panel:
+def _panel(title: str, y: str, x: tuple[float, ...], values: tuple[float, ...]) -> Panel:
     return Panel(
         kind="lines",
         title=title,
-        x="rate of the step",
+        x="learning rate of the step",
         y=y,
-        series=(Series(name=y, x=x, y=found),),
+        series=(Series(name=y, x=x, y=values),),
     )

@@ -1,14 +1,13 @@
-"""What must change for one class to become another? A grid of all pairs (galloway2019)."""
+"""What turns one class into another? A grid of all pairs (galloway2019)."""
 
 import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import transform
-from advnorm.diagnosis.common import frozen_eval, image_bounds
-from advnorm.diagnosis.option_ranges import Count, Margin, Positive
+from advnorm.diagnosis.common import QUIET, frozen_eval, image_bounds
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.registry import question
-from advnorm.progress import Progress, Quiet
+from advnorm.diagnosis.registry import Count, Positive, ProbabilityMargin, question
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel
 from advnorm.threat import Threat
 
@@ -24,15 +23,15 @@ def source_target(
     threat: Threat | None = None,
     steps: Count = 100,
     step_size: Positive = 0.2,
-    confidence: Margin = 0.9,
-    progress: Progress | None = None,
+    confidence: ProbabilityMargin = 0.9,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Turn an image of each class into every other (galloway2019 Fig. 15).
+    """Images of each class changed into every other class (galloway2019 Fig. 15).
 
-    The first image of each class, of at most ten, is changed by steps of fixed L2 length
-    (BIM without a ball) until the target has a softmax margin of ``confidence``.
+    The first image of each class, for at most ten classes, is changed by steps of fixed L2
+    length (BIM without a norm ball) until the target has a softmax margin of
+    ``confidence``.
     """
-    progress = progress or Quiet()
     classes = sorted(set(labels.tolist()))[:MOST_CLASSES]
     if len(classes) < 2:
         raise ValueError(
@@ -45,7 +44,7 @@ def source_target(
     with frozen_eval(model):
         for count, (label, source) in enumerate(zip(classes, sources, strict=True), 1):
             others = targets != label
-            found = transform(
+            result = transform(
                 model,
                 source.expand(int(others.sum()), *source.shape),
                 targets[others],
@@ -54,10 +53,10 @@ def source_target(
                 step_size=step_size,
                 confidence=confidence,
             )
-            lengths.append((found.images - source).flatten(1).norm(dim=1))
-            margins.append(found.confidences)
-            made = zip(found.images, found.confidences.tolist(), strict=True)
-            rows.append(dict(zip(targets[others].tolist(), made, strict=True)))
+            lengths.append((result.images - source).flatten(1).norm(dim=1))
+            margins.append(result.confidences)
+            pairs = zip(result.images, result.confidences.tolist(), strict=True)
+            rows.append(dict(zip(targets[others].tolist(), pairs, strict=True)))
             progress.update(count, len(classes), f"from class {label}")
     return Diagnosis(
         question="source_target",

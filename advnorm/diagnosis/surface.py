@@ -1,8 +1,7 @@
 r"""Is the gradient masked? The loss around an image in two directions.
 
-Athalye et al. (2018, https://arxiv.org/abs/1802.00420) name the sign: where the gradient
-misleads, a random step raises the loss as much as one along the gradient. The loss is drawn
-at
+Athalye et al. (2018, https://arxiv.org/abs/1802.00420) give a sign of gradient masking: a
+random step raises the loss as much as a step along the gradient. The loss is drawn at
 
 .. math::
     x + a \epsilon \, d(\nabla_x \ell(f(x), y)) + b \epsilon \, r
@@ -19,16 +18,15 @@ from torch.nn import functional as F
 
 from advnorm.diagnosis.common import (
     BATCH,
+    QUIET,
     frozen_eval,
     predict_logits,
-    require_threat,
     to_floats,
 )
-from advnorm.diagnosis.option_ranges import Positive
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Positive, question
 from advnorm.draws import Draws
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
@@ -64,19 +62,19 @@ def surface(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat | None = None,
+    threat: Threat,
     sample: int = 0,
     points: int = 21,
     span: Positive = 1.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
     """Loss around a sample, along the gradient and a random direction (Athalye et al.).
 
-    ``points`` a side, an odd number, from ``-span`` to ``span`` times eps. The share of
-    images whose loss a random step raises more than the gradient's is of all images.
+    The grid has ``points`` x ``points`` points, an odd number, from ``-span`` to ``span``
+    times eps. How often a random step raises the loss more than a gradient step is
+    measured on all images.
     """
-    threat = require_threat(threat, "surface")
     if not 0 <= sample < len(images) or points < 3 or points % 2 == 0:
         raise ValueError(
             "surface needs an odd number of points, at least 3, and a sample from 0 to "
@@ -84,13 +82,13 @@ def surface(
         )
     with frozen_eval(model):
         steps = loss_directions(model, images, labels, threat, seed=seed)
-        clean, steepest, blind = (
+        clean, steepest, random = (
             _losses(model, images + step, labels) for step in (0.0, *steps)
         )
         axis = torch.linspace(-span, span, points, dtype=torch.float64)
-        one = slice(sample, sample + 1)
-        local = LossDirections(steps.gradient[one], steps.random[one])
-        around = _around(model, images[one], labels[one], local, axis, progress)
+        row = slice(sample, sample + 1)
+        local = LossDirections(steps.gradient[row], steps.random[row])
+        around = _around(model, images[row], labels[row], local, axis, progress)
     rows, middle = around.tolist(), points // 2
     return Diagnosis(
         question="surface",
@@ -102,8 +100,8 @@ def surface(
         numbers={
             "loss": float(clean.mean()),
             "loss after a gradient step": float(steepest.mean()),
-            "loss after a random step": float(blind.mean()),
-            "random beats gradient": float((blind > steepest).double().mean()),
+            "loss after a random step": float(random.mean()),
+            "random beats gradient": float((random > steepest).double().mean()),
         },
         settings={"n": len(images), "sample": sample, "eps": threat.eps, "span": span},
         panels=(
@@ -144,10 +142,9 @@ def _around(
     label: Tensor,
     steps: LossDirections,
     axis: Tensor,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Tensor:
-    """Return the losses of the grid, a row a step in the random direction."""
-    progress = progress or Quiet()
+    """Return the losses of the grid; a row is one step in the random direction."""
     scale = axis.to(image).view(-1, *(1,) * (image.ndim - 1))
     labels = label.expand(len(axis))
     rows = []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import to_floats
+from advnorm.diagnosis.common import QUIET, to_floats
 from advnorm.diagnosis.first_layer import (
     effective_weights,
     input_norms,
@@ -26,16 +26,15 @@ from advnorm.diagnosis.linear_descent import (
     normalize,
     running_after,
 )
-from advnorm.diagnosis.option_ranges import Factor
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import NonNegative, question
 from advnorm.draws import Draws
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 CONSTANTS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """The values of c in Fig. 11."""
-_RATE, _EPOCHS = 0.1, 50  # galloway2019, section 3: MNIST 3 against 7
+_LR, _EPOCHS = 0.1, 50  # galloway2019, section 3: MNIST 3 against 7
 
 
 @question("tilt")
@@ -46,32 +45,34 @@ def tilt(
     *,
     threat: Threat | None = None,
     pair: tuple[int, int] = (0, 1),
-    constants: tuple[Factor, ...] = CONSTANTS,
+    constants: tuple[NonNegative, ...] = CONSTANTS,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Tilt of the first linear boundary (galloway2019 Table 1, Figs. 1, 10, 11).
+    """Angle to the nearest-centroid boundary (galloway2019 Table 1, Figs. 1, 10, 11).
 
-    Against the nearest-centroid classifier of the classes ``pair``, with tracked
-    statistics and with those of the images. A batch norm on the input is seen with other
-    constants c too, and linear classifiers of the same images are trained at each c, as
-    the paper does. Of a layer with many units the angle is their mean.
+    The angle is between the first linear boundary and the nearest-centroid classifier of
+    the classes ``pair``, with the running statistics and with those of the images. A batch
+    norm on the input is also examined with other constants c, and linear classifiers of the
+    same images are trained at each c, as in the paper. For a layer with many units the
+    angle is their mean.
     """
-    progress = progress or Quiet()
     centroid = centroid_difference(images, labels, pair)
     own = _angles(model, images, centroid, pair, (None,))
-    numbers = {f"this model, {name}": found[0] for name, found in own.items()}
+    numbers = {f"this model, {name}": angles[0] for name, angles in own.items()}
     lines = {}
     if input_norms(model):
         swept = _angles(model, images, centroid, pair, constants)
-        lines = {f"this model, {name}": found for name, found in swept.items()}
+        lines = {f"this model, {name}": angles for name, angles in swept.items()}
     else:
         numbers = {"this model": numbers["this model, tracked"]}
-    plain, anew = retrain(images, labels, pair, constants, seed=seed, progress=progress)
+    plain, by_constant = retrain(
+        images, labels, pair, constants, seed=seed, progress=progress
+    )
     numbers["trained anew, no norm"] = plain
-    for name, found in anew.items():
-        numbers[f"trained anew, {name}, c = {constants[0]:g}"] = found[0]
-    lines |= {f"trained anew, {name}": found for name, found in anew.items()}
+    for name, angles in by_constant.items():
+        numbers[f"trained anew, {name}, c = {constants[0]:g}"] = angles[0]
+    lines |= {f"trained anew, {name}": angles for name, angles in by_constant.items()}
     return Diagnosis(
         question="tilt",
         source="galloway2019 Table 1, Figs. 10, 11",
@@ -86,28 +87,31 @@ def tilt(
 
 def centroid_difference(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
     """Return the mean of the second class minus that of the first, flat."""
-    one, other = (images[labels == label].flatten(1) for label in pair)
-    if not (len(one) and len(other)):
+    first, second = (images[labels == label].flatten(1) for label in pair)
+    if not (len(first) and len(second)):
         raise ValueError(
-            f"there are no images of class {pair[0] if not len(one) else pair[1]}: choose "
-            "two classes that there are with pair"
+            f"there are no images of class {pair[len(first) > 0]}: choose "
+            "two classes that the images have as the pair"
         )
-    return other.mean(0) - one.mean(0)
+    return second.mean(0) - first.mean(0)
 
 
 def boundary_normals(
     model: nn.Module, images: Tensor, pair: tuple[int, int], weights: Tensor
 ) -> Tensor:
-    """Return the rows that are boundaries: between the classes, or a hidden unit each."""
+    """Return the normals of the boundaries: between the classes, or of each hidden unit."""
     if not is_linear_classifier(model) or len(weights) == 1:
         return weights
     if max(pair) >= len(weights):
-        raise ValueError(f"the model has {len(weights)} classes: choose two of them")
+        raise ValueError(
+            f"the model has {len(weights)} classes, 0 to {len(weights) - 1}: choose two of "
+            f"them as the pair, not {pair[0]} and {pair[1]}"
+        )
     return weights[pair[1]][None] - weights[pair[0]][None]
 
 
 class RetrainedAngles(NamedTuple):
-    """Angles of linear classifiers that were trained on the images."""
+    """Angles of linear classifiers trained on the images."""
 
     plain: float
     by_constant: dict[str, list[float]]
@@ -120,10 +124,9 @@ def retrain(
     constants: tuple[float, ...],
     *,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> RetrainedAngles:
     """Train linear classifiers without norm and with batch norm at each c (Fig. 11)."""
-    progress = progress or Quiet()
     kept = (labels == pair[0]) | (labels == pair[1])
     x = images[kept].flatten(1).double()
     signs = torch.where(labels[kept] == pair[1], 1.0, -1.0).double()
@@ -131,20 +134,20 @@ def retrain(
         initial_classifier(x.shape[1], seed, x),
         centroid_difference(images, labels, pair),
     )
-    line = descend(x, signs, start, rate=_RATE, steps=_EPOCHS)
+    line = descend(x, signs, start, lr=_LR, steps=_EPOCHS)
     here = batch_moments(x)
     running = running_after(here, _EPOCHS)
-    found: dict[str, list[float]] = {"tracked": [], "batch": []}
+    angles: dict[str, list[float]] = {"tracked": [], "batch": []}
     for count, c in enumerate(constants, 1):
-        w = descend(normalize(x, here, c), signs, start, rate=_RATE, steps=_EPOCHS).weight
-        for name, given in (("tracked", running), ("batch", here)):
-            found[name].append(float(angle(w * (given.var + c).rsqrt(), centroid)))
+        w = descend(normalize(x, here, c), signs, start, lr=_LR, steps=_EPOCHS).weight
+        for name, moments in (("tracked", running), ("batch", here)):
+            angles[name].append(float(angle(w * (moments.var + c).rsqrt(), centroid)))
         progress.update(count, len(constants), f"c = {c:g}")
-    return RetrainedAngles(float(angle(line.weight, centroid)), found)
+    return RetrainedAngles(float(angle(line.weight, centroid)), angles)
 
 
 def initial_classifier(features: int, seed: int, like: Tensor) -> LinearClassifier:
-    r"""Return PyTorch's start of a linear layer, :math:`U(-1/\sqrt d, 1/\sqrt d)`."""
+    r"""Return PyTorch's initial linear layer, :math:`U(-1/\sqrt d, 1/\sqrt d)`."""
     draws = Draws.of(seed, torch.zeros(1, dtype=torch.int64)).stream("linear")
     both = (2 * draws.uniform(features + 1, dtype=torch.float64)[0] - 1) * features**-0.5
     return LinearClassifier(both[:-1].to(like), both[-1].to(like))
@@ -157,13 +160,13 @@ def _angles(
     pair: tuple[int, int],
     constants: tuple[float | None, ...],
 ) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {"tracked": [], "batch": []}
+    angles: dict[str, list[float]] = {"tracked": [], "batch": []}
     for c in constants:
         for name, statistics in (("tracked", "running"), ("batch", "batch")):
             weights = effective_weights(model, images, statistics=statistics, c=c)  # type: ignore[arg-type]
             rows = boundary_normals(model, images, pair, weights)
-            found[name].append(float(angle(rows, centroid).mean()))
-    return found
+            angles[name].append(float(angle(rows, centroid).mean()))
+    return angles
 
 
 def _panel(lines: Mapping[str, list[float]], constants: tuple[float, ...]) -> Panel:

@@ -1,4 +1,4 @@
-r"""How far does batch norm tilt a boundary in the plane? The toy of galloway2019, Fig. 1.
+r"""How far does batch norm tilt a boundary in the plane? The toy problem of galloway2019.
 
 Two Gaussians whose means differ along the first axis, so that :math:`w^* = \nu^0 - \nu^1`
 is that axis, with a correlated second axis of small variance. Gradient descent at a
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.data.toy import gaussian_points
+from advnorm.diagnosis.common import QUIET
 from advnorm.diagnosis.linear_descent import (
     LinearClassifier,
     angle,
@@ -22,11 +23,10 @@ from advnorm.diagnosis.linear_descent import (
     descend,
     normalize,
 )
-from advnorm.diagnosis.option_ranges import Count, Counts, Positive
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, Counts, Positive, question
 from advnorm.diagnosis.tilt import initial_classifier
 from advnorm.draws import Draws
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
@@ -38,27 +38,27 @@ BAYES = 78.69
 
 @dataclass(frozen=True)
 class ToyOptions:
-    """What the paper says of the toy, and (from ``c`` on) what it leaves open."""
+    """The toy problem; the paper does not state the fields from ``c`` on."""
 
     samples: int = 1000
-    rate: float = 0.1
+    lr: float = 0.1
     epochs: int = 1000
     c: float = 1e-5
     batch_size: int = 0
-    """Samples a step; 0 for all of them."""
+    """Samples per step; 0 for all of them."""
     scale: float = 1.0
-    """Of the start, by PyTorch's; 0 starts at zero."""
+    """Of PyTorch's initialization; 0 starts at zero."""
 
 
 class ToyAngles(NamedTuple):
-    """Degrees from the nearest-centroid classifier, one a seed."""
+    """Degrees from the nearest-centroid classifier, one per seed."""
 
     plain: Tensor
     normalized: Tensor
 
 
 def measure_angles(toy: ToyOptions, seeds: Sequence[int]) -> ToyAngles:
-    """Train the toy on the points as they are and behind batch norm, a run a seed."""
+    """Train on the points with and without batch norm, one run per seed."""
     drawings = [gaussian_points(toy.samples, seed=seed) for seed in seeds]
     points = torch.stack([drawing[0] for drawing in drawings])
     signs = torch.stack([2.0 * drawing[1].double() - 1 for drawing in drawings])
@@ -80,7 +80,7 @@ def _train(
 ) -> LinearClassifier:
     if not toy.batch_size or toy.batch_size >= toy.samples:
         seen = normalize(points, batch_moments(points), toy.c) if norm else points
-        return descend(seen, signs, start, rate=toy.rate, steps=toy.epochs)
+        return descend(seen, signs, start, lr=toy.lr, steps=toy.epochs)
     line, count = start, toy.samples - toy.samples % toy.batch_size
     for epoch in range(toy.epochs):
         order = torch.argsort(
@@ -89,7 +89,7 @@ def _train(
         for rows in torch.split(order[:, :count], toy.batch_size, 1):
             part = points.gather(1, rows[..., None].expand(-1, -1, 2))
             seen = normalize(part, batch_moments(part), toy.c) if norm else part
-            line = descend(seen, signs.gather(1, rows), line, rate=toy.rate, steps=1)
+            line = descend(seen, signs.gather(1, rows), line, lr=toy.lr, steps=1)
     return line
 
 
@@ -104,16 +104,15 @@ def toy(
     samples: Counts = (100, 1000),
     epochs: Count = 1000,
     rate: Positive = 0.1,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Tilt of the two-dimensional toy over seeds and samples (galloway2019 Fig. 1).
+    """Tilt of the boundary of a two-dimensional toy problem (galloway2019 Fig. 1).
 
-    It draws its own points: model and images are not looked at.
+    It draws its own points; model and images are not used.
     """
-    progress = progress or Quiet()
     found = {}
     for count, n in enumerate(samples, 1):
-        found[n] = measure_angles(ToyOptions(n, rate=rate, epochs=epochs), range(seeds))
+        found[n] = measure_angles(ToyOptions(n, lr=rate, epochs=epochs), range(seeds))
         progress.update(count, len(samples), f"{n} samples")
     numbers = {}
     for n, both in found.items():

@@ -19,9 +19,8 @@ from math import acos, log, pi, sqrt
 import torch
 from torch import Tensor, nn
 
-from advnorm.diagnosis.common import frozen_eval, image_bounds
-from advnorm.diagnosis.option_ranges import Count, Counts
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.common import QUIET, frozen_eval, image_bounds
+from advnorm.diagnosis.registry import Count, Counts, question
 from advnorm.diagnosis.small_networks import (
     SGDOptions,
     TrainTestSplit,
@@ -33,24 +32,24 @@ from advnorm.diagnosis.small_networks import (
 )
 from advnorm.draws import Draws
 from advnorm.norms import NORMS
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Linf, Threat
 
-_SCALES = 16  # as many depth scales are trainable, Yang et al., Fig. 3
-_TRAVEL = 6.0  # rate x steps of the paper: 1e-5 B x 10 epochs x 60,000 / B
+_SCALES = 16  # trainable depth scales, Yang et al., Fig. 3
+_TRAVEL = 6.0  # learning rate x steps of the paper: 1e-5 B x 10 epochs x 60,000 / B
 _NOISE, _EPS, _STEPS = 0.25, 0.1, 10
 _TITLES = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
 
 
 def gradient_growth(batch_size: int) -> float:
-    """Return how much the squared gradient grows a layer, for batches of 4 or more.
+    """Return how much the squared gradient grows per layer, for batches of 4 or more.
 
     >>> round(gradient_growth(10_000), 3), round(gradient_growth(8), 3)
     (1.467, 1.788)
     """
     if batch_size < 4:
-        raise ValueError(f"the theory needs batches of 4 or more, not {batch_size}")
+        raise ValueError(f"the theory needs batches of 4 or more samples, not {batch_size}")
     c = -1 / (batch_size - 1)
     slope = (pi - acos(c)) / pi
     kernel = sqrt(1 - c * c) / pi + slope * c
@@ -68,36 +67,36 @@ def max_trainable_depth(batch_size: int) -> float:
 
 @dataclass(frozen=True)
 class DepthGrid:
-    """Which networks are trained."""
+    """The networks that are trained."""
 
     depths: Sequence[int]
     batch_sizes: Sequence[int]
     width: int = 384
     epochs: int = 10
-    rate: float | None = None
-    """Of a sample: a step's rate is this times its batch. The paper's is 1e-5."""
+    lr: float | None = None
+    """Per sample: the learning rate of a step is this times its batch. The paper: 1e-5."""
     c: float = 1e-3
     seed: int = 0
 
 
 def measure_depth_grid(
-    parts: TrainTestSplit,
+    data: TrainTestSplit,
     grid: DepthGrid,
     *,
     norm: bool,
     threat: Threat | None = None,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> dict[str, Tensor]:
     """Train every network of the grid; accuracies ``(depths, batch sizes)`` by name.
 
-    Of ``threat`` the bounds of valid images count; the attack is the paper's.
+    Only the bounds of ``threat`` are used; the attack is the paper's.
     """
-    progress, total = progress or Quiet(), len(grid.depths) * len(grid.batch_sizes)
+    total = len(grid.depths) * len(grid.batch_sizes)
     rows = []
     for depth in grid.depths:
         for size in grid.batch_sizes:
-            model = _network(parts, grid, depth, size, norm=norm)
-            rows.append(_accuracies(model, parts, Linf(_EPS, image_bounds(threat))))
+            model = _network(data, grid, depth, size, norm=norm)
+            rows.append(_accuracies(model, data, Linf(_EPS, image_bounds(threat))))
             progress.update(len(rows), total, f"{depth} layers, batches of {size}")
     shape = len(grid.depths), len(grid.batch_sizes)
     return {key: torch.tensor([row[key] for row in rows]).view(shape) for key in rows[0]}
@@ -114,24 +113,26 @@ def trainable_depth(
     batch_sizes: Counts = (8, 32),
     width: Count = 64,
     epochs: Count = 10,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Accuracy over depth and batch size, and the theory's limit (galloway2019 Figs. 2, 6).
+    """Accuracy over depth and batch size, with the limit (galloway2019 Figs. 2, 6).
 
-    Fully connected ReLU networks are trained on half of each class and tested on the rest,
-    with and without batch norm; the model itself is not looked at. The paper: MNIST, width
-    384, rate 1e-5 a sample; with fewer images the rate is larger, for as long a way.
+    The limit is the theoretical maximum trainable depth. Fully connected ReLU networks are
+    trained on half of each class and tested on the other half, with and without batch norm;
+    the given model is not used. The paper uses MNIST, width 384 and a learning rate of 1e-5
+    per sample; with fewer images the learning rate is larger, so that learning rate times
+    steps is the same.
     """
     numbers = {f"deepest for batches of {b}": max_trainable_depth(b) for b in batch_sizes}
-    parts, grid = (
+    data, grid = (
         split_train_test(images, labels),
         DepthGrid(depths, batch_sizes, width, epochs),
     )
-    found = {
-        name: measure_depth_grid(parts, grid, norm=norm, threat=threat, progress=progress)
+    accuracies = {
+        name: measure_depth_grid(data, grid, norm=norm, threat=threat, progress=progress)
         for name, norm in (("batch norm", True), ("no norm", False))
     }
-    for name, tables in found.items():
+    for name, tables in accuracies.items():
         for row, depth in zip(tables["clean"].tolist(), depths, strict=True):
             for accuracy, size in zip(row, batch_sizes, strict=True):
                 numbers[f"{name}, {depth} layers, batches of {size}"] = accuracy
@@ -145,7 +146,7 @@ def trainable_depth(
         panels=(
             *(
                 _panel(name, kind, table, grid, limits=name == "batch norm")
-                for name, tables in found.items()
+                for name, tables in accuracies.items()
                 for kind, table in tables.items()
             ),
             _limit(batch_sizes),
@@ -154,33 +155,33 @@ def trainable_depth(
 
 
 def _network(
-    parts: TrainTestSplit, grid: DepthGrid, depth: int, size: int, *, norm: bool
+    data: TrainTestSplit, grid: DepthGrid, depth: int, size: int, *, norm: bool
 ) -> nn.Module:
-    classes = int(max(parts.labels.max(), parts.test_labels.max())) + 1
-    made = NORMS["batch"](eps=grid.c) if norm else None
-    rate = grid.rate or _TRAVEL / (grid.epochs * len(parts.images))
-    how = SGDOptions(grid.epochs, rate * size, size, seed=grid.seed)
+    classes = int(max(data.labels.max(), data.test_labels.max())) + 1
+    layer = NORMS["batch"](eps=grid.c) if norm else None
+    lr = grid.lr or _TRAVEL / (grid.epochs * len(data.images))
+    options = SGDOptions(grid.epochs, lr * size, size, seed=grid.seed)
     widths = [grid.width] * depth
-    features = parts.images[0].numel()
+    features = data.images[0].numel()
     return train_network(
-        lambda: fully_connected(features, widths, classes, [made] * depth),
-        parts.images,
-        parts.labels,
-        how,
+        lambda: fully_connected(features, widths, classes, [layer] * depth),
+        data.images,
+        data.labels,
+        options,
     )
 
 
-def _accuracies(
-    model: nn.Module, parts: TrainTestSplit, threat: Threat
-) -> dict[str, float]:
-    images, labels = parts.test_images, parts.test_labels
+def _accuracies(model: nn.Module, data: TrainTestSplit, threat: Threat) -> dict[str, float]:
+    images, labels = data.test_images, data.test_labels
     draws = Draws.of(0, torch.arange(len(images), device=images.device)).stream("noise")
     noise = _NOISE * draws.normal(*images.shape[1:], dtype=images.dtype)
     step = 2.5 * threat.eps / _STEPS
     with frozen_eval(model):
-        moved = attack_with_bim(model, images, labels, threat, steps=_STEPS, step_size=step)
-    seen = {"clean": images, "noise": images + noise, "bim": moved}
-    return {name: evaluate_network(model, x, labels).accuracy for name, x in seen.items()}
+        attacked = attack_with_bim(
+            model, images, labels, threat, steps=_STEPS, step_size=step
+        )
+    shown = {"clean": images, "noise": images + noise, "bim": attacked}
+    return {name: evaluate_network(model, x, labels).accuracy for name, x in shown.items()}
 
 
 def _panel(name: str, kind: str, table: Tensor, grid: DepthGrid, *, limits: bool) -> Panel:

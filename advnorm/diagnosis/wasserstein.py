@@ -1,7 +1,7 @@
-r"""How far apart are two feature distributions (sitawarin2021 Eqn. 7, Table 2, Fig. 4).
+r"""How far apart are two feature distributions? (sitawarin2021 Eqn. 7, Table 2, Fig. 4).
 
-Features are taken as independent Gaussians, one a channel, and distances are summed over
-channels:
+Features are modelled as independent Gaussians, one per channel, and distances are summed
+over channels:
 
 .. math::
     W_2^2 = \sum_c (\mu_1 - \mu_2)^2 + (\sigma_1 - \sigma_2)^2
@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from advnorm.diagnosis.attacked_domains import attack_images, three_domains
-from advnorm.diagnosis.common import frozen_eval, require_threat
+from advnorm.diagnosis.common import QUIET, frozen_eval
 from advnorm.diagnosis.features import feature_moments, require_feature_layers
-from advnorm.diagnosis.option_ranges import Count
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, question
 from advnorm.norms import Domain, DualNorm, MixtureNorm, Mode, route
 from advnorm.norms.moments import Moments
 from advnorm.progress import Progress
@@ -23,17 +22,15 @@ from advnorm.records import Diagnosis, Panel, Series
 from advnorm.threat import Threat
 
 
-def squared_distance(one: Moments, other: Moments) -> Tensor:
+def squared_distance(a: Moments, b: Moments) -> Tensor:
     """Return the squared 2-Wasserstein distance of two independent Gaussians."""
-    gap = (one.mean - other.mean).square().sum()
-    return gap + (one.var.sqrt() - other.var.sqrt()).square().sum()
+    gap = (a.mean - b.mean).square().sum()
+    return gap + (a.var.sqrt() - b.var.sqrt()).square().sum()
 
 
-def layer_distances(
-    one: Mapping[str, Moments], other: Mapping[str, Moments]
-) -> dict[str, float]:
-    """Return the squared distance at every place."""
-    return {name: float(squared_distance(one[name], other[name])) for name in one}
+def layer_distances(a: Mapping[str, Moments], b: Mapping[str, Moments]) -> dict[str, float]:
+    """Return the squared distance at every layer."""
+    return {name: float(squared_distance(a[name], b[name])) for name in a}
 
 
 @question("distances")
@@ -42,15 +39,14 @@ def distances(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat | None = None,
+    threat: Threat,
     steps: Count = 10,
     suite: str = "standard",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Distances of the clean, PGD and strongest features, summed over layers."""
-    threat = require_threat(threat, "distances")
-    require_feature_layers(model)  # else all distances would be 0
+    """Wasserstein distances between clean, PGD and worst-case features."""
+    require_feature_layers(model)  # without one all distances would be 0
     with frozen_eval(model):
         domains = three_domains(
             model,
@@ -65,15 +61,15 @@ def distances(
         seen = {name: feature_moments(model, images) for name, images in domains.items()}
     names = list(seen)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    found = {f"{a} to {b}": layer_distances(seen[a], seen[b]) for a, b in pairs}
+    by_layer = {f"{a} to {b}": layer_distances(seen[a], seen[b]) for a, b in pairs}
     return Diagnosis(
         question="distances",
         source="sitawarin2021 Table 2",
         reading="A model that is falsely robust keeps clean and PGD features far apart, "
         "and a stronger attack finds its way between them.",
-        numbers={name: sum(values.values()) for name, values in found.items()},
+        numbers={name: sum(values.values()) for name, values in by_layer.items()},
         settings={"steps": steps, "suite": suite, "n": len(images), "eps": threat.eps},
-        panels=(_by_depth("Squared Wasserstein distance by depth", found),),
+        panels=(_by_depth("Squared Wasserstein distance by depth", by_layer),),
     )
 
 
@@ -92,16 +88,16 @@ def distance_from_running(
 ) -> dict[str, float]:
     """Return the squared distance of a batch's moments from the running statistics.
 
-    One number a norm that tracks statistics, as it sees the batch in the model's present
-    mode (Fig. 4); of a norm with branches, from the domain's own.
+    One number per norm with running statistics, from its input in the model's current mode
+    (Fig. 4). For a norm with branches the running statistics are those of the domain.
     """
-    layers, found = dict(model.named_modules()), {}
+    layers, result = dict(model.named_modules()), {}
     with route(model, domain=domain):
         for name, seen in feature_moments(model, images).items():
             running = running_moments_of(layers[name], domain)
             if running is not None:
-                found[name] = float(squared_distance(seen, running))
-    return found
+                result[name] = float(squared_distance(seen, running))
+    return result
 
 
 @question("wasserstein")
@@ -110,40 +106,41 @@ def wasserstein(
     images: Tensor,
     labels: Tensor,
     *,
-    threat: Threat | None = None,
+    threat: Threat,
     steps: Count = 10,
     statistics: Mode = "batch",
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """Distance of a clean and an adversarial batch from the running statistics, by depth.
+    """Wasserstein distance of a batch from the running statistics, by depth.
 
-    The batch passes with its own statistics, as in training (Fig. 4); the attack searches
-    with the running ones.
+    Measured for a clean and an adversarial batch. The batch is normalized by its own
+    statistics, as in training (Fig. 4); the attack uses the running ones.
     """
-    threat = require_threat(threat, "wasserstein")
     with frozen_eval(model):
-        attacked = attack_images(
+        adversarial = attack_images(
             model, images, labels, threat, attack=f"pgd-{steps}", progress=progress
         )
     with frozen_eval(model, statistics):
-        found = {
+        distances = {
             "clean": distance_from_running(model, images, domain="clean"),
-            "adversarial": distance_from_running(model, attacked, domain="adversarial"),
+            "adversarial": distance_from_running(model, adversarial, domain="adversarial"),
         }
-    if not found["clean"]:
-        raise ValueError("no norm of the model keeps running statistics")
+    if not distances["clean"]:
+        raise ValueError(
+            "no norm of the model has running statistics to measure the distance from"
+        )
     return Diagnosis(
         question="wasserstein",
         source="sitawarin2021 Fig. 4",
         reading="What is far from the running statistics is normalized otherwise in tests "
         "than in training.",
-        numbers={name: sum(values.values()) for name, values in found.items()},
+        numbers={name: sum(values.values()) for name, values in distances.items()},
         settings={"steps": steps, "statistics": statistics, "n": len(images)},
-        panels=(_by_depth("Squared distance from the running statistics", found),),
+        panels=(_by_depth("Squared distance from the running statistics", distances),),
     )
 
 
-def _by_depth(title: str, found: Mapping[str, Mapping[str, float]]) -> Panel:
+def _by_depth(title: str, distances: Mapping[str, Mapping[str, float]]) -> Panel:
     return Panel(
         kind="lines",
         title=title,
@@ -152,6 +149,6 @@ def _by_depth(title: str, found: Mapping[str, Mapping[str, float]]) -> Panel:
         log=True,
         series=tuple(
             Series(name=n, x=tuple(range(1, len(v) + 1)), y=tuple(v.values()))
-            for n, v in found.items()
+            for n, v in distances.items()
         ),
     )

@@ -1,20 +1,20 @@
-"""What does the first layer look for? Its weights as pictures (galloway2019)."""
+"""What does the first layer detect? Its weights as pictures (galloway2019)."""
 
 import torch
 from torch import Tensor, nn
 
+from advnorm.diagnosis.common import QUIET
 from advnorm.diagnosis.first_layer import effective_weights, first_layer, input_norms
 from advnorm.diagnosis.linear_descent import angle
-from advnorm.diagnosis.option_ranges import Count
 from advnorm.diagnosis.pictures import picture
-from advnorm.diagnosis.registry import question
+from advnorm.diagnosis.registry import Count, question
 from advnorm.diagnosis.tilt import boundary_normals, centroid_difference
 from advnorm.norms import Mode
 from advnorm.progress import Progress
 from advnorm.records import Diagnosis, Panel, Picture
 from advnorm.threat import Threat
 
-_ALIKE: dict[str, Mode] = {"": "running"}  # without a norm before, nothing is normalized
+_NO_NORM: dict[str, Mode] = {"": "running"}
 
 
 @question("weights")
@@ -26,13 +26,13 @@ def weights(
     threat: Threat | None = None,
     pair: tuple[int, int] = (0, 1),
     count: Count = 16,
-    progress: Progress | None = None,
+    progress: Progress = QUIET,
 ) -> Diagnosis:
-    """First weights and the images' deviation as pictures (galloway2019 Figs. 10, 11).
+    """First-layer weights and pixel deviations as pictures (galloway2019 Figs. 10, 11).
 
-    A linear layer's weights are drawn as they act on the input, with tracked statistics
-    and with those of the images, beside the nearest-centroid classifier of ``pair``; of
-    many units or filters the first ``count``.
+    A linear layer's weights are drawn as they act on the input, with running statistics and
+    with those of the images, beside the nearest-centroid classifier of the classes
+    ``pair``. At most ``count`` units or filters are shown.
     """
     deviation = images.flatten(1).std(0, correction=0).view_as(images[0])
     shown = (
@@ -68,9 +68,9 @@ def _boundaries(
     centroid = centroid_difference(images, labels, pair)
     pictures = [picture("nearest centroid", centroid.view_as(images[0]), signed=True)]
     kinds: dict[str, Mode] = {"tracked, ": "running", "batch, ": "batch"}
-    for name, statistics in (kinds if input_norms(model) else _ALIKE).items():
-        found = effective_weights(model, images, statistics=statistics)
-        rows = boundary_normals(model, images, pair, found)[:count]
+    for name, statistics in (kinds if input_norms(model) else _NO_NORM).items():
+        weights = effective_weights(model, images, statistics=statistics)
+        rows = boundary_normals(model, images, pair, weights)[:count]
         for row, degrees in zip(rows, angle(rows, centroid).tolist(), strict=True):
             label = f"{name}{degrees:.1f} degrees"
             pictures.append(picture(label, row.view_as(images[0]), signed=True))

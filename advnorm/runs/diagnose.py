@@ -12,7 +12,7 @@ from torch import nn
 from advnorm import ranks
 from advnorm.allocator import freed_memory_kept
 from advnorm.diagnosis import QUESTIONS
-from advnorm.diagnosis.question_options import typed
+from advnorm.diagnosis.registry import validate_options
 from advnorm.norms import active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
@@ -118,7 +118,10 @@ def questions(names: Sequence[str], changes: Sequence[str] = ()) -> Asked:
             QUESTIONS[name]  # an unknown one says which exist
             raise RecipeError(f"--set {change}: {name} is not asked; name it too")
         given[name][path[0]] = _numbers(value)
-    return {name: partial(QUESTIONS[name], **typed(name, o)) for name, o in given.items()}
+    return {
+        name: partial(QUESTIONS[name], **validate_options(name, o))
+        for name, o in given.items()
+    }
 
 
 def _answer(

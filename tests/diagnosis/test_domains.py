@@ -57,5 +57,5 @@ def test_one_attack_moves_every_image(subject):
 
 @pytest.mark.parametrize("name", ["quick", "pgd-4x2", "pgd-2..4"])
 def test_a_suite_is_not_one_attack_nor_are_restarts_and_curves(subject, name):
-    with pytest.raises(ValueError, match="is several attacks"):
+    with pytest.raises(ValueError, match="is more than one attack"):
         attack_images(*subject, Linf(EPS), attack=name)

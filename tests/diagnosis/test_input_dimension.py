@@ -144,5 +144,5 @@ def test_a_wrong_network_is_one_sentence():
 
 def test_one_class_is_refused():
     images, labels = digits(20)
-    with pytest.raises(ValueError, match="two classes or more, not of 3 alone"):
+    with pytest.raises(ValueError, match="two classes or more, not of class 3 alone"):
         diagnosis.input_dimension(None, images, torch.full_like(labels, 3))

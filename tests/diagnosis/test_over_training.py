@@ -109,7 +109,7 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
     assert found.numbers["adversarial"] == pytest.approx(float(sum(gaps)), 1e-4)
     assert found.numbers["adversarial"] > found.numbers["clean"]
     model, *_ = small("group")
-    with pytest.raises(ValueError, match="keeps running statistics"):
+    with pytest.raises(ValueError, match="no norm of the model has running statistics"):
         diagnosis.wasserstein(model, images, labels, threat=Linf(0.1), steps=1)
 
 

@@ -86,5 +86,5 @@ def test_bad_settings_are_one_sentence():
     images, labels = torch.rand(3, 4), torch.zeros(3, dtype=torch.int64)
     with pytest.raises(ValueError, match="needs a threat"):
         diagnosis.pca(model, images, labels)
-    with pytest.raises(ValueError, match="no place 'x'"):
+    with pytest.raises(ValueError, match="no layer with features 'x'"):
         diagnosis.pca(model, images, labels, threat=Linf(0.1), where="x", suite="quick")

@@ -103,7 +103,7 @@ def test_minimal_examples_are_at_the_distance_of_the_boundary():
     sure = [float(model(tensor(shown[i])[None]).softmax(1).max().detach()) for i in (1, 3)]
     assert found.numbers["mean confidence"] == pytest.approx(sum(sure) / 2, rel=1e-5)
     assert found.numbers["found"] == 1
-    with pytest.raises(ValueError, match="no image is classified right"):
+    with pytest.raises(ValueError, match="no image is classified correctly"):
         diagnosis.minimal_examples(model, images[:1], 1 - labels[:1])
     far = diagnosis.minimal_examples(
         model, images[:1], labels[:1], steps=2, confidence=50.0

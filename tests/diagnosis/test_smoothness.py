@@ -66,7 +66,8 @@ def test_bad_settings_are_one_sentence():
     model, images = nn.Linear(2, 2), torch.rand(2, 2)
     labels = torch.zeros(2, dtype=torch.int64)
     with pytest.raises(
-        ValueError, match=r"smoothness\.largest=0\.0: input should be greater than 0"
+        ValueError,
+        match=r"'largest' of question 'smoothness': 0\.0 should be greater than 0",
     ):
         diagnosis.smoothness(model, images, labels, largest=0.0)
     with pytest.raises(ValueError, match="batch or running"):

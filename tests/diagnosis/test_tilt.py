@@ -142,7 +142,7 @@ def test_bad_questions_are_one_sentence():
     with pytest.raises(ValueError, match="no images of class 5"):
         diagnosis.tilt(nn.Linear(9, 2), images.flatten(1), labels, pair=(0, 5))
     pooled = nn.Sequential(nn.MaxPool2d(3), nn.Flatten(), nn.Linear(1, 2))
-    with pytest.raises(ValueError, match="sees 1 values"):
+    with pytest.raises(ValueError, match="has 1 inputs, the images have 9 values"):
         diagnosis.tilt(pooled, images, labels)
     with pytest.raises(ValueError, match="has 2 classes"):
         diagnosis.tilt(nn.Linear(9, 2), images.flatten(1), labels + 1, pair=(1, 2))
@@ -209,7 +209,7 @@ def test_small_steps_of_an_epoch_add_up_to_those_of_the_whole_batch():
     start = LinearClassifier(torch.ones(1, 2).double(), torch.zeros(1).double())
     moved = {}
     for size, epochs in ((10, 3), (0, 12)):  # 4 steps an epoch, or one
-        toy = ToyOptions(samples=40, epochs=epochs, rate=1e-6, batch_size=size)
+        toy = ToyOptions(samples=40, epochs=epochs, lr=1e-6, batch_size=size)
         for norm in (True, False):
             line = _train(toy, points, 2.0 * labels - 1, start, norm=norm)
             moved[norm, size] = (line.weight - start.weight) / 1e-6

@@ -48,6 +48,6 @@ def test_noise_of_no_size_changes_nothing_and_much_of_it_leaves_chance(problem):
 
 
 @pytest.mark.parametrize("k", [0, 3])
-def test_a_k_that_says_nothing_is_refused(k):
-    with pytest.raises(ValueError, match="top_k of 3 classes takes a k from 1 to 2"):
+def test_a_k_outside_of_the_classes_is_refused(k):
+    with pytest.raises(ValueError, match="k must be from 1 to 2 for 3 classes"):
         top_k_accuracy(torch.zeros(2, 3), torch.zeros(2, dtype=torch.long), k)

@@ -3,7 +3,7 @@
 import pytest
 
 from advnorm.diagnosis import QUESTIONS
-from advnorm.diagnosis.question_options import options_of, source_of, typed
+from advnorm.diagnosis.registry import options_of, source_of, validate_options
 from advnorm.listing import listing
 
 
@@ -17,7 +17,7 @@ def test_every_question_names_its_source_in_the_list(name):
 @pytest.mark.parametrize("name", list(QUESTIONS))
 def test_every_default_fits_its_own_type(name):
     defaults = {k: v for k, v in options_of(name).items() if not isinstance(v, tuple)}
-    assert typed(name, defaults) == defaults
+    assert validate_options(name, defaults) == defaults
     assert not {"threat", "progress"} & options_of(name).keys()
 
 
@@ -25,10 +25,16 @@ def test_every_default_fits_its_own_type(name):
     "given, words",
     [
         ({"step": 1}, "did you mean 'steps'"),
-        ({"steps": "many"}, "hessian.steps=many: input should be a valid integer"),
+        (
+            {"steps": "many"},
+            "option 'steps' of question 'hessian': 'many' should be a valid integer",
+        ),
         ({"steps": 2.5}, "valid integer"),
-        ({"steps": 0}, "hessian.steps=0: input should be greater than or equal to 1"),
-        ({"steps": True}, "true and false are no numbers"),
+        (
+            {"steps": 0},
+            "'steps' of question 'hessian': 0 should be greater than or equal to 1",
+        ),
+        ({"steps": True}, "True should be a valid integer"),
         ({"tolerance": -1}, "greater than or equal to 0"),
         ({"tolerance": float("inf")}, "finite number"),
         ({"statistics": "other"}, "'train', 'batch' or 'running'"),
@@ -36,22 +42,28 @@ def test_every_default_fits_its_own_type(name):
 )
 def test_a_misfit_is_one_sentence(given, words):
     with pytest.raises(ValueError, match=words) as caught:
-        typed("hessian", given)
+        validate_options("hessian", given)
     assert "\n" not in str(caught.value)
 
 
-# Whose meaning ends somewhere; a word, a class and a seed are what they are.
-ENDLESS = {"seed", "pair", "classes", "sample", "points"}
+# Numbers without a range: a class, an index, a seed, or checked by the question itself.
+UNBOUNDED = {"seed", "pair", "classes", "sample", "points"}
+
+
+def _ask_directly(name, options):
+    return QUESTIONS[name](None, None, None, **options)
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
 def test_every_number_has_a_range_and_is_refused_below_it_however_it_is_asked(name):
     for key, default in options_of(name).items():
-        several = isinstance(default, tuple)
-        one = default[0] if several else default
-        if key in ENDLESS or isinstance(one, str | bool):
+        is_tuple = isinstance(default, tuple)
+        number = default[0] if is_tuple else default
+        if key in UNBOUNDED or isinstance(number, str | bool):
             continue
-        worst = (-1,) if several else -1
-        for ask in (typed, lambda name, given: QUESTIONS[name](None, None, None, **given)):
-            with pytest.raises(ValueError, match=rf"{name}\.{key}=.*greater than"):
+        worst = (-1,) if is_tuple else -1
+        for ask in (validate_options, _ask_directly):
+            with pytest.raises(
+                ValueError, match=rf"'{key}' of question '{name}': .*greater than"
+            ):
                 ask(name, {key: worst})
