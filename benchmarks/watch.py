@@ -18,7 +18,7 @@ from pgd_step import build_case, endless, every_case
 
 from advnorm.progress import Quiet
 from advnorm.recipe import override
-from advnorm.records import Watched
+from advnorm.records import MonitoredStep
 from advnorm.training.build import Experiment, build_experiment
 from advnorm.training.monitor import Monitor
 from advnorm.training.state import State
@@ -33,9 +33,9 @@ class Kept:
     """A run folder that keeps lines in memory."""
 
     def __init__(self) -> None:
-        self.lines: list[Watched] = []
+        self.lines: list[MonitoredStep] = []
 
-    def append_watched(self, line: Watched) -> None:
+    def append_monitored(self, line: MonitoredStep) -> None:
         """Keep a line."""
         self.lines.append(line)
 

@@ -14,7 +14,7 @@ from advnorm.recipe import Recipe, to_yaml
 from advnorm.records import Run
 from advnorm.training.completion import is_finished
 
-_FILES = ("environment.json", "metrics.jsonl", "watch.jsonl")
+_FILES = ("environment.json", "metrics.jsonl", "monitor.jsonl")
 
 
 def prolong(recipe: Recipe, path: Path, where: Callable[[Recipe], Path]) -> None:

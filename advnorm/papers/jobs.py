@@ -123,7 +123,7 @@ def _judged(
         name: _answer(run, name, changes, job, root, device, progress)
         for name, changes in job.questions.items()
     }
-    return answers | {found.question: found for found in over_training(run.watched())}
+    return answers | {found.question: found for found in over_training(run.monitored())}
 
 
 def trained(

@@ -1,11 +1,11 @@
 """The run folder and its typed records. Anything printed is recomputed from here.
 
 A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
-epoch), ``checkpoints/``, ``results/*.json`` (one attack each), ``verdicts/*.json`` (one
+epoch), ``checkpoints/``, ``results/*.json`` (one condition each), ``verdicts/*.json`` (one
 verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same
-names), ``diagnoses/*.json`` (one question each), ``watch.jsonl`` (what was seen of a step),
-``audits/*.json`` (is the robustness real?) and ``report.html``. Nothing here imports torch,
-so that a report can be made anywhere.
+names), ``diagnoses/*.json`` (one question each), ``monitor.jsonl`` (measurements of single
+training steps), ``audits/*.json`` (is the robustness real?) and ``report.html``. Nothing
+here imports torch, so that a report can be made anywhere.
 """
 
 from advnorm.records.artefacts import (
@@ -22,10 +22,10 @@ from advnorm.records.artefacts import (
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
-from advnorm.records.completion import Training, mark_of
+from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
-from advnorm.records.monitoring import Watched, over_training
+from advnorm.records.monitoring import MonitoredStep, over_training
 from advnorm.records.reading import first_mistake, read_record
 from advnorm.records.reproductions import (
     Reproductions,
@@ -47,6 +47,7 @@ __all__ = [
     "Environment",
     "Epoch",
     "Measured",
+    "MonitoredStep",
     "Panel",
     "Picture",
     "Published",
@@ -61,11 +62,10 @@ __all__ = [
     "Setting",
     "ThreatRecord",
     "Told",
-    "Training",
+    "TrainingProgress",
     "TransferMatrix",
     "Verdict",
     "Verdicts",
-    "Watched",
     "counted",
     "first_mistake",
     "holds_reproductions",

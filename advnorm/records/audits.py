@@ -1,60 +1,60 @@
-"""Whether a robustness is real, check by check, and the flags that follow."""
+"""The record of an audit: is a robust accuracy real? Check by check, with flags."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 from advnorm.records.base import Accuracy, Record, ThreatRecord
-from advnorm.records.completion import Training, mark_of
+from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.results import Result, result_key
 
 
 class Check(Record):
-    """One question about a robust accuracy, answered."""
+    """One check of an audit, and its outcome."""
 
     name: str
     status: Literal["passed", "flagged", "not run"]
     numbers: dict[str, float] = {}
     says: str
-    """What was seen and what to do about it; or why it was not run."""
+    """What was measured and what to do about it; or why the check was not run."""
 
     @property
     def flag(self) -> str:
-        """The sentence that stands beside every accuracy that this check concerns."""
-        return f"{AUDITED}{self.name}: {self._told}"
+        """The sentence beside every accuracy that this check concerns."""
+        return f"{FLAG_PREFIX}{self.name}: {self._sentence}"
 
     @property
-    def _shown(self) -> str:
+    def _numbers(self) -> str:
         return ", ".join(f"{key} {value:.4g}" for key, value in self.numbers.items())
 
     @property
-    def _told(self) -> str:
-        return f"{self.says} ({self._shown})" if self.numbers else self.says
+    def _sentence(self) -> str:
+        return f"{self.says} ({self._numbers})" if self.numbers else self.says
 
     def __str__(self) -> str:
-        told = self._shown if self.status == "passed" else self._told
-        return f"{_SIGNS[self.status]} {self.name:<24} {told}"
+        text = self._numbers if self.status == "passed" else self._sentence
+        return f"{_SIGNS[self.status]} {self.name:<24} {text}"
 
 
-AUDITED = "audit, "
-"""How the flags of an audit begin, so that a later one replaces them."""
+FLAG_PREFIX = "audit, "
+"""How the flags of an audit begin, so that those of a later audit replace them."""
 _SIGNS = {"passed": "  ok  ", "flagged": "  FLAG", "not run": "  -   "}
 
 
 class Audit(Record):
-    """Whether a robustness is real: ``audits/<key>.json``."""
+    """Whether a robust accuracy is real: ``audits/<key>.json``."""
 
     threat: ThreatRecord
     n: int
     clean: Accuracy
     weak: Accuracy | None = None
-    """Under the attack that is doubted (PGD-10)."""
+    """Under PGD-10, the attack in doubt."""
     strong: Accuracy | None = None
     """Under all attacks of the audit together."""
     suite: tuple[str, ...] = ()
     """The strong attacks."""
     checks: tuple[Check, ...]
     weights: str = "given"
-    training: Training | None = None
+    training: TrainingProgress | None = None
     """Of a run: how far it was."""
     branch: Literal["adversarial", "clean"] | None = None
     seed: int = 0
@@ -67,19 +67,19 @@ class Audit(Record):
 
     @property
     def flagged(self) -> tuple[str, ...]:
-        """The names of the checks that found something."""
+        """The names of the flagged checks."""
         return tuple(check.name for check in self.checks if check.status == "flagged")
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What stands beside an accuracy of this model: a sentence a flagged check."""
+        """What is shown beside an accuracy of this model: a sentence a flagged check."""
         return tuple(check.flag for check in self.checks if check.status == "flagged")
 
     def concerns(self, result: Result) -> bool:
-        """Tell whether it speaks of this result: same weights, branch, norm, an attack.
+        """Tell whether the flags apply to a result: same weights, branch, norm; an attack.
 
-        A radius of its own is no matter: an attack that fails at one fails at others. A
-        certificate is a bound, which holds however an attack fares.
+        The radius may differ: an attack that fails at one radius fails at others. A
+        certificate is a bound, which holds whether or not attacks fail.
         """
         branches = (self.branch, "worst") if self.branch else (None,)
         return (
@@ -98,14 +98,14 @@ class Audit(Record):
         if self.weak and self.strong:
             strong = f"{' + '.join(self.suite)} {self.strong}{mark}"
             head.append(f"pgd-10 {self.weak}{mark}; {strong}")
-        found = len(self.flagged)
-        end = f"{found} of {len(self.checks)} checks flagged" if found else "no flag"
+        count = len(self.flagged)
+        end = f"{count} of {len(self.checks)} checks flagged" if count else "no flag"
         return "\n".join([*head, *(str(check) for check in self.checks), end])
 
 
 def with_flags(result: Result, audits: Sequence[Audit]) -> Result:
     """Put the flags of the audits that concern a result beside its own."""
-    heard = [audit for audit in audits if audit.concerns(result)]
-    own = (flag for flag in result.flags if not (heard and flag.startswith(AUDITED)))
-    found = (flag for audit in heard for flag in audit.flags)
-    return result.model_copy(update={"flags": tuple(dict.fromkeys((*own, *found)))})
+    concerned = [audit for audit in audits if audit.concerns(result)]
+    own = [f for f in result.flags if not (concerned and f.startswith(FLAG_PREFIX))]
+    new = [flag for audit in concerned for flag in audit.flags]
+    return result.model_copy(update={"flags": tuple(dict.fromkeys(own + new))})

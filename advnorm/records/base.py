@@ -1,4 +1,4 @@
-"""What every record is, and the two that most records hold."""
+"""The base class of records, and the two records that most others hold."""
 
 from math import isfinite, sqrt
 from typing import Annotated, ClassVar, Self, TypeVar
@@ -9,19 +9,19 @@ Setting = str | int | float | bool | None
 
 
 class Record(BaseModel):
-    """A frozen value with known fields, JSON in and out."""
+    """A frozen value with fixed fields, read from and written to JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
     LIMIT: ClassVar[int] = 1 << 20
-    """Bytes of its file; a longer one is refused."""
+    """The largest size of its file, in bytes."""
 
 
 R = TypeVar("R", bound=Record)
 
 LARGE = 1 << 27
-"""The limit of records that hold a value a sample, or drawings."""
+"""The limit of records with one value a sample, or with drawings."""
 Count = Annotated[int, Field(ge=0, le=10**15)]
-"""A number of things; one that no float holds is of a damaged file."""
+"""A count; a number that a float cannot hold exactly comes from a damaged file."""
 
 
 class Accuracy(Record):
@@ -33,7 +33,7 @@ class Accuracy(Record):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if not 0 <= self.correct <= self.n:
-            raise ValueError(f"{self.correct} correct of {self.n} cannot be")
+            raise ValueError(f"{self.correct} correct of {self.n} is impossible")
         return self
 
     @property
@@ -72,5 +72,5 @@ class ThreatRecord(Record):
     def _possible(self) -> Self:
         low, high = self.bounds
         if not (isfinite(self.eps) and isfinite(high - low) and low < high):
-            raise ValueError(f"eps {self.eps} in bounds {self.bounds} cannot be")
+            raise ValueError(f"eps {self.eps} in bounds {self.bounds} is impossible")
         return self

@@ -1,4 +1,4 @@
-"""What a killed process leaves in a run folder, and how it is cleared at the next start."""
+"""Clear what killed processes left in a run folder."""
 
 import re
 from contextlib import suppress
@@ -7,7 +7,7 @@ from pathlib import Path
 from advnorm.files import clear_leftovers
 
 _WRITTEN = {
-    ".": r"recipe\.yaml|(environment|seconds)\.json|(metrics|watch)\.jsonl|report\.html",
+    ".": r"recipe\.yaml|(environment|seconds)\.json|(metrics|monitor)\.jsonl|report\.html",
     "checkpoints": r"(state|best)-\d+\.(json|safetensors)",
     "examples": r".+\.safetensors",
 } | dict.fromkeys(("results", "verdicts", "audits", "diagnoses", "answers"), r".+\.json")
@@ -18,8 +18,8 @@ _WEIGHTS = re.compile(r"(state|best)-\d{8,}\.safetensors")
 def clear(folder: Path) -> None:
     """Remove temporary files and half-written weights of killed processes.
 
-    Weights are finished by their manifest, and without it nothing reads them. They stay
-    where no manifest is left at all: then somebody has taken the manifests away.
+    Weights are complete once their manifest is written, and nothing reads them without it.
+    They are kept if there is no manifest at all: then somebody has removed the manifests.
     """
     for name, files in _WRITTEN.items():
         clear_leftovers(folder / name, files)

@@ -1,30 +1,34 @@
 """How far the training of a run was when a number was measured."""
 
+from typing import Self
+
 from pydantic import ValidationError
 
 from advnorm.records.base import Count, Record
 
 
-class Training(Record):
-    """How far a run was when its weights were read: the mark of an unfinished one.
+class TrainingProgress(Record):
+    """How many of the planned epochs a run had done when its weights were read.
 
-    The best weights are older than that: of the epochs done, they are of the best one.
+    The best weights may be older: they are those of the best epoch so far.
 
-    >>> str(Training(epochs=13, planned=400)), Training(epochs=400, planned=400).mark
-    ('13 of 400 epochs', '')
-    >>> Training(epochs=0, steps=7, planned=400).mark
+    >>> str(TrainingProgress(epochs=13, planned=400))
+    '13 of 400 epochs'
+    >>> TrainingProgress(epochs=400, planned=400).mark
+    ''
+    >>> TrainingProgress(epochs=0, steps=7, planned=400).mark
     ' (unfinished: 0 of 400 epochs and 7 steps)'
     """
 
     epochs: Count
-    """Whole ones."""
+    """Completed epochs."""
     steps: Count = 0
-    """Done of the epoch after these."""
+    """Completed steps of the next epoch."""
     planned: Count
 
     @classmethod
-    def read(cls, planned: object, epochs: object, steps: object = 0) -> "Training | None":
-        """Return it from what files say; ``None`` if these are no such numbers."""
+    def read(cls, planned: object, epochs: object, steps: object = 0) -> Self | None:
+        """Return it from values of a file; ``None`` if they are not such numbers."""
         try:
             return cls.model_validate(
                 {"planned": planned, "epochs": epochs, "steps": steps}
@@ -39,7 +43,7 @@ class Training(Record):
 
     @property
     def mark(self) -> str:
-        """What is printed behind a number of an unfinished run; else nothing."""
+        """What is printed after a number of an unfinished run; else empty."""
         return "" if self.finished else f" (unfinished: {self})"
 
     def __str__(self) -> str:
@@ -48,6 +52,6 @@ class Training(Record):
         return f"{self.epochs} of {self.planned} epochs{steps}"
 
 
-def mark_of(training: Training | None) -> str:
-    """Return the mark of a record, which may not say how far training was."""
+def mark_of(training: TrainingProgress | None) -> str:
+    """Return the mark of a record; empty where it does not hold the progress."""
     return training.mark if training else ""

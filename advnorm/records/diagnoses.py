@@ -1,11 +1,11 @@
-"""The answer to one question about a model, and what is drawn of it."""
+"""The record of a diagnosis: one question about a model, its numbers and drawings."""
 
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
 from advnorm.records.base import LARGE, Record, Setting
-from advnorm.records.completion import Training, mark_of
+from advnorm.records.completion import TrainingProgress, mark_of
 
 
 class Series(Record):
@@ -15,7 +15,7 @@ class Series(Record):
     x: tuple[float, ...]
     y: tuple[float, ...]
     faint: bool = False
-    """Whether it is drawn behind the others, as the points behind their average."""
+    """Whether it is drawn faintly behind the others, like points behind their average."""
 
     @model_validator(mode="after")
     def _paired(self) -> Self:
@@ -45,7 +45,7 @@ class Panel(Record):
     log: bool = False
     """Whether the y axis is logarithmic."""
     names: tuple[str, ...] = ()
-    """Of the places x = 0, 1, ..., where they are no numbers."""
+    """Labels of x = 0, 1, ... on a categorical axis."""
     series: tuple[Series, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
@@ -63,19 +63,19 @@ class Diagnosis(Record):
     settings: dict[str, Setting] = {}
     panels: tuple[Panel, ...] = ()
     weights: str = "given"
-    training: Training | None = None
-    """Of a run: how far it was."""
+    training: TrainingProgress | None = None
+    """Of a run: its progress."""
     branch: Literal["adversarial", "clean"] | None = None
-    """Which branch of a mixture norm was looked at."""
+    """Of a model with a mixture norm: the branch that was diagnosed."""
     seconds: float = 0.0
 
     def __str__(self) -> str:
         where = f", {self.branch} branch" if self.branch else ""
-        asked = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
         width = max(map(len, self.numbers), default=0)
         mark = mark_of(self.training)
-        told = [
+        numbers = [
             f"  {name:<{width}}  {value:.5g}{mark}" for name, value in self.numbers.items()
         ]
-        head = f"{self.question} ({self.source}{where}; {asked})"
-        return "\n".join([head, *told, f"  {self.reading}"])
+        head = f"{self.question} ({self.source}{where}; {settings})"
+        return "\n".join([head, *numbers, f"  {self.reading}"])

@@ -1,4 +1,4 @@
-r"""What was seen of single steps while a model trained, and the curves drawn of it."""
+"""Measurements of single training steps, and the curves over training made of them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,22 +11,22 @@ from advnorm.records.diagnoses import Diagnosis, Panel, Series
 ALPHA = 0.005
 """Weight of the newest value in the exponential average (sridhar2021, Fig. 1)."""
 LARGEST = 1e100
-"""What is not below it, or no number, is left out of curves and means."""
+"""Values above it, and those that are not finite, are left out of curves and means."""
 _DOMAINS = ("clean", "adversarial")
 
 
-class Watched(Record):
-    """One line of ``watch.jsonl``: a step, from 1, and what it showed."""
+class MonitoredStep(Record):
+    """One line of ``monitor.jsonl``: a step (from 1) and its measurements."""
 
     step: Count
     epoch: float
-    """Epochs done when the step began."""
+    """Epochs completed when the step began."""
     numbers: dict[str, float]
     """Such as ``gradient_norm``, ``variance/clean``, ``wasserstein/adversarial``."""
 
 
 def exponential_average(values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    r"""Return the average of all values so far, the older the less.
+    r"""Return the exponentially weighted average of all values so far.
 
     .. math::
         a_t = \frac{\sum_{s \le t} (1 - \alpha)^{t - s} x_s}
@@ -67,10 +67,10 @@ def jumps(values: Sequence[float]) -> float:
     return fmean(steps) if steps else 0.0
 
 
-def over_training(lines: Sequence[Watched]) -> list[Diagnosis]:
-    """Return the diagnoses that the lines of a run amount to, one a question watched."""
-    found = [_sizes(lines, *about) for about in _SIZES]
-    return [d for d in (*found, _drift(lines), _distance(lines)) if d is not None]
+def over_training(lines: Sequence[MonitoredStep]) -> list[Diagnosis]:
+    """Return one diagnosis for each question that a run monitored."""
+    sizes = [_sizes(lines, *about) for about in _SIZES]
+    return [d for d in (*sizes, _drift(lines), _distance(lines)) if d is not None]
 
 
 _SIZES = (
@@ -90,7 +90,7 @@ _SIZES = (
 
 
 def _sizes(
-    lines: Sequence[Watched], name: str, source: str, title: str, reading: str
+    lines: Sequence[MonitoredStep], name: str, source: str, title: str, reading: str
 ) -> Diagnosis | None:
     """Return values that are compared by their size, with their exponential average."""
     steps, values = _curve(lines, name)
@@ -132,7 +132,7 @@ def _by_tensor(values: Sequence[float]) -> dict[str, float]:
     return {"mean of norms": fmean(values), "mean of norms, end": fmean(_late(values))}
 
 
-def _drift(lines: Sequence[Watched]) -> Diagnosis | None:
+def _drift(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
     """Return the moments of the deepest feature map, each curve by its own z-scores."""
     panels = tuple(filter(None, (_scores(lines, what) for what in ("mean", "variance"))))
     if not panels:
@@ -159,7 +159,7 @@ def _late(values: Sequence[float]) -> Sequence[float]:
     return values[-max(1, len(values) // 10) :]
 
 
-def _scores(lines: Sequence[Watched], what: str) -> Panel | None:
+def _scores(lines: Sequence[MonitoredStep], what: str) -> Panel | None:
     curves = {domain: _curve(lines, f"{what}/{domain}") for domain in _DOMAINS}
     series = tuple(
         Series(name=domain, x=steps, y=tuple(z_scores(values)))
@@ -177,7 +177,7 @@ def _spread(values: Sequence[float]) -> float:
     return pstdev(values) / level if level else float("nan")
 
 
-def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
+def _distance(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
     """Return the distance of each domain's batches from the running statistics.
 
     ``end`` is the mean of the last tenth of the looks, ``peak`` the largest of their second
@@ -215,11 +215,11 @@ def _distance(lines: Sequence[Watched]) -> Diagnosis | None:
 
 
 def _curve(
-    lines: Sequence[Watched], name: str
+    lines: Sequence[MonitoredStep], name: str
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    found = [
+    points = [
         (line.step, line.numbers[name])
         for line in lines
         if abs(line.numbers.get(name, inf)) < LARGEST
     ]
-    return tuple(step for step, _ in found), tuple(value for _, value in found)
+    return tuple(step for step, _ in points), tuple(value for _, value in points)

@@ -1,4 +1,4 @@
-"""Records from files that may be damaged, or made to do damage.
+"""Read records from files that may be damaged, or made to do damage.
 
 JSON is parsed and checked in one go by pydantic, which refuses what is nested too deeply
 and numbers of thousands of digits, where :mod:`json` runs out of stack or time.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
-from advnorm.records.completion import Training, mark_of
+from advnorm.records.completion import TrainingProgress, mark_of
 
 
 class Epoch(Record):
@@ -44,7 +44,7 @@ class Result(Record):
     split: str = "test"
     weights: str
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
-    training: Training | None = None
+    training: TrainingProgress | None = None
     """How far the run was; ``None`` in records that are older than this field."""
     statistics: Literal["running", "batch"] = "running"
     branch: Literal["adversarial", "clean", "worst"] | None = None
@@ -139,7 +139,7 @@ class TransferMatrix(Record):
     """Of models with a mixture norm: the branch that was attacked, and that answers."""
     weights: dict[str, str] = {}
     """Of runs: which checkpoint, and its SHA-256."""
-    training: dict[str, Training] = {}
+    training: dict[str, TrainingProgress] = {}
     """Of runs: how far each was."""
     seconds: float
 

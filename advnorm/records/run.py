@@ -15,18 +15,19 @@ from advnorm.records.base import Record
 from advnorm.records.cleanup import clear
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
-from advnorm.records.monitoring import Watched
+from advnorm.records.monitoring import MonitoredStep
 from advnorm.records.reading import LINES, read_lines, read_record
 from advnorm.records.results import Epoch, Result, Verdicts
 from advnorm.safe_yaml import load as load_yaml
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")
-_PARTS = (*_FOLDERS, "environment.json", ".lock")  # all that a beginning may leave behind
-_CUT_SHORT = re.compile(r"\.(recipe\.yaml|environment\.json)\.\d+\.tmp")  # and that
+# What a killed process may have left of a run that had just begun:
+_PARTS = (*_FOLDERS, "environment.json", ".lock")
+_CUT_SHORT = re.compile(r"\.(recipe\.yaml|environment\.json)\.\d+\.tmp")
 
 
 class RunLostError(ValueError):
-    """A run folder, or what a run needs of it, was taken away from a process at work."""
+    """A run folder, or a file of it, was removed while a process worked with it."""
 
     def __init__(self, path: Path, what: str, remedy: str = "") -> None:
         super().__init__(
@@ -39,15 +40,15 @@ class RunLostError(ValueError):
 class Run:
     """A run folder. Every write is atomic; every read names the file that is wrong.
 
-    A folder that was removed, or replaced by another one, is not written to.
+    Nothing is written to a folder that was removed, or replaced by another one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._locked: os.stat_result | None = None
-        """Of the lock file, while this process has it."""
+        """The status of the lock file, while this process holds it."""
         self._sizes: dict[str, int] = {}
-        """Of the files that grow line by line, after the last line of this process."""
+        """The sizes of the files that grow line by line, after this process's last line."""
 
     @classmethod
     def create(cls, path: Path, recipe: str, environment: Environment) -> "Run":
@@ -81,7 +82,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Return an existing run folder, or say why it is none."""
+        """Return an existing run folder, or raise if it is not one."""
         if not (path / "recipe.yaml").is_file():
             raise FileNotFoundError(
                 f"{path} is not a run folder (it has no recipe.yaml): "
@@ -107,7 +108,7 @@ class Run:
     def lock(self) -> Iterator[None]:
         """Keep other processes out of the folder for the time of a block.
 
-        What killed processes have left there is cleared first.
+        Leftovers of killed processes are cleared first.
         """
         with locked(self.path / ".lock") as file:
             self._locked = os.fstat(file.fileno())
@@ -120,8 +121,8 @@ class Run:
     def check(self) -> None:
         """Raise :class:`RunLostError` unless the folder is there, and still the same.
 
-        While a lock file is open no other has its inode, so that it tells a folder from
-        another one that has come in its place.
+        While a lock file is open no other file has its inode, so the inode tells the folder
+        from another one in its place.
         """
         if not self.path.is_dir():
             raise RunLostError(self.path, "was removed or moved")
@@ -136,7 +137,7 @@ class Run:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Check the folder before a block that writes to it, and where that fails."""
+        """Check the folder before a block that writes to it, and if the block fails."""
         self.check()
         try:
             yield
@@ -148,12 +149,12 @@ class Run:
         """Return the recipe as plain values."""
         values = load_yaml(self.recipe_text())
         if not isinstance(values, dict):
-            raise ValueError("it is no mapping of keys to values")
+            raise ValueError("it is not a mapping of keys to values")
         return values
 
     @property
     def described(self) -> bool:
-        """Whether ``environment.json`` is there: a damaged one may have been removed."""
+        """Whether ``environment.json`` exists: a damaged one may have been removed."""
         return (self.path / "environment.json").exists()
 
     def environment(self) -> Environment:
@@ -164,9 +165,9 @@ class Run:
         """Add a line to ``metrics.jsonl``."""
         self._append("metrics.jsonl", epoch)
 
-    def append_watched(self, seen: Watched) -> None:
-        """Add a line to ``watch.jsonl``."""
-        self._append("watch.jsonl", seen, sync=False)
+    def append_monitored(self, step: MonitoredStep) -> None:
+        """Add a line to ``monitor.jsonl``."""
+        self._append("monitor.jsonl", step, sync=False)
 
     def _append(self, name: str, record: Record, *, sync: bool = True) -> None:
         """Add a line to a file, unless the lines before it are gone."""
@@ -178,21 +179,21 @@ class Run:
                 raise RunLostError(path, "was removed or changed")
             self._sizes[name] = append(path, line, sync=sync)
 
-    def truncate_watched(self, step: int) -> None:
-        """Keep the lines up to ``step``: what came after the checkpoint is seen again."""
-        path = self.path / "watch.jsonl"
+    def truncate_monitored(self, step: int) -> None:
+        """Keep the lines up to ``step``: steps after the checkpoint are done again."""
+        path = self.path / "monitor.jsonl"
         if path.exists():
-            kept = [line for line in self.watched() if line.step <= step]
+            kept = [line for line in self.monitored() if line.step <= step]
             text = "".join(line.model_dump_json() + "\n" for line in kept)
             with self.writing():
                 write_atomically(path, text.encode())
 
-    def watched(self) -> list[Watched]:
-        """Read ``watch.jsonl``; a last line cut short by a kill is left out."""
-        return read_lines(self.path / "watch.jsonl", Watched)
+    def monitored(self) -> list[MonitoredStep]:
+        """Read ``monitor.jsonl``; a last line cut short by a kill is left out."""
+        return read_lines(self.path / "monitor.jsonl", MonitoredStep)
 
     def truncate_epochs(self, count: int) -> None:
-        """Keep the first ``count`` epochs: what came after the checkpoint is done again."""
+        """Keep the first ``count`` epochs: those after the checkpoint are done again."""
         path = self.path / "metrics.jsonl"
         if path.exists():
             lines = read_bytes(path, LINES).splitlines(keepends=True)
@@ -219,7 +220,7 @@ class Run:
         return [read_record(path, Result) for path in paths]
 
     def result(self, key: str) -> Result | None:
-        """Read one result, if it is there."""
+        """Read one result, if it exists."""
         path = self.path / "results" / f"{key}.json"
         return read_record(path, Result) if path.exists() else None
 
@@ -228,9 +229,9 @@ class Run:
         self._put("audits", audit.key, audit)
         audits = self.audits()
         for result in self.results():
-            told = with_flags(result, audits)
-            if told.flags != result.flags:
-                self.write_result(told)
+            flagged = with_flags(result, audits)
+            if flagged.flags != result.flags:
+                self.write_result(flagged)
 
     def audits(self) -> list[Audit]:
         """Read all audits, in the order of their names."""
@@ -244,7 +245,7 @@ class Run:
         self._put("verdicts", key, verdicts)
 
     def verdicts(self, key: str) -> Verdicts:
-        """Read the verdicts of one attack; none yet is an empty record."""
+        """Read the verdicts under one condition; an empty record if there are none yet."""
         path = self.path / "verdicts" / f"{key}.json"
         return read_record(path, Verdicts) if path.exists() else Verdicts()
 
@@ -258,7 +259,7 @@ class Run:
         return [read_record(path, Diagnosis) for path in paths]
 
     def examples(self, key: str) -> Path:
-        """Where the example images of one attack are kept."""
+        """Return where the example images of one attack are kept."""
         return self.path / "examples" / f"{key}.safetensors"
 
     def write_examples(self, key: str, content: bytes) -> None:
@@ -269,7 +270,7 @@ class Run:
 
 
 def _epoch_of(line: bytes) -> int:
-    """Return the epoch that a line of ``metrics.jsonl`` is about; 0 for a damaged one."""
+    """Return the epoch of a line of ``metrics.jsonl``; 0 for a damaged line."""
     try:
         return Epoch.model_validate_json(line).epoch
     except ValidationError:
@@ -277,7 +278,7 @@ def _epoch_of(line: bytes) -> int:
 
 
 def _refuse_links(path: Path) -> None:
-    """Refuse folders that are links: what a run writes would land, or be removed, there."""
+    """Refuse folders that are links: a run would write, or remove files, elsewhere."""
     if path.is_dir():
         with os.scandir(path) as entries:
             for entry in entries:

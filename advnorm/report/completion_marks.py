@@ -3,13 +3,15 @@
 import re
 from collections.abc import Sequence
 
-from advnorm.records import Diagnosis, Epoch, Result, Training
+from advnorm.records import Diagnosis, Epoch, Result, TrainingProgress
 
 UNRECORDED = "the record does not say how far training was"
 """Said of a result that is older than the mark, where the run does not tell either."""
 
 
-def infer_progress(weights: str, epochs: Sequence[Epoch], planned: int) -> Training | None:
+def infer_progress(
+    weights: str, epochs: Sequence[Epoch], planned: int
+) -> TrainingProgress | None:
     """Tell from ``metrics.jsonl`` how far training was, for a record that does not say.
 
     ``weights`` names the checkpoint: ``best-00000400 sha256:...``. Its step says how many
@@ -24,9 +26,9 @@ def infer_progress(weights: str, epochs: Sequence[Epoch], planned: int) -> Train
     surpassed = any(epoch.best for epoch in epochs[len(seen) :])
     known = epochs if kind == "best" and not surpassed else seen
     if not known:
-        return Training(epochs=0, steps=step, planned=planned)
+        return TrainingProgress(epochs=0, steps=step, planned=planned)
     steps = max(0, step - known[-1].step)
-    return Training(epochs=known[-1].epoch, steps=steps, planned=planned)
+    return TrainingProgress(epochs=known[-1].epoch, steps=steps, planned=planned)
 
 
 def unfinished(results: Sequence[Result]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from advnorm.records import (
     Epoch,
     Result,
     Run,
-    Training,
+    TrainingProgress,
     over_training,
 )
 from advnorm.report.completion_marks import UNRECORDED, infer_progress
@@ -37,7 +37,7 @@ class LoadedRun:
     environment: Environment | None
     diagnoses: dict[str, Diagnosis]
     """By question, with those that were watched in training."""
-    training: Training | None
+    training: TrainingProgress | None
     """How far the run is now."""
 
     @property
@@ -153,11 +153,13 @@ def _load(run: Run, name: str) -> LoadedRun:
             f"{path} is damaged ({what}): put the recipe back or leave this run out"
         ) from error
     epochs = tuple(run.epochs())
-    training = Training.read(recipe.get("epochs"), epochs[-1].epoch if epochs else 0)
+    training = TrainingProgress.read(
+        recipe.get("epochs"), epochs[-1].epoch if epochs else 0
+    )
     planned = training.planned if training else None
     watched = [
         answer.model_copy(update={"training": training})
-        for answer in over_training(run.watched())
+        for answer in over_training(run.monitored())
     ]
     return LoadedRun(
         run=run,

@@ -15,7 +15,7 @@ from advnorm.models import untile
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
-from advnorm.records import Run, Training
+from advnorm.records import Run, TrainingProgress
 from advnorm.threat import Threat
 from advnorm.training import checkpoints
 from advnorm.training.build import evaluation_threats
@@ -31,7 +31,7 @@ class LoadedRun(NamedTuple):
     data: DataSet
     model: nn.Module
     weights: str
-    training: Training | None
+    training: TrainingProgress | None
     """Of a run: how far it is."""
     device: torch.device
     classes: int
@@ -45,7 +45,7 @@ class TrainedModel(NamedTuple):
     model: nn.Module
     weights: str
     """Their name and digest."""
-    training: Training | None
+    training: TrainingProgress | None
     """How far the run is."""
 
 

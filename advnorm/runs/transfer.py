@@ -14,7 +14,7 @@ from advnorm.evaluation.transferability import Strike, judge_transfer
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Evaluation, Recipe
-from advnorm.records import Run, Training, TransferMatrix
+from advnorm.records import Run, TrainingProgress, TransferMatrix
 from advnorm.runs.load import load_trained, named_threats
 from advnorm.training.build import check_recipe, choose_device
 from advnorm.training.components import load_data
@@ -54,7 +54,7 @@ def _transferred(
     names = _names(runs)
     models: dict[str, nn.Module] = {}
     weights: dict[str, str] = {}
-    training: dict[str, Training] = {}
+    training: dict[str, TrainingProgress] = {}
     shared: DataSet | None = None
     for name, run, recipe in zip(names, runs, recipes, strict=True):
         check_recipe(recipe)

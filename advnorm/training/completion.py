@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from advnorm.records import Run, Training
+from advnorm.records import Run, TrainingProgress
 from advnorm.training import checkpoints
 
 
-def read_completion(run: Run, planned: int) -> Training | None:
+def read_completion(run: Run, planned: int) -> TrainingProgress | None:
     """Return how far a run is, of so many planned epochs.
 
     The newest state decides: a process that was killed may have written the line of an
@@ -18,15 +18,15 @@ def read_completion(run: Run, planned: int) -> Training | None:
         if training is not None:
             return training
     epochs = run.epochs()
-    return Training.read(planned, epochs[-1].epoch) if epochs else None
+    return TrainingProgress.read(planned, epochs[-1].epoch) if epochs else None
 
 
-def completion_from(facts: dict[str, Any] | None, planned: int) -> Training | None:
+def completion_from(facts: dict[str, Any] | None, planned: int) -> TrainingProgress | None:
     """Return how far the run of a state is; ``None`` if its facts do not say."""
     state = (facts or {}).get("state")
     if not isinstance(state, dict):
         return None
-    return Training.read(planned, state.get("epoch"), state.get("seen"))
+    return TrainingProgress.read(planned, state.get("epoch"), state.get("seen"))
 
 
 def is_finished(run: Run, planned: int) -> bool:

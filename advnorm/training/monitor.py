@@ -6,7 +6,7 @@ from time import perf_counter
 from advnorm import ranks
 from advnorm.objectives import CERTIFIED
 from advnorm.progress import Progress, clock
-from advnorm.records import Run, Watched
+from advnorm.records import MonitoredStep, Run
 from advnorm.training.build import Experiment
 from advnorm.training.state import State
 from advnorm.training.step_probe import StepProbe
@@ -35,12 +35,12 @@ class Monitor:
     def _write(self, probe: StepProbe, state: State, numbers: dict[str, float]) -> None:
         if "hessian" in self._spec.questions:
             numbers |= self._hessian(probe, state)
-        line = Watched(
+        line = MonitoredStep(
             step=state.step + 1,
             epoch=state.epoch + state.seen / self._experiment.steps_per_epoch,
             numbers=numbers,
         )
-        self._run.append_watched(line)
+        self._run.append_monitored(line)
 
     def _hessian(self, probe: StepProbe, state: State) -> dict[str, float]:
         start, spec = perf_counter(), self._spec

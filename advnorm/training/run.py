@@ -217,7 +217,7 @@ def _begin(experiment: Experiment, run: Run, progress: Progress) -> State:
     ranks.run_on_first(partial(run.truncate_epochs, point.epochs))
     state = point.state
     _name_losses(run, state, progress)
-    ranks.run_on_first(partial(run.truncate_watched, state.step))
+    ranks.run_on_first(partial(run.truncate_monitored, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state
 

@@ -16,7 +16,7 @@ from advnorm.diagnosis.moments import last_layers, record_deepest
 from advnorm.diagnosis.wasserstein import running_moments_of, squared_distance
 from advnorm.models import build
 from advnorm.records.monitoring import (
-    Watched,
+    MonitoredStep,
     exponential_average,
     jumps,
     over_training,
@@ -126,7 +126,7 @@ def test_the_average_is_its_closed_form(values, alpha):
 
 def test_looks_become_one_diagnosis_a_question():
     lines = [
-        Watched(
+        MonitoredStep(
             step=10 * i + 1,
             epoch=i / 5,
             numbers={
@@ -172,7 +172,7 @@ def test_looks_become_one_diagnosis_a_question():
 def test_the_peak_of_a_distance_is_of_the_second_half():
     values = (9.0, 8.0, 1.0, 3.0, 2.0)
     lines = [
-        Watched(step=i, epoch=i, numbers={"wasserstein/clean": value})
+        MonitoredStep(step=i, epoch=i, numbers={"wasserstein/clean": value})
         for i, value in enumerate(values, start=1)
     ]
     (found,) = over_training(lines)

@@ -138,7 +138,7 @@ def test_what_is_watched_answers_as_a_question_does(tmp_path):
     wanted = {"norm": "gradient_norm_over_training/mean"}
     asked = ("gradient_norm_over_training",)
     found = carry_out(Job("one", watched, wanted), tmp_path, shown=asked)
-    looks = Run.open(tmp_path / found.run).watched()
+    looks = Run.open(tmp_path / found.run).monitored()
     norms = [look.numbers["gradient_norm"] for look in looks]
     assert found.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
     assert [panel.title for panel in found.panels] == ["Gradient norm over training"]

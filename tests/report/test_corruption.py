@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advnorm.records import Accuracy, Environment, Result, Run, Training, Verdicts
+from advnorm.records import Accuracy, Environment, Result, Run, TrainingProgress, Verdicts
 from advnorm.report import corruption_errors
 
 
@@ -118,7 +118,10 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path):
 
 
 def test_an_unfinished_run_has_its_mark(tmp_path):
-    run, early_training = make(tmp_path / "run", FOG), Training(epochs=13, planned=400)
+    run, early_training = (
+        make(tmp_path / "run", FOG),
+        TrainingProgress(epochs=13, planned=400),
+    )
     (plain,) = corruption_errors(run)
     for result in run.results():
         run.write_result(result.model_copy(update={"training": early_training}))

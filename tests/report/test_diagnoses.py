@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from advnorm.records import Diagnosis, Panel, Picture, Run, Series, Watched
+from advnorm.records import Diagnosis, MonitoredStep, Panel, Picture, Run, Series
 from advnorm.report import write
 from advnorm.report.diagnoses import diverging, picture_url, topics
 from advnorm.report.diagnosis_panels import MOST_POINTS, together
@@ -90,7 +90,9 @@ def test_other_settings_are_said(maker):
 def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
     watched = {"watch": {"questions": ["gradient_norm"], "every": 3}}
     runs = [maker.run("a", seed=0, recipe=watched), maker.run("b", seed=1)]
-    runs[0].append_watched(Watched(step=1, epoch=0.0, numbers={"gradient_norm": 2.0}))
+    runs[0].append_monitored(
+        MonitoredStep(step=1, epoch=0.0, numbers={"gradient_norm": 2.0})
+    )
     runs[0].write_diagnosis(answer(series=[line(1.0)]))
     assert len(load_groups(runs)) == 1
     found = [topic.question for topic in looked(runs)]

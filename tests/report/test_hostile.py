@@ -55,7 +55,7 @@ def command(monkeypatch, capsys, *arguments):
         (RESULT, "[" * 100_000),
         ("environment.json", DEEP),
         ("metrics.jsonl", DEEP + "\n"),
-        ("watch.jsonl", DEEP + "\n"),
+        ("monitor.jsonl", DEEP + "\n"),
         ("diagnoses/hessian.json", DEEP),
         (RESULT, '{"attack": ' + "9" * 100_000 + "}"),
         (RESULT, "x" * 2_000_000),
@@ -226,7 +226,7 @@ def test_looks_at_training_that_are_no_numbers_are_left_out(run):
         json.dumps({"step": i, "epoch": 0.5, "numbers": {"gradient_norm": value}})
         for i, value in enumerate(values)
     ]
-    (run.path / "watch.jsonl").write_text("\n".join([*lines, ""]))
+    (run.path / "monitor.jsonl").write_text("\n".join([*lines, ""]))
     assert "pgd-10" in comparison_text([run])
 
 

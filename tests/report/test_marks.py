@@ -5,13 +5,13 @@ import json
 import pytest
 from reading import drawings, page
 
-from advnorm.records import Accuracy, Diagnosis, Epoch, Training, Watched
+from advnorm.records import Accuracy, Diagnosis, Epoch, MonitoredStep, TrainingProgress
 from advnorm.report import comparison_rows, comparison_text
 from advnorm.report.completion_marks import UNRECORDED, infer_progress
 
 EPS = 8 / 255
-EARLY = Training(epochs=13, planned=400)
-DONE = Training(epochs=400, planned=400)
+EARLY = TrainingProgress(epochs=13, planned=400)
+DONE = TrainingProgress(epochs=400, planned=400)
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_what_is_watched_in_an_unfinished_training_has_it(maker, tmp_path):
     run = maker.run("a", recipe={"epochs": 400})
     maker.train(run, epochs=3)
     for step in (1, 2):
-        line = Watched(step=step, epoch=0.0, numbers={"gradient_norm": 1.0 + step})
-        run.append_watched(line)
+        line = MonitoredStep(step=step, epoch=0.0, numbers={"gradient_norm": 1.0 + step})
+        run.append_monitored(line)
     assert "unfinished: 2 of 400 epochs" in page([run], tmp_path).text
 
 
@@ -125,13 +125,23 @@ EPOCHS = [epoch(1, best=True), epoch(2, best=True), epoch(3)]
 @pytest.mark.parametrize(
     "weights, epochs, planned, training",
     [
-        ("state-00000030 sha256:0", EPOCHS, 3, Training(epochs=3, planned=3)),
-        ("state-00000020 sha256:0", EPOCHS, 3, Training(epochs=2, planned=3)),
-        ("state-00000023 sha256:0", EPOCHS, 3, Training(epochs=2, steps=3, planned=3)),
-        ("state-00000004 sha256:0", EPOCHS, 3, Training(epochs=0, steps=4, planned=3)),
-        ("best-00000020 sha256:0", EPOCHS, 3, Training(epochs=3, planned=3)),
-        ("best-00000010 sha256:0", EPOCHS, 3, Training(epochs=1, planned=3)),
-        ("best-00000020 sha256:0", EPOCHS, 400, Training(epochs=3, planned=400)),
+        ("state-00000030 sha256:0", EPOCHS, 3, TrainingProgress(epochs=3, planned=3)),
+        ("state-00000020 sha256:0", EPOCHS, 3, TrainingProgress(epochs=2, planned=3)),
+        (
+            "state-00000023 sha256:0",
+            EPOCHS,
+            3,
+            TrainingProgress(epochs=2, steps=3, planned=3),
+        ),
+        (
+            "state-00000004 sha256:0",
+            EPOCHS,
+            3,
+            TrainingProgress(epochs=0, steps=4, planned=3),
+        ),
+        ("best-00000020 sha256:0", EPOCHS, 3, TrainingProgress(epochs=3, planned=3)),
+        ("best-00000010 sha256:0", EPOCHS, 3, TrainingProgress(epochs=1, planned=3)),
+        ("best-00000020 sha256:0", EPOCHS, 400, TrainingProgress(epochs=3, planned=400)),
         ("given", EPOCHS, 3, None),
         ("best-00000020 sha256:0", [], 3, None),
     ],

@@ -219,7 +219,7 @@ def test_a_linked_lock_keeps_what_it_leads_to(stopped, tmp_path, monkeypatch, ca
     assert precious.read_text() == "kept"
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "watch.jsonl"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "monitor.jsonl"])
 def test_lines_are_not_written_through_a_link(stopped, tiny, name, tmp_path):
     (stopped.path / name).unlink(missing_ok=True)
     (stopped.path / name).symlink_to(tmp_path / "nowhere")

@@ -194,17 +194,17 @@ def test_watching_changes_no_bit_on_either_rank_and_one_of_them_writes(pair, nam
     assert first == second and first["plain"] == first["watched"]
     folder = pair(tuple(QUICK))
     every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).watch.every
-    steps = [line.step for line in Run.open(folder / f"{name}, watched").watched()]
+    steps = [line.step for line in Run.open(folder / f"{name}, watched").monitored()]
     assert steps == list(range(1, 21, every))
-    assert not Run.open(folder / f"{name}, plain").watched()
+    assert not Run.open(folder / f"{name}, plain").monitored()
 
 
 def test_two_ranks_watch_all_rows_of_the_batch(pair, tmp_path):
     """With synced norms both train the same network: the numbers are one process's."""
     changes, looks = rank_cases.WATCHED["synced"]
     alone = train(override(rank_cases.TINY, [*changes, looks]), tmp_path / "run")
-    lines = Run.open(pair(tuple(QUICK)) / "synced, watched").watched()
-    for mine, theirs in zip(lines, alone.watched(), strict=True):
+    lines = Run.open(pair(tuple(QUICK)) / "synced, watched").monitored()
+    for mine, theirs in zip(lines, alone.monitored(), strict=True):
         assert (mine.step, mine.epoch) == (theirs.step, theirs.epoch)
         assert mine.numbers == pytest.approx(theirs.numbers, abs=1e-10)
     assert {
@@ -233,7 +233,7 @@ def first_step(name):
 
 def looked(pair, name):
     """Return the numbers of the first step that two ranks watched."""
-    return Run.open(pair(tuple(QUICK)) / f"{name}, watched").watched()[0].numbers
+    return Run.open(pair(tuple(QUICK)) / f"{name}, watched").monitored()[0].numbers
 
 
 @torch.no_grad()

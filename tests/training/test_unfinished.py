@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from advnorm import cli
 from advnorm.progress import Quiet
 from advnorm.recipe import override, to_yaml
-from advnorm.records import Run, Training
+from advnorm.records import Run, TrainingProgress
 from advnorm.report import comparison_text
 from advnorm.report import write as write_page
 from advnorm.runs import (
@@ -76,7 +76,7 @@ def test_a_result_says_how_far_training_was(recipe, tmp_path, step, epochs, step
     results = assess(run, asked, progress=(heard := Heard()))
     assert len(results) == 2
     for result in (*results, *run.results()):
-        assert result.training == Training(epochs=epochs, steps=steps, planned=3)
+        assert result.training == TrainingProgress(epochs=epochs, steps=steps, planned=3)
     for result in results:
         assert any(
             line.startswith(result.key) and line.endswith(f"(unfinished: {words})")
@@ -119,7 +119,10 @@ def test_the_mark_goes_with_the_end_of_training(recipe, tmp_path, monkeypatch):
     after = assess(run, recipe)
     assert [r.weights for r in after] == [r.weights for r in before]
     for result in (*after, *run.results()):
-        assert result.training == Training(epochs=3, planned=3) and not result.training.mark
+        assert (
+            result.training == TrainingProgress(epochs=3, planned=3)
+            and not result.training.mark
+        )
     assert "unfinished" not in comparison_text([run])
 
 
@@ -156,7 +159,7 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     (matrix,) = transfer_runs([run, whole], attacked)
     assert matrix.training == {
         "run": audit.training,
-        "whole": Training(epochs=3, planned=3),
+        "whole": TrainingProgress(epochs=3, planned=3),
     }
     assert str(matrix).count(f"run {mark}") == 2 and "whole (" not in str(matrix)
 
@@ -202,7 +205,7 @@ def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     run = Run.open(out)
     assert len(run.epochs()) == 3 and not is_finished(run, 3)
-    assert read_completion(run, 3) == Training(epochs=2, planned=3)
+    assert read_completion(run, 3) == TrainingProgress(epochs=2, planned=3)
     (result, _) = assess(run, recipe)
     assert result.training.mark
     assert is_finished(train(recipe, out, resume=True), 3)
@@ -212,10 +215,10 @@ def test_without_states_the_epochs_on_record_count(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
     newest = max(run.checkpoints.glob("state-*.safetensors"))
     newest.write_bytes(b"damaged")
-    assert read_completion(run, 3) == Training(epochs=2, planned=3)
+    assert read_completion(run, 3) == TrainingProgress(epochs=2, planned=3)
     for path in run.checkpoints.glob("state-*"):
         path.unlink()
-    assert read_completion(run, 3) == Training(epochs=3, planned=3)
+    assert read_completion(run, 3) == TrainingProgress(epochs=3, planned=3)
     assert assess(run, recipe)[0].training.finished
     (run.path / "metrics.jsonl").unlink()
     assert read_completion(run, 3) is None and not is_finished(run, 3)
@@ -229,7 +232,7 @@ def test_states_that_say_nothing_are_passed_over(recipe, tmp_path, facts):
     run = train(recipe, tmp_path / "run")
     weights = load_file(max(run.checkpoints.glob("state-*.safetensors")))
     checkpoints.save(run.checkpoints, "state", 10**7, weights, facts)
-    assert read_completion(run, 3) == Training(epochs=3, planned=3)
+    assert read_completion(run, 3) == TrainingProgress(epochs=3, planned=3)
     last = override(recipe, ["evaluation.weights=last"])
     assert assess(run, last)[0].training is None, "it is of these weights"
 
@@ -239,7 +242,7 @@ def test_a_pipe_in_place_of_a_state_is_not_waited_for(recipe, tmp_path):
     newest = max(run.checkpoints.glob("state-*.safetensors"))
     newest.unlink()
     os.mkfifo(newest)
-    assert read_completion(run, 3) == Training(epochs=2, planned=3)
+    assert read_completion(run, 3) == TrainingProgress(epochs=2, planned=3)
     manifest = newest.with_suffix(".json")
     manifest.unlink()
     os.mkfifo(manifest)

@@ -56,8 +56,8 @@ def test_with_and_without_the_weights_are_bitwise_equal(tiny, tmp_path, case):
     assert [e.model_copy(update={"seconds": 0}) for e in plain.epochs()] == [
         e.model_copy(update={"seconds": 0}) for e in watched.epochs()
     ]
-    assert not plain.watched() and not (plain.path / "watch.jsonl").exists()
-    lines = watched.watched()
+    assert not plain.monitored() and not (plain.path / "monitor.jsonl").exists()
+    lines = watched.monitored()
     total = watched.epochs()[-1].step
     assert [line.step for line in lines] == list(range(1, total + 1, 2))
     wanted = {"gradient_norm", "gradient_norm/mean", "hessian", "hessian/error"}
@@ -82,7 +82,7 @@ class Nothing:
     def __init__(self):
         self.lines, self.said = [], []
 
-    def append_watched(self, line):
+    def append_monitored(self, line):
         self.lines.append(line)
 
     def line(self, text):
@@ -248,12 +248,14 @@ def test_a_stopped_run_goes_on_with_the_same_lines(tiny, tmp_path, monkeypatch):
         train(recipe, tmp_path / "cut")
     monkeypatch.undo()
     cut = Run.open(tmp_path / "cut")
-    assert 0 < len(cut.watched()) < len(whole.watched())
-    with (cut.path / "watch.jsonl").open("a") as file:  # beyond the checkpoint, and cut off
+    assert 0 < len(cut.monitored()) < len(whole.monitored())
+    with (cut.path / "monitor.jsonl").open(
+        "a"
+    ) as file:  # beyond the checkpoint, and cut off
         line = json.dumps({"step": 99, "epoch": 9.0, "numbers": {}})
         file.write(f"{line}\n{line[:9]}")
     train(recipe, tmp_path / "cut", resume=True)
-    assert cut.watched() == whole.watched()
+    assert cut.monitored() == whole.monitored()
 
 
 @pytest.mark.parametrize(
