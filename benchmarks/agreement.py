@@ -6,15 +6,17 @@ from time import perf_counter
 
 import torch
 from peers import find, official
-from subjects import Subject
 from torch import Tensor
+from trained_models import TrainedModel
 
 import advnorm
 
 POINTS, SHARE = 0.2, 0.005  # of robust accuracy, of the verdicts
 
 
-def agree(subjects: list[Subject], keep: Path | None, *, again: int | None = None) -> bool:
+def agree(
+    models: list[TrainedModel], keep: Path | None, *, again: int | None = None
+) -> bool:
     """Print one line a model; return whether all are within the limits.
 
     With ``again`` ours is the official code too, with that seed, and nothing is a limit.
@@ -25,20 +27,20 @@ def agree(subjects: list[Subject], keep: Path | None, *, again: int | None = Non
     name = "ours" if again is None else f"official, seed {again}"
     print(f"| run | n | eps | {name} | official | apart (points) | verdicts that differ |")
     print("|---|---|---|---|---|---|---|")
-    return all([_line(each, keep, again) for each in subjects]) or again is not None
+    return all([_line(each, keep, again) for each in models]) or again is not None
 
 
-def _line(subject: Subject, keep: Path | None, again: int | None) -> bool:
+def _line(trained: TrainedModel, keep: Path | None, again: int | None) -> bool:
     start = perf_counter()
-    theirs = _official(subject, keep)
+    theirs = _official(trained, keep)
     between = perf_counter()
-    ours = _ours(subject) if again is None else _official(subject, keep, again)
+    ours = _ours(trained) if again is None else _official(trained, keep, again)
     n = len(ours)
     apart = abs(int(ours.sum()) - int(theirs.sum())) / n * 100
     differ = int((ours != theirs).sum())
     good = apart <= POINTS and differ <= SHARE * n
     print(
-        f"| {subject.name} | {n} | {subject.threat.eps:.4g} | {ours.float().mean():.1%} | "
+        f"| {trained.name} | {n} | {trained.threat.eps:.4g} | {ours.float().mean():.1%} | "
         f"{theirs.float().mean():.1%} | {apart:.2f} | {differ} ({differ / n:.2%}; breaks "
         f"{int((theirs & ~ours).sum())} more, misses {int((ours & ~theirs).sum())})"
         f"{'' if good or again is not None else ' OVER THE LIMIT'} |",
@@ -48,23 +50,23 @@ def _line(subject: Subject, keep: Path | None, again: int | None) -> bool:
     return good
 
 
-def _ours(subject: Subject) -> Tensor:
+def _ours(trained: TrainedModel) -> Tensor:
     found = advnorm.evaluate(
-        subject.model,
-        subject.images,
-        subject.labels,
-        eps=subject.threat.eps,
-        norm=subject.threat.name,
-        bounds=subject.threat.bounds,
+        trained.model,
+        trained.images,
+        trained.labels,
+        eps=trained.threat.eps,
+        norm=trained.threat.name,
+        bounds=trained.threat.bounds,
         attacks=["standard"],
     )
     return torch.tensor(next(iter(found.verdicts.values())).robust)
 
 
-def _official(subject: Subject, keep: Path | None, seed: int = 0) -> Tensor:
+def _official(trained: TrainedModel, keep: Path | None, seed: int = 0) -> Tensor:
     """Run the peer, or read what it said of this model and these samples before."""
-    facts = [subject.weights, repr(subject.threat), len(subject.labels)]
-    name = subject.name
+    facts = [trained.weights, repr(trained.threat), len(trained.labels)]
+    name = trained.name
     if seed:
         facts, name = [*facts, seed], f"{name}-seed{seed}"
     path = keep / f"{name}.json" if keep else None
@@ -73,7 +75,7 @@ def _official(subject: Subject, keep: Path | None, seed: int = 0) -> Tensor:
         if known["facts"] == facts:
             return torch.tensor(known["stands"])
     peer = official(seed=seed)
-    stands = peer(subject.model, subject.images, subject.labels, subject.threat)
+    stands = peer(trained.model, trained.images, trained.labels, trained.threat)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"facts": facts, "stands": stands.tolist()}))

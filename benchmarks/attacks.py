@@ -22,7 +22,7 @@ from time import perf_counter
 
 import torch
 from agreement import agree
-from live import Live
+from live_memory import LiveMemory
 from passes import bare, count
 from peers import (
     OFFICIAL,
@@ -34,8 +34,8 @@ from peers import (
     torchattacks_pgd,
     torchattacks_suite,
 )
-from subjects import Subject, subject
 from torch import nn
+from trained_models import TrainedModel, load_trained
 
 import advnorm
 from advnorm.attacks import pgd
@@ -47,8 +47,8 @@ Peers = dict[str, Peer]
 PARTS = ("suite", "attacks", "pgd", "growth")
 
 
-def ours(s: Subject, name: str, count: int | None = None) -> Attack:
-    """Return our attack on the subject's first samples, as a function of the model."""
+def ours(s: TrainedModel, name: str, count: int | None = None) -> Attack:
+    """Return our attack on the model's first samples, as a function of the model."""
     return lambda model: advnorm.evaluate(
         model,
         s.images[:count],
@@ -81,7 +81,7 @@ def line(what: str, value: float, text: str, *, least: float = 0, most: float = 
     return good
 
 
-def pgd_40(s: Subject) -> Attack:
+def pgd_40(s: TrainedModel) -> Attack:
     """Return our PGD alone, without the engine around it, as the peers' is alone."""
 
     def attack(model: nn.Module) -> None:
@@ -92,7 +92,7 @@ def pgd_40(s: Subject) -> Attack:
     return attack
 
 
-def against(s: Subject, name: str, attack: Attack, peers: Peers, least: float) -> bool:
+def against(s: TrainedModel, name: str, attack: Attack, peers: Peers, least: float) -> bool:
     """Compare one of our attacks with the peers' by time; the fast ones, best of 5."""
     times = 5 if name == "pgd-40" else 1
     own, good = seconds(partial(attack, s.model), times), True
@@ -103,7 +103,7 @@ def against(s: Subject, name: str, attack: Attack, peers: Peers, least: float) -
     return good
 
 
-def against_bare(s: Subject, name: str) -> bool:
+def against_bare(s: TrainedModel, name: str) -> bool:
     """Compare the time of an attack with that of its own passes."""
     attack = ours(s, name)
     passes = count(s.model, attack)
@@ -116,14 +116,14 @@ def against_bare(s: Subject, name: str) -> bool:
     return line(f"{name} over its bare passes", own / floor, text, most=BARE)
 
 
-def suite(s: Subject, there: Peers) -> bool:
+def suite(s: TrainedModel, there: Peers) -> bool:
     """Compare the standard suite."""
     return against(s, "standard", ours(s, "standard"), there, SUITE) & against_bare(
         s, "standard"
     )
 
 
-def attacks(s: Subject, there: bool) -> bool:
+def attacks(s: TrainedModel, there: bool) -> bool:
     """Compare each attack of the suite, alone on the same samples."""
     if not there:
         return True
@@ -132,7 +132,7 @@ def attacks(s: Subject, there: bool) -> bool:
     )
 
 
-def growth(s: Subject) -> bool:
+def growth(s: TrainedModel) -> bool:
     """Time against samples and steps; peak of live memory against steps, eps, restarts."""
     half, good = len(s.labels) // 2, True
     for name in ("apgd_ce-40", "fab_t-10", "square-400"):
@@ -159,21 +159,21 @@ def doubled(what: str, model: nn.Module, works: tuple[Attack, Attack]) -> bool:
     return line(what, more / base / 2, f"{base:.2f} s, {more:.2f} s", most=GROWTH)
 
 
-def peak(s: Subject, name: str, eps: list[float]) -> float:
+def peak(s: TrainedModel, name: str, eps: list[float]) -> float:
     """Return the peak of live memory of an attack, in MB."""
-    with Live() as live:
+    with LiveMemory() as live:
         advnorm.evaluate(s.model, s.images, s.labels, eps=eps, attacks=[name])
     return live.megabytes
 
 
-def memory(s: Subject, few: str, many: str) -> bool:
+def memory(s: TrainedModel, few: str, many: str) -> bool:
     """Compare the peaks of a short and a long attack."""
     base, more = (peak(s, name, [s.threat.eps]) for name in (few, many))
     text = f"{base:.1f} MB, {more:.1f} MB"
     return line(f"{many} over {few}: peak memory", more / base, text, most=1.02)
 
 
-def memory_of_radii(s: Subject) -> bool:
+def memory_of_radii(s: TrainedModel) -> bool:
     """Compare the peaks of one radius and of four."""
     radii = [s.threat.eps * share for share in (0.25, 0.5, 0.75, 1.0)]
     base, more = peak(s, "pgd-5", radii[-1:]), peak(s, "pgd-5", radii)
@@ -181,7 +181,7 @@ def memory_of_radii(s: Subject) -> bool:
     return line("4 radii over 1: peak memory", more / base, text, most=1.02)
 
 
-def compare(s: Subject, parts: list[str]) -> bool:
+def compare(s: TrainedModel, parts: list[str]) -> bool:
     """Print the table of the parts asked for."""
     there = {name: bool(find(name)) for name in ("autoattack", "torchattacks", "foolbox")}
     for name, found in there.items():
@@ -216,11 +216,11 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     official_from(arguments.official)
     samples = arguments.samples or (1000 if arguments.agree else 100)
-    subjects = [subject(run, arguments.data, samples) for run in arguments.runs]
+    models = [load_trained(run, arguments.data, samples) for run in arguments.runs]
     if arguments.agree:
-        good = agree(subjects, arguments.keep, again=arguments.again)
+        good = agree(models, arguments.keep, again=arguments.again)
     else:
-        good = compare(subjects[0], arguments.only)
+        good = compare(models[0], arguments.only)
     raise SystemExit(not good)
 
 

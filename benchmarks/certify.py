@@ -60,7 +60,7 @@ class Residual(nn.Module):
         return input + self.two(torch.relu(self.norm(self.one(input))))
 
 
-class Shifted(nn.Module):
+class TwoStepStandardize(nn.Module):
     """A standardization in two operations."""
 
     def __init__(self, layer: Standardize) -> None:
@@ -131,7 +131,7 @@ def train(model: nn.Module, images: Tensor, labels: Tensor, steps: int) -> nn.Mo
     return model.eval()
 
 
-def subject(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
+def timed_network(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tensor]:
     """Return the network that is timed, with images and labels."""
     if run is not None:
         from advnorm.recipe import from_yaml
@@ -157,7 +157,7 @@ def _plain(model: nn.Module, image: Tensor) -> nn.Module:
     has_norms = any(isinstance(layer, _BatchNorm) for layer in model.modules())
     for name, layer in model.named_children():
         if isinstance(layer, Standardize):
-            setattr(model, name, Shifted(layer))
+            setattr(model, name, TwoStepStandardize(layer))
     model(image)  # a norm knows its dimensions once it has seen an input
     return norms.collapse(model).eval() if has_norms else model
 
@@ -223,7 +223,7 @@ def one(arguments: argparse.Namespace) -> None:
     """Time one method, sides in turn; print peak megabytes and each one's least time."""
     sides, method, batch = arguments.one.split(":")
     torch.set_num_threads(arguments.threads)
-    model, images, labels = subject(arguments.run, arguments.images)
+    model, images, labels = timed_network(arguments.run, arguments.images)
     spent: dict[str, list[float]] = {side: [] for side in sides.split("+")}
     with torch.no_grad():
         for _ in range(arguments.rounds + 1):
@@ -360,7 +360,7 @@ def main() -> None:
         steps()
     if "first" in wanted:
         official_from(arguments.official)
-        first(*subject(arguments.run, arguments.first_images))
+        first(*timed_network(arguments.run, arguments.first_images))
 
 
 if __name__ == "__main__":

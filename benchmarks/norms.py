@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter
 
 import torch
-from live import Live
+from live_memory import LiveMemory
 from torch import nn
 from torch.nn import functional as F
 
@@ -48,7 +48,7 @@ def seconds(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> flo
 
 def peak(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
     """Return the peak of what the operations of a step keep alive, in MB."""
-    with Live() as live:
+    with LiveMemory() as live:
         step(model, images, labels)
     return live.megabytes
 

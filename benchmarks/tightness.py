@@ -11,7 +11,7 @@ import argparse
 from itertools import pairwise
 from pathlib import Path
 
-from certify import subject
+from certify import timed_network
 
 from advnorm.bounds import certify
 from advnorm.threat import Linf
@@ -28,7 +28,7 @@ def main() -> None:
     arguments = parser.parse_args()
     against = 0
     for run in arguments.runs:
-        model, images, labels = subject(run, arguments.images)
+        model, images, labels = timed_network(run, arguments.images)
         for eps in map(float, arguments.eps.split(",")):
             found = [certify(model, images, labels, Linf(eps), method=m) for m in ORDER]
             classes = found[0].margins.shape[1]

@@ -6,7 +6,7 @@ diagnosis keep it, and as glibc keeps it once its own limit is at its highest. E
 a process of its own, for a heap remembers; they take turns. Printed are medians over the
 rounds, the median of the ratios, the page faults of a step and the largest memory.
 
-    python benchmarks/freed.py [--rounds 3] [--threads 2]
+    python benchmarks/freed_memory.py [--rounds 3] [--threads 2]
 """
 
 import argparse

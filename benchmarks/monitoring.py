@@ -1,4 +1,4 @@
-"""What watching training costs: PGD-10 steps with and without it, in turns.
+"""What monitoring a training run costs: PGD-10 steps with and without it, in turns.
 
 Every 10th batch is looked at (gradient norm, moments, Wasserstein distance). A round is one
 watched step and one that is not, of the same experiment; the added share of an epoch is
@@ -7,7 +7,7 @@ watched step and one that is not, of the same experiment; the added share of an 
 
 and the median over the rounds is printed, as is the time of one look at the Hessian.
 
-    python benchmarks/watch.py [--rounds 15] [--threads 2]
+    python benchmarks/monitoring.py [--rounds 15] [--threads 2]
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ EVERY = 10
 CHEAP = "[gradient_norm, moments, wasserstein]"
 
 
-class Kept:
+class InMemoryRun:
     """A run folder that keeps lines in memory."""
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class Kept:
         self.lines.append(line)
 
 
-def watched(experiment: Experiment, questions: str) -> Stepper:
+def monitored(experiment: Experiment, questions: str) -> Stepper:
     """Return a stepper that looks at the steps whose number divides by EVERY."""
     changes = [f"watch={{every: {EVERY}, questions: {questions}}}"]
     again = build_experiment(override(experiment.recipe, changes), root=None, device="cpu")
-    return Stepper(again, Monitor(again, Kept(), Quiet()))  # type: ignore[arg-type]
+    return Stepper(again, Monitor(again, InMemoryRun(), Quiet()))  # type: ignore[arg-type]
 
 
 def measure(case: str, folder: Path, rounds: int) -> float:
     """Print one case; return the share of an epoch that watching adds."""
     experiment = build_case(case, folder)
     batches = endless(experiment)
-    cheap, sharp = watched(experiment, CHEAP), watched(experiment, "[hessian]")
+    cheap, sharp = monitored(experiment, CHEAP), monitored(experiment, "[hessian]")
     looks, plains = [], []
     for index in range(rounds + 2):
         batch = next(batches)

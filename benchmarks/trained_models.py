@@ -13,7 +13,7 @@ from advnorm.threat import Threat
 from advnorm.training.components import load_data
 
 
-class Subject(NamedTuple):
+class TrainedModel(NamedTuple):
     """A trained model, its first test samples, and the threat it was trained against."""
 
     name: str
@@ -24,7 +24,7 @@ class Subject(NamedTuple):
     weights: str
 
 
-def subject(path: Path, root: Path | None, count: int) -> Subject:
+def load_trained(path: Path, root: Path | None, count: int) -> TrainedModel:
     """Read a run folder: its best weights, in evaluation."""
     run = Run.open(path)
     recipe = from_yaml(run.recipe_text())
@@ -32,7 +32,7 @@ def subject(path: Path, root: Path | None, count: int) -> Subject:
     model, weights = load_model(run, recipe, data, weights="best", warnings=[])
     rows = torch.arange(min(count, len(data.test)))
     batch = next(data.test.batches(rows, batch_size=len(rows), device=torch.device("cpu")))
-    return Subject(
+    return TrainedModel(
         path.name,
         model.eval(),
         batch.images.float().clamp(*recipe.threat.bounds),

@@ -6,7 +6,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Live(TorchDispatchMode):
+class LiveMemory(TorchDispatchMode):
     """Follows the tensors that are alive, each storage once, and their largest sum."""
 
     def __init__(self) -> None:
