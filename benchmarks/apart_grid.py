@@ -50,12 +50,12 @@ def recipe_of(method: str, seed: int, data: Path) -> Recipe:
         "channels_last=true",
         "objective.name=standard",
         "threat.eps=8/255",
-        "optimizer={rate: 0.1, momentum: 0.9, weight_decay: 5e-4}",
+        "optimizer={lr: 0.1, momentum: 0.9, weight_decay: 5e-4}",
         schedule(EPOCHS),
         f"epochs={EPOCHS}",
         "batch_size=128",
-        "validation={every: 1000, samples: 500, steps: 1, prefer: clean}",
-        "evaluation={attacks: [clean], weights: last, batch_size: 500}",
+        "validation={every: 1000, samples: 500, steps: 1, select_by: clean}",
+        "evaluation={conditions: [clean], weights: last, batch_size: 500}",
     ]
     changes = [
         schedule(2 * EPOCHS) if change == "SCHEDULE" else change

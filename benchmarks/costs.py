@@ -26,8 +26,8 @@ FREE = [
     "validation={}",
     "evaluation={}",
     "perturbation={}",
-    "watch={}",
-    "norm.freeze_last=0",
+    "monitor={}",
+    "norm.freeze_epochs=0",
     "optimizer.accumulate=1",
 ]
 """What does not change the operations of training."""
@@ -44,7 +44,7 @@ class Counted:
         epochs = 1 if _alike(recipe) else recipe.epochs
         bare = override(recipe, [*FREE, f"epochs={epochs}"])
         key = bare.model_dump_json(
-            exclude={"optimizer": {"rate", "schedule", "weight_decay"}}
+            exclude={"optimizer": {"lr", "schedule", "weight_decay"}}
         )
         if key not in self.plans:
             self.plans[key] = plan(bare)

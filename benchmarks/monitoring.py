@@ -42,7 +42,7 @@ class InMemoryRun:
 
 def monitored(experiment: Experiment, questions: str) -> Stepper:
     """Return a stepper that looks at the steps whose number divides by EVERY."""
-    changes = [f"watch={{every: {EVERY}, questions: {questions}}}"]
+    changes = [f"monitor={{every: {EVERY}, questions: {questions}}}"]
     again = build_experiment(override(experiment.recipe, changes), root=None, device="cpu")
     return Stepper(again, Monitor(again, InMemoryRun(), Quiet()))  # type: ignore[arg-type]
 

@@ -1,6 +1,6 @@
 """Count the samples against certified <= AutoAttack <= PGD <= clean.
 
-    advnorm evaluate RUN --set 'attacks=[clean, pgd-200, standard, ibp]' --set certify=none
+    advnorm evaluate RUN --set 'conditions=[clean, pgd-200, standard, ibp]'
     python benchmarks/order.py RUN... [--eps 0.3]
 
 Reads the verdicts of runs that were evaluated without certificates first, so that no order
@@ -23,7 +23,7 @@ def robust(run: Run, attack: str, eps: float) -> dict[int, bool]:
     threat = None if attack == "clean" else ThreatRecord(norm="linf", eps=eps)
     found = run.verdicts(result_key(attack, threat))
     if attack != "ibp" and any(found.certified):
-        raise SystemExit(f"{run.path}: evaluate {attack} with --set certify=none")
+        raise SystemExit(f"{run.path}: evaluate {attack} with --set certificate=none")
     return dict(zip(found.samples, found.robust, strict=True))
 
 

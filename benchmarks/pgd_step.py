@@ -62,7 +62,7 @@ def build_case(case: str, folder: Path) -> Experiment:
         "threat.eps=8/255",
         "attack.steps=10",
         f"optimizer.name={optimizer}",
-        "optimizer.rate=1e-3",
+        "optimizer.lr=1e-3",
         "batch_size=128",
     ]
     return build_experiment(override(Recipe(), changes), root=None, device="cpu")

@@ -107,7 +107,7 @@ TINY = (
     "epochs=1",
     "batch_size=20",
     "validation={samples: 10, steps: 1}",
-    "evaluation={attacks: [clean]}",
+    "evaluation={conditions: [clean]}",
 )
 
 
@@ -179,7 +179,7 @@ def test_a_stopped_demo_goes_on_as_a_whole(command, monkeypatch):
 
 def test_images_that_are_damaged_can_be_had_again(command, tmp_path):
     out, page = tmp_path / "my run", tmp_path / "page.html"
-    attacked = "evaluation={attacks: [fgsm], eps: [0.1]}"
+    attacked = "evaluation={conditions: [fgsm], threat: {eps: [0.1]}}"
     assert command(*training(attacked), "--out", str(out))[0] == 0
     assert command("evaluate", str(out))[0] == 0
     images = out / "examples" / "fgsm_linf_0.1.safetensors"

@@ -27,8 +27,8 @@ TINY = [
     "--set=model.options={depth: 1, width: 8}",
     "--set=epochs=2",
     "--set=validation.samples=20",
-    "--set=evaluation.attacks=[clean, pgd-3]",
-    "--set=evaluation.eps=[0.1]",
+    "--set=evaluation.conditions=[clean, pgd-3]",
+    "--set=evaluation.threat.eps=[0.1]",
 ]
 
 
@@ -143,7 +143,7 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
         "evaluate",
         out,
         "--set",
-        "attacks=[fgsm]",
+        "conditions=[fgsm]",
         "--set",
         "samples=10",
     )
@@ -162,7 +162,7 @@ def test_an_audit_at_other_radii(tmp_path, monkeypatch, capsys):
     code, _, shown = call(monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0]")
     assert code == 2 and "an audit needs a radius" in shown
     code, _, shown = call(monkeypatch, capsys, "audit", out, "--set", "norm=l2")
-    assert code == 2 and "give evaluation.eps too" in shown
+    assert code == 2 and "give evaluation.threat.eps too" in shown
 
 
 def test_plain_lines_where_there_is_no_terminal(tmp_path):
@@ -249,13 +249,16 @@ def test_training_under_nohup_goes_on(tmp_path):
         (["report", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere"], "not a run folder"),
         (["certify", "/nowhere", "--method", "cron"], "did you mean 'crown'"),
-        (["certify", "/nowhere", "--set", "attacks=[fgsm]"], "called 'attacks'"),
-        (["certify", "/nowhere", "--set", "evaluation.certify=ibp"], "called 'certify'"),
-        (["audit", "/nowhere", "--set", "attacks=[fgsm]"], "called 'attacks'"),
+        (["certify", "/nowhere", "--set", "conditions=[fgsm]"], "called 'attacks'"),
+        (
+            ["certify", "/nowhere", "--set", "evaluation.certificate=ibp"],
+            "called 'certify'",
+        ),
+        (["audit", "/nowhere", "--set", "conditions=[fgsm]"], "called 'attacks'"),
         (["audit", "/nowhere", "--set", "sample=3"], "did you mean 'samples'"),
         (["transfer", "/a", "/b", "--set", "data=mnist"], "called 'data'"),
-        (["perturb", "/nowhere", "--set", "evaluation.eps=[0.1]"], "called 'eps'"),
-        (["diagnose", "/nowhere", "dead", "--set", "evaluation.eps=[0.1]"], "'eps'"),
+        (["perturb", "/nowhere", "--set", "evaluation.threat.eps=[0.1]"], "called 'eps'"),
+        (["diagnose", "/nowhere", "dead", "--set", "evaluation.threat.eps=[0.1]"], "'eps'"),
         (["diagnose", "/nowhere"], "or write --all"),
         (["diagnose", "/nowhere", "hessian"], "not a run folder"),
         (["diagnose", "/nowhere", "hesian"], "did you mean 'hessian'"),

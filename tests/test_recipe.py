@@ -22,7 +22,10 @@ from advnorm.recipe import (
 def test_a_fraction_is_accepted_for_any_float():
     recipe = parse({"threat": {"eps": "8/255"}, "optimizer": {"weight_decay": "5e-4"}})
     assert recipe.threat.eps == 8 / 255 and recipe.optimizer.weight_decay == 5e-4
-    assert override(recipe, ["evaluation.eps=[4/255, 8/255]"]).evaluation.eps[0] == 4 / 255
+    assert (
+        override(recipe, ["evaluation.threat.eps=[4/255, 8/255]"]).evaluation.threat.eps[0]
+        == 4 / 255
+    )
 
 
 def test_unknown_keys_name_the_closest_and_all_errors_come_at_once():
@@ -143,10 +146,10 @@ def test_a_yaml_tag_cannot_make_objects():
         "gradient.eps=false",
         "data.classes=[true, 3]",
         "norm.where=[false]",
-        "norm.freeze_last=true",
+        "norm.freeze_epochs=true",
         "data.workers=true",
         "evaluation.examples=true",
-        "evaluation.eps=[true]",
+        "evaluation.threat.eps=[true]",
         "perturbation.radii=[false]",
     ],
 )
@@ -185,7 +188,7 @@ def test_a_key_that_stands_twice_is_named_with_its_lines(text, words):
 
 def test_a_key_that_stands_twice_in_an_override_is_refused():
     with pytest.raises(RecipeError, match=r"--set optimizer=.*the key 'rate'"):
-        override(Recipe(), ["optimizer={rate: 0.1, momentum: 0, rate: 0.2}"])
+        override(Recipe(), ["optimizer={lr: 0.1, momentum: 0, lr: 0.2}"])
 
 
 def test_the_same_key_may_stand_in_two_places_and_beside_what_it_takes_from_another():

@@ -55,7 +55,7 @@ def test_an_alias_bomb_in_a_setting_is_refused(tmp_path):
     for level in "bcdefghijkl":
         before = chr(ord(level) - 1)
         nested += f"&{level} [{', '.join([f'*{before}'] * 9)}], "
-    setting = f"evaluation.attacks={nested}]"
+    setting = f"evaluation.conditions={nested}]"
     said = refused(
         tmp_path, "train", "digits.pgd", "--out", tmp_path / "run", "--set", setting
     )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _WHICH = ("weights", "branch")
 _LOOK = ("samples", "batch_size", *_WHICH)
-_RADII = ("eps", "norm")
-_OWN_RADIUS = ["evaluation.eps=[]", "evaluation.norm=null"]  # where --set names no other
+_RADII = ("threat.eps", "threat.norm")
+_OWN_RADIUS = ["evaluation.threat={}"]  # where --set names no other
 
 
 @app.command()
@@ -57,7 +57,7 @@ def certify(
     if method not in METHODS:
         raise unknown("certificate", method, list(METHODS))
     changes = _of_evaluation(set_, (*_RADII, "data", *_LOOK))
-    evaluate(runs, [*changes, f"attacks=[{method}]"], device, data)
+    evaluate(runs, [*changes, f"conditions=[{method}]"], device, data)
 
 
 @app.command()
@@ -76,9 +76,9 @@ def transfer(
     from advnorm.records import Run
     from advnorm.runs import transfer_runs
 
-    known = ("attacks", *_RADII, "step_ratio", *_LOOK)
+    known = ("conditions", *_RADII, "step_ratio", *_LOOK)
     settings = _of_evaluation(set_, known)
-    changes = ["evaluation.attacks=[pgd-40]", *_OWN_RADIUS, *settings]
+    changes = ["evaluation.conditions=[pgd-40]", *_OWN_RADIUS, *settings]
     found = [Run.open(path) for path in runs]
     recipes = [_changed(run, changes) for run in found]
     with shown() as progress:
@@ -215,13 +215,18 @@ def _of_evaluation(
 
     A command that looks at some of them alone refuses the others: they would be lost.
     """
+    from advnorm.recipe import assignment, full_key
     from advnorm.registry import unknown
 
-    own = [change.removeprefix("evaluation.") for change in changes or []]
-    for name in (change.partition("=")[0].strip() for change in own):
+    full = []
+    for change in changes or []:
+        path, _ = assignment(change)
+        key = full_key(".".join(path), "evaluation")
+        name = key.removeprefix("evaluation.")
         if known is not None and name not in known:
             raise unknown("evaluation setting of this command called", name, list(known))
-    return [f"evaluation.{change}" for change in own]
+        full.append(f"{key}={change.partition('=')[2]}")
+    return full
 
 
 def _changed(run: "Run", changes: list[str]) -> "Recipe":

@@ -83,10 +83,10 @@ def _attacked_loss(job: Job) -> float:
 
 
 def _evaluation(recipe: Recipe, changes: Iterable[str]) -> float:
-    spec = override(recipe, [f"evaluation.{change}" for change in changes]).evaluation
+    spec = override(recipe, list(changes), "evaluation").evaluation
     whole = _whole(recipe)
-    radii = len(spec.eps) or 2
-    each = sum(_attack(name) * (1 if _natural(name) else radii) for name in spec.attacks)
+    radii = len(spec.threat.eps) or 2
+    each = sum(_attack(name) * (1 if _natural(name) else radii) for name in spec.conditions)
     return each * min(whole, spec.samples or whole)
 
 

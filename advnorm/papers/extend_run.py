@@ -20,11 +20,11 @@ _FILES = ("environment.json", "metrics.jsonl", "monitor.jsonl")
 def prolong(recipe: Recipe, path: Path, where: Callable[[Recipe], Path]) -> None:
     """Begin the run in ``path`` with the longest finished shorter one, if there is any.
 
-    ``where`` names the folder of a recipe's run. With ``norm.freeze_last`` the last epochs
-    differ, and after an epoch that only the shorter run validates, the best weights may:
-    then nothing is begun.
+    ``where`` names the folder of a recipe's run. With ``norm.freeze_epochs`` the last
+    epochs differ, and after an epoch that only the shorter run validates, the best weights
+    may: then nothing is begun.
     """
-    if recipe.norm.freeze_last or recipe.start is not None:
+    if recipe.norm.freeze_epochs or recipe.init_from is not None:
         return
     for epochs in range(recipe.epochs - 1, 0, -1):
         if epochs % recipe.validation.every:

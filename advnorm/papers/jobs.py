@@ -113,7 +113,7 @@ def _judged(
     own = _recipe_of(run)
     for changes in job.evaluations:
         judged = own.model_copy(update={"evaluation": job.recipe.evaluation})
-        asked = override(judged, [f"evaluation.{change}" for change in changes])
+        asked = override(judged, changes, "evaluation")
         assess(run, asked, root=root, device=device, progress=progress)
     if job.perturbed:
         parts = {"perturbation": job.recipe.perturbation}

@@ -1,8 +1,15 @@
 """What a run is made of: frozen, typed, validated; YAML in and out; ``8/255`` accepted."""
 
-from advnorm.recipe.evaluation import Evaluation, Perturbation, Validation, Watch
-from advnorm.recipe.network import Data, Model, Norm
-from advnorm.recipe.recipe import Recipe
+from advnorm.recipe.data_and_model import DataSpec, ModelSpec, NormSpec
+from advnorm.recipe.evaluation import (
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    MonitorSpec,
+    PerturbationSpec,
+    ValidationSpec,
+)
+from advnorm.recipe.keys import full_key
+from advnorm.recipe.recipe import Recipe, RecipeChanges, updated
 from advnorm.recipe.schedule import (
     Constant,
     Cosine,
@@ -12,7 +19,23 @@ from advnorm.recipe.schedule import (
     ScheduleSpec,
     largest,
 )
-from advnorm.recipe.training import Attack, Gradient, Objective, Optimizer, ThreatSpec
+from advnorm.recipe.text import (
+    assignment,
+    differences,
+    from_yaml,
+    override,
+    parse,
+    plain,
+    read,
+    to_yaml,
+)
+from advnorm.recipe.training import (
+    AttackSpec,
+    GradientSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    ThreatSpec,
+)
 from advnorm.recipe.values import (
     Count,
     Factor,
@@ -26,49 +49,42 @@ from advnorm.recipe.values import (
     number,
     option,
 )
-from advnorm.recipe.yaml_text import (
-    assignment,
-    differences,
-    from_yaml,
-    override,
-    parse,
-    plain,
-    read,
-    to_yaml,
-)
 
 __all__ = [
-    "Attack",
+    "AttackSpec",
     "Constant",
     "Cosine",
     "Count",
     "Cyclic",
-    "Data",
-    "Evaluation",
+    "DataSpec",
+    "EvaluationSpec",
+    "EvaluationThreatSpec",
     "Factor",
-    "Gradient",
+    "GradientSpec",
     "Mode",
-    "Model",
-    "Norm",
+    "ModelSpec",
+    "MonitorSpec",
+    "NormSpec",
     "Number",
-    "Objective",
-    "Optimizer",
+    "ObjectiveSpec",
+    "OptimizerSpec",
     "Option",
-    "Perturbation",
+    "PerturbationSpec",
     "Piecewise",
     "Positive",
     "Ramp",
     "Recipe",
+    "RecipeChanges",
     "RecipeError",
     "ScheduleSpec",
     "Share",
     "Spec",
     "ThreatSpec",
-    "Validation",
-    "Watch",
+    "ValidationSpec",
     "assignment",
     "differences",
     "from_yaml",
+    "full_key",
     "largest",
     "number",
     "option",
@@ -77,4 +93,5 @@ __all__ = [
     "plain",
     "read",
     "to_yaml",
+    "updated",
 ]

@@ -1,30 +1,31 @@
-"""How it is judged: while it trains, and afterwards."""
+"""The sections that measure a model: while it trains, and afterwards."""
 
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from advnorm.recipe.values import Count, Factor, Positive, Spec, Whole, number
+from advnorm.recipe.values import Count, Factor, Positive, Spec, Whole, number, sequence
 
 
-class Validation(Spec):
-    """The held-out accuracies that choose the best checkpoint."""
+class ValidationSpec(Spec):
+    """The held-out accuracies that select the best checkpoint."""
 
     every: Count = 1
     """Epochs between two validations; the last epoch always has one."""
     samples: Count | None = 1000
+    """Validate on the first N held-out samples; ``null`` is all of them."""
     steps: Count = 10
     """PGD steps of the robust accuracy."""
     robust: Literal["pgd", "ibp"] = "pgd"
-    """Whether robust is accuracy under PGD, or verified by interval bounds."""
+    """The robust accuracy: under PGD, or certified by interval bounds."""
     eps: Positive | None = None
-    """Radius of the robust accuracy; by default the threat's own."""
-    prefer: Literal["clean+robust", "clean", "robust"] = "clean+robust"
-    """Which held-out accuracy the best checkpoint maximizes."""
+    """Radius of the robust accuracy; by default that of ``threat``."""
+    select_by: Literal["clean+robust", "clean", "robust"] = "clean+robust"
+    """The best checkpoint maximizes this held-out accuracy."""
 
 
-class Watch(Spec):
-    """What is looked at while it trains; nothing of it changes the training.
+class MonitorSpec(Spec):
+    """Measurements during training. They do not change the training.
 
     sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/diagnose.md.
     """
@@ -32,41 +33,52 @@ class Watch(Spec):
     questions: tuple[
         Literal["gradient_norm", "moments", "wasserstein", "hessian"], ...
     ] = ()
+    """What to measure; nothing by default."""
     every: Count = 10
-    """Look at every so many-th batch."""
+    """Measure at every N-th batch."""
     hessian_steps: Count = 20
-    """Most Hessian-vector products for one eigenvalue."""
+    """Largest number of Hessian-vector products for one eigenvalue."""
     hessian_samples: Count | None = None
-    """The first so many samples of the batch; by default all."""
+    """Use the first N samples of the batch; by default all."""
 
 
-class Evaluation(Spec):
-    """What ``advnorm evaluate`` runs."""
+class EvaluationThreatSpec(Spec):
+    """The ball and the radii of an evaluation, where they differ from ``threat``."""
 
-    attacks: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
-    """``name-stepsxrestarts+option``; ``noise-sigma``; ``clean``: docs/evaluation.md."""
     norm: Literal["linf", "l2"] | None = None
-    """By default the recipe's own; another norm needs its own ``eps``."""
-    eps: tuple[Factor, ...] = ()
-    """Radii of the accuracy curve; by default half the recipe's own and its own."""
-    certify: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
-    """A certificate that is tried before attacks: what it covers is not attacked."""
+    """By default the norm of ``threat``; another norm needs its own ``eps``."""
+    eps: Annotated[tuple[Factor, ...], BeforeValidator(sequence)] = ()
+    """A radius, or a list of them. By default half the radius of ``threat``, and all of
+    it."""
+
+
+class EvaluationSpec(Spec):
+    """What ``advnorm evaluate`` does."""
+
+    conditions: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
+    """``clean``, ``noise-SIGMA``, ``NAME-STEPSxRESTARTS+OPTION``: docs/evaluation.md."""
+    threat: EvaluationThreatSpec = EvaluationThreatSpec()
+    certificate: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
+    """A certificate that is computed before attacks; certified samples are not attacked."""
     step_ratio: Positive = 2.5
-    """Length of all steps together over eps: step size = ratio * eps / steps."""
+    """Step size of an attack: ``step_ratio * eps / steps``."""
     data: str | None = None
-    """Another set's test samples, such as ``cifar10-c:fog:3``; by default the run's."""
+    """The test samples of another data set, such as ``cifar10-c:fog:3``; by default those
+    of ``data``."""
     samples: Count | None = None
-    """The first so many test samples; by default all."""
+    """Evaluate the first N test samples; by default all."""
     batch_size: Count = 250
     weights: Literal["best", "last"] = "best"
+    """The checkpoint with the best validation accuracy, or the last one."""
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
-    """Which branch of a mixture norm answers, and is attacked; ``worst`` is both."""
+    """The branch of a mixture norm that is evaluated and attacked. With ``worst``, a sample
+    is robust only if it is robust on both."""
     examples: Annotated[Whole, Field(ge=0)] = 8
-    """Images kept for the report."""
+    """How many adversarial images to keep for the report."""
 
 
-class Perturbation(Spec):
-    """What ``advnorm perturb`` does to the statistics of batch norms (apart2022 4.4, 4.5).
+class PerturbationSpec(Spec):
+    """How ``advnorm perturb`` changes batch-norm statistics (apart2022 4.4, 4.5).
 
     Samples, weights, branch and batch size are those of ``evaluation``.
     """
@@ -78,12 +90,16 @@ class Perturbation(Spec):
         0.3,
         0.4,
     )
-    """Relative to each statistic."""
+    """Relative to the size of each statistic."""
     directions: tuple[Literal["uniform", "sign", "adversarial"], ...] = ("sign",)
+    """Random numbers, random signs, or the gradient of the loss."""
     parts: tuple[Literal["mean", "deviation", "both"], ...] = ("mean", "deviation")
+    """The statistics that are perturbed."""
     statistics: Literal["running", "batch"] = "running"
+    """Perturb the running statistics, or those of each batch."""
     groups: Count = 1
-    """Of a batch, normalized each by itself; for batch statistics."""
+    """Groups of a batch that are normalized separately, with batch statistics."""
     split: Literal["test", "train"] = "test"
-    attacked: Count = 128
-    """Training samples on which an adversarial direction climbs the loss."""
+    """The samples whose accuracy is measured."""
+    attack_samples: Count = 128
+    """Training samples whose loss an adversarial direction maximizes."""

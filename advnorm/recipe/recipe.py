@@ -1,38 +1,109 @@
-"""All of a recipe."""
+"""All of a recipe, and how to change it in Python."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, Unpack
 
 from pydantic import Field
 
-from advnorm.recipe.evaluation import Evaluation, Perturbation, Validation, Watch
-from advnorm.recipe.network import Data, Model, Norm
-from advnorm.recipe.training import Attack, Gradient, Objective, Optimizer, ThreatSpec
+from advnorm.recipe.data_and_model import DataSpec, ModelSpec, NormSpec
+from advnorm.recipe.evaluation import (
+    EvaluationSpec,
+    MonitorSpec,
+    PerturbationSpec,
+    ValidationSpec,
+)
+from advnorm.recipe.training import (
+    AttackSpec,
+    GradientSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    ThreatSpec,
+)
 from advnorm.recipe.values import Count, Positive, Spec, Whole
+
+S = TypeVar("S", bound=Spec)
+Precision = Literal["float32", "bfloat16", "float16", "float64"]
+
+
+class RecipeChanges(TypedDict, total=False):
+    """Settings of a recipe that :meth:`Recipe.replace` changes."""
+
+    name: str
+    seed: int
+    data: DataSpec
+    model: ModelSpec
+    norm: NormSpec
+    threat: ThreatSpec
+    objective: ObjectiveSpec
+    attack: AttackSpec
+    gradient: GradientSpec
+    optimizer: OptimizerSpec
+    epochs: int
+    batch_size: int
+    precision: Precision
+    channels_last: bool
+    compile: bool
+    init_from: str | None
+    checkpoint_seconds: float
+    monitor: MonitorSpec
+    validation: ValidationSpec
+    evaluation: EvaluationSpec
+    perturbation: PerturbationSpec
 
 
 class Recipe(Spec):
     """Everything that decides a training run, and how it is evaluated."""
 
     name: str = "unnamed"
+    """Of the report; it decides nothing."""
     seed: Annotated[Whole, Field(ge=0, lt=2**31)] = 0
-    data: Data = Data()
-    model: Model = Model()
-    norm: Norm = Norm()
+    """All random numbers are a function of it."""
+    data: DataSpec = DataSpec()
+    model: ModelSpec = ModelSpec()
+    norm: NormSpec = NormSpec()
     threat: ThreatSpec = ThreatSpec()
-    objective: Objective = Objective()
-    attack: Attack = Attack()
-    gradient: Gradient = Gradient()
-    optimizer: Optimizer = Optimizer()
+    objective: ObjectiveSpec = ObjectiveSpec()
+    attack: AttackSpec = AttackSpec()
+    gradient: GradientSpec = GradientSpec()
+    optimizer: OptimizerSpec = OptimizerSpec()
     epochs: Count = 30
     batch_size: Count = 128
-    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    precision: Precision = "float32"
     channels_last: bool = False
+    """Memory layout of images and weights."""
     compile: bool = False
-    start: str | None = None
-    """A run folder whose best weights training begins from."""
+    """Use ``torch.compile``."""
+    init_from: str | None = None
+    """A run folder; training starts from its best weights."""
     checkpoint_seconds: Positive = 60.0
-    """Longest time between two checkpoints; there is one after every epoch too."""
-    watch: Watch = Watch()
-    validation: Validation = Validation()
-    evaluation: Evaluation = Evaluation()
-    perturbation: Perturbation = Perturbation()
+    """Longest time between two checkpoints; there is also one after every epoch."""
+    monitor: MonitorSpec = MonitorSpec()
+    validation: ValidationSpec = ValidationSpec()
+    evaluation: EvaluationSpec = EvaluationSpec()
+    perturbation: PerturbationSpec = PerturbationSpec()
+
+    def replace(self, **changes: Unpack[RecipeChanges]) -> "Recipe":
+        """Return a copy with some settings changed.
+
+        Of a section, the settings that are written change and the others stay.
+
+        >>> from advnorm.recipe import OptimizerSpec
+        >>> adam = Recipe(optimizer=OptimizerSpec(name="adam", lr=0.001))
+        >>> adam.replace(epochs=2, optimizer=OptimizerSpec(lr=0.01)).optimizer.name
+        'adam'
+        """
+        return updated(self, Recipe(**changes))
+
+
+def updated(spec: S, changes: S) -> S:
+    """Return a section with the settings that were written in ``changes``.
+
+    Sections inside it are updated in the same way; a schedule is replaced as a whole.
+    """
+    values: dict[str, Any] = {}
+    for name in changes.model_fields_set:
+        before, after = getattr(spec, name), getattr(changes, name)
+        nested = isinstance(after, Spec) and "kind" not in type(after).model_fields
+        values[name] = updated(before, after) if nested else after
+    changed = spec.model_copy(update=values)
+    type(spec).model_validate(dict(changed))  # settings may exclude each other
+    return changed

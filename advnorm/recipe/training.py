@@ -1,4 +1,4 @@
-"""How it is trained: against whom, for what, by which gradient and steps."""
+"""The sections of training: threat, attack, objective, gradient rule and optimizer."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -19,11 +19,14 @@ from advnorm.threat import THREATS, Threat
 
 
 class ThreatSpec(Spec):
-    """What the adversary may change."""
+    """The ball around each image that the adversary may use."""
 
     norm: Literal["linf", "l2"] = "linf"
+    """The norm of the ball."""
     eps: Positive = 0.1
+    """Its radius."""
     bounds: tuple[Number, Number] = (0.0, 1.0)
+    """The smallest and the largest value of a pixel."""
     schedule: ScheduleSpec = Constant()
     """Factor of eps over the epochs of training; at 0 the images stay clean."""
 
@@ -32,19 +35,21 @@ class ThreatSpec(Spec):
         return THREATS[self.norm](self.eps, self.bounds)
 
 
-class Attack(Spec):
-    """The attack inside training: PGD."""
+class AttackSpec(Spec):
+    """The attack of adversarial training: PGD."""
 
     steps: Count = 10
+    """Gradient steps."""
     steps_schedule: ScheduleSpec = Constant()
-    """Factor of the number of steps over the epochs, at least one step."""
+    """Factor of the number of steps over the epochs; there is at least one step."""
     step_size: Positive | None = None
-    """In units of the norm; by default 2.5 eps / steps. Follows the schedule of eps."""
+    """In units of the norm; by default 2.5 eps / steps. It follows the schedule of eps."""
     target: Literal["none", "random", "least_likely"] = "none"
+    """Untargeted, or towards a random class or the least likely one."""
     clean_start: Share = 0.0
-    """Start at the clean image with this probability (xie2020: 0.2), else in the ball."""
+    """Probability of starting at the clean image (xie2020: 0.2) and not in the ball."""
     statistics: Mode | dict[Number, Mode] = "running"
-    """Which statistics the norms use while the attack searches; or by epoch, such as
+    """The statistics that norms use during the attack; or by epoch, such as
     ``{0: batch, 30: running}``."""
 
     def statistics_at(self, epoch: float) -> Mode:
@@ -55,10 +60,11 @@ class Attack(Spec):
         return self.statistics[max(begun)] if begun else "running"
 
 
-class Objective(Spec):
-    """What is minimized. A setting left out is the objective's own default."""
+class ObjectiveSpec(Spec):
+    """The loss. A setting that is left out has the objective's own default."""
 
     name: str = "pgd"
+    """``advnorm list objectives``."""
     gamma: Share | None = None
     """Weight of the clean loss (mixed, alp, mixed_kl)."""
     gamma_schedule: ScheduleSpec = Constant()
@@ -71,60 +77,66 @@ class Objective(Spec):
     pairing: Positive | None = None
     """Weight of the distance of paired logits (alp)."""
     clean_share: Share | None = None
-    """Share of the clean images that stay in the batch (mixed)."""
+    """Fraction of the clean images that stays in the batch (mixed)."""
     batching: Literal["sequential", "concatenated"] | None = None
+    """Pass clean and adversarial images one after the other, or in one batch."""
     likelihood: Factor | None = None
-    """Weight of the dual norms' likelihood loss."""
+    """Weight of the likelihood loss of dual norms."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that were given."""
+        """Return the settings that are not left out."""
         names = ("gamma", "beta", "kappa", "pairing", "clean_share", "batching")
-        given = {name: getattr(self, name) for name in (*names, "likelihood")}
-        return {name: value for name, value in given.items() if value is not None}
+        return _set_of(self, (*names, "likelihood"))
 
 
-class Gradient(Spec):
-    """How a step's gradient is obtained: ``advnorm list gradients``.
-
-    A setting left out is the rule's own default.
-    """
+class GradientSpec(Spec):
+    """The gradient of a step. A setting that is left out has the rule's own default."""
 
     name: str = "plain"
+    """``advnorm list gradients``."""
     eps: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] | None = None
     """Relative radius of the perturbed statistics (apart, apart_sam)."""
     rho: Factor | None = None
     """Radius of the perturbed weights (sam, apart_sam)."""
     samples: Count | None = None
-    """How many samples of a batch the second pass takes; by default all."""
+    """Samples of a batch in the second pass; by default all."""
     groups: Count | None = None
-    """How many groups of them are normalized each by itself."""
+    """Groups of them that are normalized separately."""
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that were given."""
-        given = {key: getattr(self, key) for key in ("eps", "rho", "samples", "groups")}
-        return {key: value for key, value in given.items() if value is not None}
+        """Return the settings that are not left out."""
+        return _set_of(self, ("eps", "rho", "samples", "groups"))
 
 
-class Optimizer(Spec):
-    """How the weights move."""
+def _set_of(spec: Spec, names: tuple[str, ...]) -> dict[str, Any]:
+    values = {name: getattr(spec, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class OptimizerSpec(Spec):
+    """The optimizer."""
 
     name: Literal["sgd", "adam", "rmsprop"] = "sgd"
     """RMSProp is that of Szegedy et al. (2016): decay 0.9, constant 1, and ``momentum``."""
-    rate: Positive = 0.1
+    lr: Positive = 0.1
+    """Learning rate."""
     schedule: ScheduleSpec = Constant()
+    """Factor of the learning rate over the epochs."""
     momentum: Share = 0.9
+    """Of SGD and RMSProp."""
     nesterov: bool = False
+    """Nesterov momentum, of SGD."""
     weight_decay: Factor = 0.0
     decay_norms: bool = True
-    """Whether weight decay also reaches biases and the norms' own parameters."""
-    scalar_factor: Positive = 1.0
-    """Factor of the rate for parameters of a single number (Fixup: 0.1)."""
-    only: Literal["all", "norms"] = "all"
-    """Train everything, or the norms' own parameters alone (xie2020, 4.4)."""
-    clip: Positive | None = None
-    """Largest Euclidean norm of the gradient; a longer one is shortened."""
+    """Whether weight decay includes biases and the parameters of norms."""
+    scalar_lr_factor: Positive = 1.0
+    """Factor of the learning rate for parameters of a single number (Fixup: 0.1)."""
+    parameters: Literal["all", "norms"] = "all"
+    """Train all parameters, or only those of norms (xie2020, 4.4)."""
+    clip_norm: Positive | None = None
+    """Clip the gradient to this Euclidean norm."""
     accumulate: Count = 1
-    """Parts of a batch that pass through the model one after the other, to save memory."""
+    """Split each batch into N parts and add up their gradients, to save memory."""
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> Self:

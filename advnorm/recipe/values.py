@@ -1,4 +1,4 @@
-"""The kinds of values that recipes hold; ``8/255`` is a number."""
+"""The types of recipe values; ``8/255`` is a number."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ Mode = Literal["train", "batch", "running"]
 
 
 class RecipeError(ValueError):
-    """A recipe that cannot be run; the text holds every reason, a line each."""
+    """A recipe that cannot be run; the text has a line for each reason."""
 
 
 LARGEST = 10**15
@@ -51,6 +51,12 @@ def option(value: object) -> object:
         return value
 
 
+def sequence(value: object) -> object:
+    """Turn a single number into a list of one."""
+    single = isinstance(value, str | float | int) and not isinstance(value, bool)
+    return (value,) if single else value
+
+
 Option = Annotated[bool | int | float | str | None, BeforeValidator(option)]
 Number = Annotated[float, BeforeValidator(number)]
 Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
@@ -61,6 +67,6 @@ Count = Annotated[Whole, Field(ge=1)]
 
 
 class Spec(BaseModel):
-    """A frozen part of a recipe; a key it does not know is an error."""
+    """A frozen section of a recipe; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)

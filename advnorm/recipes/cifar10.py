@@ -23,13 +23,13 @@ def pgd() -> Recipe:
             "threat.eps=8/255",
             "attack.steps=10",
             "attack.step_size=2/255",
-            "optimizer.rate=0.05",
+            "optimizer.lr=0.05",
             "optimizer.schedule={kind: piecewise, at: [40, 55, 70]}",
             "optimizer.weight_decay=5e-4",
             "epochs=80",
             "batch_size=128",
-            "evaluation.attacks=[clean, pgd-50]",
-            "evaluation.eps=[4/255, 8/255]",
+            "evaluation.conditions=[clean, pgd-50]",
+            "evaluation.threat.eps=[4/255, 8/255]",
         ],
     )
 

@@ -28,12 +28,12 @@ def pgd() -> Recipe:
             "model.options.width=128",
             "threat.eps=0.15",
             "attack.steps=5",
-            "optimizer.rate=0.05",
+            "optimizer.lr=0.05",
             "optimizer.schedule={kind: cosine, end: 30}",
             "epochs=30",
             "batch_size=64",
-            "evaluation.attacks=[clean, noise-0.25, fgsm, bim-10, pgd-50x2]",
-            "evaluation.eps=[0.05, 0.1, 0.15, 0.2]",
+            "evaluation.conditions=[clean, noise-0.25, fgsm, bim-10, pgd-50x2]",
+            "evaluation.threat.eps=[0.05, 0.1, 0.15, 0.2]",
         ],
     )
 
@@ -61,7 +61,8 @@ def standard() -> Recipe:
     Cost: 3 seconds to train and 1 to evaluate.
     Expected: 98.2% ± 0.4 clean and 9.3% ± 2.1 under PGD-50.
     """
-    changes = ["name=digits.standard", "objective.name=standard", "validation.prefer=clean"]
+    changes = ["name=digits.standard", "objective.name=standard"]
+    changes += ["validation.select_by=clean"]
     return override(pgd(), changes)
 
 

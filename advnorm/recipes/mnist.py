@@ -24,12 +24,12 @@ def pgd() -> Recipe:
             "attack.steps=40",
             "attack.step_size=0.02",
             "optimizer.name=adam",
-            "optimizer.rate=1e-3",
+            "optimizer.lr=1e-3",
             "optimizer.schedule={kind: piecewise, at: [30, 40]}",
             "epochs=50",
             "batch_size=100",
-            "evaluation.attacks=[clean, pgd-200]",
-            "evaluation.eps=[0.1, 0.2, 0.3]",
+            "evaluation.conditions=[clean, pgd-200]",
+            "evaluation.threat.eps=[0.1, 0.2, 0.3]",
         ],
     )
 

@@ -25,13 +25,13 @@ def _certified(epochs: int) -> Recipe:
             "objective={name: ibp, kappa: 1.0}",
             f"objective.kappa_schedule={{kind: ramp, {ramp}, start: 1, stop: 0.5}}",
             "optimizer.name=adam",
-            "optimizer.rate=5e-4",
+            "optimizer.lr=5e-4",
             f"optimizer.schedule={{kind: piecewise, {steps}}}",
             f"epochs={epochs}",
             "batch_size=100",
             "validation={robust: ibp, eps: 0.3, samples: null}",
-            "evaluation.attacks=[clean, pgd-200, ibp]",
-            "evaluation.eps=[0.3]",
+            "evaluation.conditions=[clean, pgd-200, ibp]",
+            "evaluation.threat.eps=[0.3]",
         ],
     )
 

@@ -26,11 +26,11 @@ def norms() -> Recipe:
             "attack.steps=7",
             "attack.step_size=0.1",
             "optimizer.name=adam",
-            "optimizer.rate=2e-3",
+            "optimizer.lr=2e-3",
             "optimizer.schedule={kind: cyclic, peak: 2, end: 5}",
             "epochs=5",
             "batch_size=128",
             "validation={samples: 300, steps: 10}",
-            "evaluation={attacks: [clean, pgd-40], eps: [0.3], branch: worst}",
+            "evaluation={conditions: [clean, pgd-40], threat: {eps: [0.3]}, branch: worst}",
         ],
     )

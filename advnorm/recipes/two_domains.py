@@ -13,7 +13,7 @@ def _sitawarin() -> Recipe:
     changes = [
         "threat.eps=16/255",
         "attack.step_size=4/255",
-        "evaluation.eps=[8/255, 16/255]",
+        "evaluation.threat.eps=[8/255, 16/255]",
         "data.augment=crop_flip_jitter",
         "validation.samples=null",
     ]
@@ -77,5 +77,5 @@ def advprop() -> Recipe:
         "norm.name=mixture",
         "objective={name: mixed, gamma: 0.5}",
     ]
-    changes += ["evaluation.branch=clean", "validation.prefer=clean"]
+    changes += ["evaluation.branch=clean", "validation.select_by=clean"]
     return override(pgd(), changes)

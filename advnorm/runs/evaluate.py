@@ -50,16 +50,18 @@ def assess(
 
 def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
     spec = recipe.evaluation
-    if not spec.attacks:
-        raise ValueError("evaluation.attacks is empty: name at least one, such as pgd-40")
+    if not spec.conditions:
+        raise ValueError(
+            "evaluation.conditions is empty: name at least one, such as pgd-40"
+        )
     columns = cells(
-        spec.attacks,
+        spec.conditions,
         evaluation_threats(recipe),
         recipe.threat.bounds,
         step_ratio=spec.step_ratio,
         shape=shape,
     )
-    return certified_first(columns, spec.certify)
+    return certified_first(columns, spec.certificate)
 
 
 def _on_each_set(subject: LoadedRun, root: Path | None) -> Iterator[LoadedRun]:

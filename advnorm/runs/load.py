@@ -123,7 +123,7 @@ def first_samples(data: DataSet, count: int, device: torch.device) -> Batch:
 def named_threats(recipe: Recipe) -> list[Threat]:
     """Return the threats that an evaluation names; without any, the recipe's own alone."""
     spec, own = recipe.evaluation, recipe.threat
-    named = spec.eps or spec.norm not in (None, own.norm)
+    named = spec.threat.eps or spec.threat.norm not in (None, own.norm)
     return evaluation_threats(recipe) if named else [own.build()]
 
 

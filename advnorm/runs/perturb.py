@@ -102,7 +102,7 @@ def _result(subject: LoadedRun, what: Perturbation, radius: float) -> Result:
     threat = ThreatRecord(norm=what.part, eps=radius)
     result = Result(
         attack=what.name,
-        settings={"groups": what.groups, "attacked": spec.attacked},
+        settings={"groups": what.groups, "attacked": spec.attack_samples},
         threat=threat,
         accuracy=Verdicts().accuracy(),
         data=subject.data.name,
@@ -136,7 +136,7 @@ def _samples(subject: LoadedRun) -> tuple[int, Iterator[Batch]]:
 
 
 def _attacked(subject: LoadedRun) -> Batch:
-    train, count = subject.data.train, subject.recipe.perturbation.attacked
+    train, count = subject.data.train, subject.recipe.perturbation.attack_samples
     rows = torch.arange(min(count, len(train)))
     return next(train.batches(rows, batch_size=len(rows), device=subject.device))
 

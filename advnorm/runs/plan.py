@@ -45,10 +45,10 @@ _SIMPLE = [  # what changes no count, or would leave a part out of it
     "precision=float32",
     "channels_last=false",
     "compile=false",
-    "start=null",
+    "init_from=null",
     "data.augment=none",
     "data.mixup=0",
-    "norm.freeze_last=0",
+    "norm.freeze_epochs=0",
 ]
 
 

@@ -13,7 +13,7 @@ from advnorm.evaluation.engine import check as check_model
 from advnorm.evaluation.transferability import Strike, judge_transfer
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
-from advnorm.recipe import Evaluation, Recipe
+from advnorm.recipe import EvaluationSpec, Recipe
 from advnorm.records import Run, TrainingProgress, TransferMatrix
 from advnorm.runs.load import load_trained, named_threats
 from advnorm.training.build import check_recipe, choose_device
@@ -96,7 +96,7 @@ def _matrices(
             scopes.enter_context(route(model, domain=_domain(spec)))
             check_model(model, few, bounds=recipe.threat.bounds)
         branches = {name: active_branch(model) for name, model in models.items()}
-        for name in spec.attacks:
+        for name in spec.conditions:
             for threat in radii:
                 matrix = judge_transfer(
                     attacked,
@@ -139,7 +139,7 @@ def _same(one: DataSet, other: DataSet, first: str, name: str) -> DataSet:
     return one
 
 
-def _domain(spec: Evaluation) -> Domain:
+def _domain(spec: EvaluationSpec) -> Domain:
     if spec.branch == "worst":
         raise ValueError("a transfer is of one branch: set branch=adversarial or clean")
     return spec.branch

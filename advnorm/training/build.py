@@ -11,7 +11,7 @@ from advnorm import data as sets
 from advnorm import models, ranks
 from advnorm.evaluation import cells, check_radius
 from advnorm.objectives import CERTIFIED, check_combination, check_weights
-from advnorm.recipe import Model, Recipe, RecipeError, largest
+from advnorm.recipe import ModelSpec, Recipe, RecipeError, largest
 from advnorm.threat import THREATS, Threat
 from advnorm.training import components
 from advnorm.training.gradient_checks import check_gradient_rule
@@ -60,8 +60,8 @@ def build_experiment(
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
         model = components.build_model(recipe, data).to(where)
-    if recipe.start is not None and not begun:
-        components.load_initial_weights(recipe.start, model)
+    if recipe.init_from is not None and not begun:
+        components.load_initial_weights(recipe.init_from, model)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -82,7 +82,7 @@ def check_recipe(recipe: Recipe) -> None:
         lambda: sets.AUGMENTATIONS[recipe.data.augment],
         lambda: _model_options(recipe.model),
         lambda: components.build_norm(recipe),
-        lambda: cells(recipe.evaluation.attacks, [], recipe.threat.bounds),
+        lambda: cells(recipe.evaluation.conditions, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
         lambda: check_schedule(recipe),
         lambda: evaluation_threats(recipe),
@@ -136,13 +136,13 @@ def check_schedule(recipe: Recipe, shape: Sequence[int] | None = None) -> None:
 def evaluation_threats(recipe: Recipe) -> list[Threat]:
     """Return the threats of the evaluation; by default at half the radius and at it."""
     spec, own = recipe.evaluation, recipe.threat
-    if spec.norm not in (None, own.norm) and not spec.eps:
+    if spec.threat.norm not in (None, own.norm) and not spec.threat.eps:
         raise ValueError(
-            f"evaluation.norm={spec.norm} is not the norm that the recipe has a radius "
-            f"for ({own.norm}): give evaluation.eps too"
+            f"evaluation.threat.norm={spec.threat.norm} is not the norm that the recipe "
+            f"has a radius for ({own.norm}): give evaluation.threat.eps too"
         )
-    radii = spec.eps or tuple(own.eps * factor for factor in (0.5, 1.0))
-    kind = THREATS[spec.norm or own.norm]
+    radii = spec.threat.eps or tuple(own.eps * factor for factor in (0.5, 1.0))
+    kind = THREATS[spec.threat.norm or own.norm]
     return [kind(eps, own.bounds) for eps in sorted(radii)]
 
 
@@ -172,7 +172,7 @@ def _certified(recipe: Recipe) -> None:
             f"compile: {recipe.objective.name!r} walks the model's own graph, and there is "
             "nothing to compile; leave it out"
         )
-    for name in ("mixup", "smoothing"):
+    for name in ("mixup", "label_smoothing"):
         if getattr(recipe.data, name):
             raise ValueError(
                 f"data.{name}: {recipe.objective.name!r} bounds the margins of one label, "
@@ -181,9 +181,9 @@ def _certified(recipe: Recipe) -> None:
 
 
 def _norm_places(recipe: Recipe) -> None:
-    if recipe.norm.freeze_last >= recipe.epochs:
+    if recipe.norm.freeze_epochs >= recipe.epochs:
         raise ValueError(
-            f"norm.freeze_last={recipe.norm.freeze_last}: some of the {recipe.epochs} "
+            f"norm.freeze_epochs={recipe.norm.freeze_epochs}: some of the {recipe.epochs} "
             "epochs must move the running statistics first"
         )
     if recipe.norm.where == ():
@@ -221,7 +221,7 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _model_options(spec: Model) -> None:
+def _model_options(spec: ModelSpec) -> None:
     defaults = models.options(spec.name)  # null is the default
     values = {k: defaults.get(k) if v is None else v for k, v in spec.options.items()}
     models.check_options(spec.name, values)

@@ -13,7 +13,7 @@ from advnorm.norms import NORMS, Norm, SelectiveNorm, norm_parameters
 from advnorm.objectives import OBJECTIVES, Objective
 from advnorm.recipe import (
     Constant,
-    Model,
+    ModelSpec,
     Recipe,
     RecipeError,
     ScheduleSpec,
@@ -128,15 +128,17 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Build the recipe's optimizer; what it does not train is frozen."""
     spec = recipe.optimizer
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    trained = set(norm_parameters(model)) if spec.only == "norms" else None
+    trained = set(norm_parameters(model)) if spec.parameters == "norms" else None
     if trained is not None and not trained:
-        raise RecipeError("optimizer.only=norms, but the model's norms have no parameters")
+        raise RecipeError(
+            "optimizer.parameters=norms, but the model's norms have no parameters"
+        )
     for parameter in model.parameters():
         if trained is not None and parameter not in trained:
             parameter.requires_grad_(False)
             continue
         decay = spec.weight_decay if parameter.ndim > 1 or spec.decay_norms else 0.0
-        factor = spec.scalar_factor if parameter.numel() == 1 else 1.0
+        factor = spec.scalar_lr_factor if parameter.numel() == 1 else 1.0
         groups.setdefault((decay, factor), []).append(parameter)
     settings = [
         {"params": parameters, "weight_decay": decay, "factor": factor}
@@ -145,14 +147,14 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     if any(isinstance(layer, TiledLinear) for layer in model.modules()):
         _check_tiles(recipe)
     if spec.name == "adam":
-        return torch.optim.Adam(settings, lr=spec.rate, fused=True)
+        return torch.optim.Adam(settings, lr=spec.lr, fused=True)
     if spec.name == "rmsprop":
         return torch.optim.RMSprop(
-            settings, lr=spec.rate, alpha=0.9, eps=1.0, momentum=spec.momentum
+            settings, lr=spec.lr, alpha=0.9, eps=1.0, momentum=spec.momentum
         )
     return torch.optim.SGD(
         settings,
-        lr=spec.rate,
+        lr=spec.lr,
         momentum=spec.momentum,
         nesterov=spec.nesterov,
         fused=True,
@@ -193,7 +195,7 @@ def _scaled(schedule: Schedule, base: float) -> Schedule:
     return lambda epoch: base * schedule(epoch)
 
 
-def _first_layer(spec: Model, data: sets.DataSet) -> nn.Module | None:
+def _first_layer(spec: ModelSpec, data: sets.DataSet) -> nn.Module | None:
     if spec.standardize == "data":
         mean, std = data.moments()
         return Standardize(mean.tolist(), std.tolist())

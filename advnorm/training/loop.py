@@ -32,7 +32,7 @@ def fit(
     whoever catches it may save them.
     """
     recipe, train = experiment.recipe, experiment.data.train
-    monitor = Monitor(experiment, run, progress) if recipe.watch.questions else None
+    monitor = Monitor(experiment, run, progress) if recipe.monitor.questions else None
     step = Stepper(experiment, monitor)
     total = recipe.epochs * experiment.steps_per_epoch
     while state.epoch < recipe.epochs:
@@ -94,7 +94,7 @@ def _line(
     return Epoch(
         epoch=state.epoch + 1,
         step=state.step,
-        rate=experiment.recipe.optimizer.rate * step.rate(now),
+        rate=experiment.recipe.optimizer.lr * step.rate(now),
         eps=step.eps(now),
         loss=totals.loss / totals.count,
         parts={name: value / totals.count for name, value in totals.parts.items()},
@@ -114,7 +114,7 @@ def _score(experiment: Experiment, checked: Validated | None) -> float:
         "clean": checked.clean.accuracy().fraction,
         "robust": checked.robust.accuracy().fraction,
     }
-    return sum(rates[name] for name in experiment.recipe.validation.prefer.split("+"))
+    return sum(rates[name] for name in experiment.recipe.validation.select_by.split("+"))
 
 
 def _figures(state: State) -> str:

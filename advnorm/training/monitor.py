@@ -17,7 +17,7 @@ class Monitor:
 
     def __init__(self, experiment: Experiment, run: Run, progress: Progress) -> None:
         self._experiment, self._run, self._progress = experiment, run, progress
-        self._spec = experiment.recipe.watch
+        self._spec = experiment.recipe.monitor
         self._told = False
 
     def probe(self, state: State) -> StepProbe | None:
@@ -62,5 +62,5 @@ class Monitor:
         looks = -(-left // self._spec.every)
         self._progress.line(
             f"watching the Hessian takes {seconds:.2g} s, {looks} times: about "
-            f"{clock(seconds * looks)} in all (watch.every, watch.hessian_samples)"
+            f"{clock(seconds * looks)} in all (monitor.every, monitor.hessian_samples)"
         )

@@ -92,9 +92,9 @@ def _losses_named(out: Path) -> Iterator[None]:
 
 def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
     """Say if training starts from the weights of a run that is not finished."""
-    if recipe.start is None or begun:
+    if recipe.init_from is None or begun:
         return
-    start = Run.open(Path(recipe.start))
+    start = Run.open(Path(recipe.init_from))
     training = read_completion(start, from_yaml(start.recipe_text()).epochs)
     if training and not training.finished:
         progress.line(f"start: {start.path} is unfinished: {training}")
@@ -140,7 +140,7 @@ def _go_on(experiment: Experiment, run: Run, progress: Progress) -> None:
             raise NotFiniteError(
                 f"{error} in epoch {state.epoch + 1}, step {state.step + 1}: stopped "
                 f"before the optimizer's step. The last good checkpoint is "
-                f"{good.with_suffix('.safetensors')}; try a smaller optimizer.rate, or "
+                f"{good.with_suffix('.safetensors')}; try a smaller optimizer.lr, or "
                 "precision=float32"
             ) from error
 

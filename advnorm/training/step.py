@@ -65,7 +65,7 @@ class Stepper:
         experiment, recipe = self.experiment, self.experiment.recipe
         now = state.epoch + state.seen / experiment.steps_per_epoch
         for group in experiment.optimizer.param_groups:
-            group["lr"] = recipe.optimizer.rate * self.rate(now) * group["factor"]
+            group["lr"] = recipe.optimizer.lr * self.rate(now) * group["factor"]
         _seed(recipe.seed + 1_000_003 * (state.step + 1), batch.images.device)
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
@@ -156,9 +156,11 @@ class Stepper:
                 classes=len(self.experiment.data.classes),
             )
             images, labels = images[ranks.shard(rows)], labels[ranks.shard(rows)]
-        if recipe.data.smoothing:
+        if recipe.data.label_smoothing:
             classes = len(self.experiment.data.classes)
-            labels = smooth_labels(labels, share=recipe.data.smoothing, classes=classes)
+            labels = smooth_labels(
+                labels, share=recipe.data.label_smoothing, classes=classes
+            )
         if recipe.precision == "float64":
             images = images.double()
             labels = labels.double() if labels.is_floating_point() else labels
@@ -205,7 +207,8 @@ class Stepper:
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
         """Freeze the running statistics in the last epochs, where the recipe says so."""
         frozen = (
-            epoch >= self.experiment.recipe.epochs - self.experiment.recipe.norm.freeze_last
+            epoch
+            >= self.experiment.recipe.epochs - self.experiment.recipe.norm.freeze_epochs
         )
         return freeze_statistics(self.experiment.model) if frozen else nullcontext()
 
@@ -234,7 +237,7 @@ class Stepper:
 
     def _rescale(self, norm: float, scale: float) -> None:
         """Undo the scale of half precision, and shorten a gradient that is too long."""
-        clip = self.experiment.recipe.optimizer.clip
+        clip = self.experiment.recipe.optimizer.clip_norm
         if clip is not None and norm > clip * scale:
             scale = norm / clip
         if scale != 1.0:

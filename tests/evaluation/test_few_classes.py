@@ -91,7 +91,7 @@ def test_a_note_stands_beside_the_number_in_python():
 def test_a_note_is_recorded_and_printed_for_a_run(tmp_path):
     changes = ["data.classes=[3, 7]", "data.train=60", "data.test=20", "epochs=1"]
     changes += ["model.options={depth: 1, width: 4}", "attack.steps=1"]
-    changes += ["evaluation={attacks: [clean, apgd_dlr-2], eps: [0.1]}"]
+    changes += ["evaluation={conditions: [clean, apgd_dlr-2], threat: {eps: [0.1]}}"]
     recipe = override(Recipe(), changes)
     run = train(recipe, tmp_path / "run")
     clean, noted = assess(run, recipe)

@@ -155,7 +155,7 @@ def test_runs_transfer_between_each_other(tmp_path, monkeypatch, capsys):
     assert found_l2.accuracies[0][0] == alone.accuracy
     out = tmp_path / "matrix.json"
     command = ["transfer", *map(str, (run.path for run in runs)), "--out", str(out)]
-    more = ["--set", "attacks=[pgd-3]", "--set", "eps=[0.1]", "--device", "cpu"]
+    more = ["--set", "conditions=[pgd-3]", "--set", "eps=[0.1]", "--device", "cpu"]
     monkeypatch.setattr(sys, "argv", ["advnorm", *command, *more])
     with pytest.raises(SystemExit) as end:
         cli.main()

@@ -31,12 +31,12 @@ def judged(job):
     """Return the names of the results that a job's evaluations write, with their curves."""
     found = {}
     for changes in job.evaluations:
-        recipe = override(job.recipe, [f"evaluation.{change}" for change in changes])
+        recipe = override(job.recipe, changes, "evaluation")
         spec = recipe.evaluation
         worst = ["clean", "adversarial"] if spec.branch == "worst" else []
         branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
         sets = [None] if spec.data is None else expand_name(spec.data)
-        given = spec.attacks, evaluation_threats(recipe), recipe.threat.bounds
+        given = spec.conditions, evaluation_threats(recipe), recipe.threat.bounds
         for cell in cells(*given, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):
                 key = result_key(cell.name, cell.threat_record, branch, data)
@@ -54,7 +54,7 @@ def judged(job):
 def test_its_numbers_name_what_its_jobs_write(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
         results = judged(job)
-        watched = {f"{question}_over_training" for question in job.recipe.watch.questions}
+        watched = {f"{question}_over_training" for question in job.recipe.monitor.questions}
         for names in job.numbers.values():
             for one in names.replace(" - ", " & ").split(" & "):
                 kind, slash, rest = one.partition("/")

@@ -25,7 +25,7 @@ LINEAR = override(
         "objective.name=standard",
         "batch_size=10",
         "epochs=3",
-        "evaluation={attacks: [clean, pgd-10], eps: [0.1, 0.2]}",
+        "evaluation={conditions: [clean, pgd-10], threat: {eps: [0.1, 0.2]}}",
     ],
 )
 
@@ -47,13 +47,13 @@ def test_operations_are_those_of_a_linear_model_by_hand():
 @pytest.mark.parametrize(
     ("change", "passes"),
     [
-        ("attacks=[clean]", 50),  # a pass a test image
+        ("conditions=[clean]", 50),  # a pass a test image
         ("samples=20", 20 * 61),
         ("samples=80", 50 * 61),  # no more than there are
         ("eps=[]", 50 * 61),  # the two radii of the default
-        ("attacks=[pgd-10x3]", 50 * 2 * 90),
-        ("attacks=[noise-1, clean]", 50 * 2),  # no radius
-        ("attacks=[corruptions]", 50 * 95),  # 19 kinds at 5 severities
+        ("conditions=[pgd-10x3]", 50 * 2 * 90),
+        ("conditions=[noise-1, clean]", 50 * 2),  # no radius
+        ("conditions=[corruptions]", 50 * 95),  # 19 kinds at 5 severities
     ],
 )
 def test_passes_of_an_evaluation_by_hand(change, passes):
@@ -73,7 +73,7 @@ def test_passes_of_an_evaluation_by_hand(change, passes):
     ],
 )
 def test_the_attack_of_a_question_counts(settings, samples, passes):
-    clean = Job("a", LINEAR, {}, evaluations=(["attacks=[clean]"],))
+    clean = Job("a", LINEAR, {}, evaluations=(["conditions=[clean]"],))
     asked = replace(clean, questions={"attacked_loss": settings}, samples=samples)
     found = cost(artefact(asked), "full").operations
     assert found - cost(artefact(clean), "full").operations == passes * PRODUCT
@@ -83,7 +83,7 @@ def test_the_attack_of_a_question_counts(settings, samples, passes):
     ("data", "images", "pixels"), [("mnist", 10_000, 784), ("digits", 360, 64)]
 )
 def test_a_set_without_a_test_size_is_tested_whole(data, images, pixels):
-    changes = [f"data={{name: {data}, train: 100}}", "evaluation={attacks: [clean]}"]
+    changes = [f"data={{name: {data}, train: 100}}", "evaluation={conditions: [clean]}"]
     whole = override(LINEAR, ["data.test=null", *changes])
     found = cost(artefact(Job("a", whole, {})), "full").operations
     assert found - plan(whole).epoch * 3 == images * 2 * pixels * 10

@@ -20,10 +20,12 @@ TINY = override(
         "epochs=1",
         "batch_size=20",
         "validation={samples: 10, steps: 1}",
-        "evaluation={attacks: [clean, fgsm], eps: [0.1]}",
+        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
     ],
 )
-FEWER = override(TINY, ["evaluation={attacks: [pgd-1..2], eps: [0.1], samples: 16}"])
+FEWER = override(
+    TINY, ["evaluation={conditions: [pgd-1..2], threat: {eps: [0.1]}, samples: 16}"]
+)
 
 
 def done(folder, numbers, recipe=TINY, **more):
@@ -65,7 +67,9 @@ def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
 
 
 def test_what_other_runs_make_of_it_has_its_samples(tmp_path):
-    struck = override(TINY, ["evaluation={attacks: [bim-2], eps: [0.1], samples: 12}"])
+    struck = override(
+        TINY, ["evaluation={conditions: [bim-2], threat: {eps: [0.1]}, samples: 12}"]
+    )
     targets = {"two": override(TINY, ["norm.name=none"])}
     found = done(tmp_path, {"other": "transfer/two"}, struck, targets=targets)
     assert found.counts == {"other": 12}

@@ -32,7 +32,7 @@ TINY = override(
         "epochs=2",
         "batch_size=20",
         "validation={samples: 10, steps: 1}",
-        "evaluation={attacks: [clean, fgsm], eps: [0.1]}",
+        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
     ],
 )
 NUMBERS = {"clean": "clean", "fgsm": "fgsm_linf_0.1", "loss": "epoch/loss"}
@@ -43,7 +43,7 @@ def tiny(monkeypatch):
     """Enter an artefact of two rows that share a run, and one of its own."""
     jobs = [
         Job("one", TINY, NUMBERS),
-        Job("same", override(TINY, ["name=other", "evaluation.attacks=[clean]"]), {}),
+        Job("same", override(TINY, ["name=other", "evaluation.conditions=[clean]"]), {}),
         Job("two", override(TINY, ["norm.name=none"]), NUMBERS),
     ]
     entry = Artefact(
@@ -62,9 +62,11 @@ def made(folder: Path) -> list[str]:
 
 
 def test_what_only_judges_does_not_change_a_runs_identity():
-    same = override(TINY, ["name=b", "evaluation.attacks=[clean]", "perturbation.groups=1"])
+    same = override(
+        TINY, ["name=b", "evaluation.conditions=[clean]", "perturbation.groups=1"]
+    )
     assert identity(TINY) == identity(same)
-    others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.rate=0.2"]
+    others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.lr=0.2"]
     names = {identity(override(TINY, [change])) for change in others}
     assert len(names | {identity(TINY)}) == 6
     assert decisive(TINY) != decisive(override(TINY, ["seed=1"]))  # whatever the data
@@ -134,7 +136,7 @@ def test_a_difference_of_two_results(tmp_path):
 
 
 def test_what_is_watched_answers_as_a_question_does(tmp_path):
-    watched = override(TINY, ["watch={questions: [gradient_norm], every: 1}"])
+    watched = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
     wanted = {"norm": "gradient_norm_over_training/mean"}
     asked = ("gradient_norm_over_training",)
     found = carry_out(Job("one", watched, wanted), tmp_path, shown=asked)
@@ -168,7 +170,7 @@ def test_a_ratio_to_nothing_is_not_a_number(tiny):
 
 
 def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
-    rates = {"0.1": TINY, "0.2": override(TINY, ["optimizer.rate=0.2"])}
+    rates = {"0.1": TINY, "0.2": override(TINY, ["optimizer.lr=0.2"])}
     jobs = [Job("one", recipe, {rate: "epoch/loss"}) for rate, recipe in rates.items()]
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
     record = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
@@ -251,7 +253,7 @@ def test_an_answer_about_other_weights_is_not_taken(tmp_path):
     assert carry_out(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
 
 
-@pytest.mark.parametrize("change", ["norm.freeze_last=1", "validation.every=3"])
+@pytest.mark.parametrize("change", ["norm.freeze_epochs=1", "validation.every=3"])
 def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
     short = override(TINY, [change])
     begun = tmp_path / carry_out(Job("one", short, NUMBERS), tmp_path).run
@@ -270,7 +272,7 @@ def test_a_setting_at_its_default_does_not_change_a_runs_identity():
 
 
 OTHER = override(TINY, ["norm.name=none"])
-STRUCK = override(TINY, ["evaluation={attacks: [bim-5], eps: [0.1]}"])
+STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}"])
 
 
 def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
@@ -278,7 +280,7 @@ def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
     job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
     found = carry_out(job, tmp_path).numbers
     runs = [Run.open(tmp_path / identity(recipe)) for recipe in (TINY, OTHER)]
-    recipes = [STRUCK, override(OTHER, ["evaluation.attacks=[bim-5]"])]
+    recipes = [STRUCK, override(OTHER, ["evaluation.conditions=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
     assert found["other"] == 100 * matrix.accuracies[0][1].fraction
     assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].fraction

@@ -62,7 +62,7 @@ def test_half_of_a_loss_takes_the_steps_of_the_papers_sum(row):
     jobs = {job.row: job.recipe for job in ARTEFACTS["sridhar2021/table3"].jobs("full")}
     own = jobs[row].optimizer
     assert jobs[row].objective.gamma == 0.5 and own.name == "sgd" and own.clip is None
-    settings = {"lr": own.rate, "weight_decay": own.weight_decay}
+    settings = {"lr": own.lr, "weight_decay": own.weight_decay}
     assert _descend(0.5, **settings, momentum=own.momentum) == _descend(
         1.0, lr=0.05, weight_decay=5e-4, momentum=0.9
     )

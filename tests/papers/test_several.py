@@ -18,7 +18,7 @@ TINY = override(
         "epochs=1",
         "batch_size=20",
         "validation={samples: 10, steps: 1}",
-        "evaluation={attacks: [clean]}",
+        "evaluation={conditions: [clean]}",
     ],
 )
 MNIST = override(TINY, ["data={name: mnist, train: 60, test: 20}"])

@@ -27,7 +27,7 @@ TINY = override(
         "epochs=1",
         "batch_size=20",
         "validation={samples: 10, steps: 1}",
-        "evaluation={attacks: [clean, fgsm], eps: [0.1]}",
+        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
     ],
 )
 NUMBERS = {"clean": "clean", "loss": "epoch/loss"}
@@ -95,9 +95,9 @@ def test_seeds_and_rows_are_added_to_what_is_told(tiny, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"recipe": override(TINY, ["optimizer.rate=0.02"])},
+        {"recipe": override(TINY, ["optimizer.lr=0.02"])},
         {
-            "recipe": override(TINY, ["evaluation.eps=[0.2]"]),
+            "recipe": override(TINY, ["evaluation.threat.eps=[0.2]"]),
             "numbers": {"clean": "fgsm_linf_0.1"},
         },
         {"recipe": override(TINY, ["evaluation.samples=10"])},
@@ -119,7 +119,7 @@ def test_a_changed_job_is_done_and_the_old_numbers_go(tiny, tmp_path, monkeypatc
     first = reproduce(tiny.name, Place(tmp_path))
     without_runs(tmp_path)
     one, two = tiny.jobs("smoke")
-    slow = replace(two, recipe=override(two.recipe, ["optimizer.rate=0.001"]))
+    slow = replace(two, recipe=override(two.recipe, ["optimizer.lr=0.001"]))
     changed(monkeypatch, tiny, one, slow)
     record = reproduce(tiny.name, Place(tmp_path))
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -299,7 +299,7 @@ def test_columns_stay_in_the_order_of_the_jobs(tiny, tmp_path, monkeypatch):
     def jobs(rate):
         rates = {"1": 0.1, "2": rate, "3": 0.3}
         return [
-            Job("one", override(TINY, [f"optimizer.rate={one}"]), {column: "clean"})
+            Job("one", override(TINY, [f"optimizer.lr={one}"]), {column: "clean"})
             for column, one in rates.items()
         ]
 

@@ -71,7 +71,7 @@ def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
 @pytest.mark.parametrize("scale", ["reduced", "full"])
 def test_a_star_is_running_statistics_in_the_last_epochs_alone(scale):
     found = differences(recipe(scale, MBN), recipe(scale, f"{MBN}*"))
-    assert found == [f"norm.freeze_last: 0 -> {10 if scale == 'full' else 2}"]
+    assert found == [f"norm.freeze_epochs: 0 -> {10 if scale == 'full' else 2}"]
 
 
 FULL = [
@@ -93,7 +93,7 @@ def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     """As in the pipeline: a step is eps over the number of steps at least."""
     job = ARTEFACTS[f"xie2020/{name}"].jobs("full")[0]
     made = job.recipe
-    tests = cells(made.evaluation.attacks, evaluation_threats(made), made.threat.bounds)
+    tests = cells(made.evaluation.conditions, evaluation_threats(made), made.threat.bounds)
     steps = {cell.key: cell.settings.get("step_size") for cell in tests}
     assert steps.pop(job.numbers[column]) == pytest.approx(1.6 / 255)
     longer = {one for where, one in job.numbers.items() if where not in ("clean", column)}

@@ -21,11 +21,11 @@ def tiny() -> Recipe:
             "model.options={depth: 1, width: 8}",
             "threat.eps=0.1",
             "attack.steps=2",
-            "optimizer.rate=0.05",
+            "optimizer.lr=0.05",
             "epochs=3",
             "batch_size=32",
             "validation={samples: 30, steps: 2}",
-            "evaluation={attacks: [clean, fgsm, pgd-3x2], eps: [0.05, 0.1], batch_size: 16}",
+            "evaluation={conditions: [clean, fgsm, pgd-3x2], threat: {eps: [0.05, 0.1]}, batch_size: 16}",
         ],
     )
 

@@ -26,7 +26,7 @@ TINY = override(
         "model.options={depth: 1, width: 6}",
         "precision=float64",
         "attack={steps: 2, step_size: 0.1}",
-        "optimizer.rate=0.05",
+        "optimizer.lr=0.05",
         "batch_size=12",
         "epochs=1",  # of twenty steps
         "validation={samples: 10, steps: 1}",
@@ -63,10 +63,10 @@ OTHERS = {
     ],
     "sequential": [*NORMS["batch"], "objective={name: mixed, batching: sequential}"],
     "l2, least likely": [*NORMS["group"], "threat.norm=l2", "attack.target=least_likely"],
-    "adam": ["norm.name=none", "optimizer={name: adam, rate: 1e-3}"],
+    "adam": ["norm.name=none", "optimizer={name: adam, lr: 1e-3}"],
     "frozen statistics": [
         *NORMS["batch"],
-        "norm.freeze_last=1",
+        "norm.freeze_epochs=1",
         "epochs=2",
         "batch_size=24",
     ],
@@ -105,17 +105,17 @@ CASES |= {
 QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11", "pgd apart_sam"]
 
 # 41 samples in batches of 20 a rank: the last batch is a single sample.
-JUDGED = ["evaluation={attacks: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
+JUDGED = ["evaluation={conditions: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
 SUITES = [
-    "evaluation={attacks: [standard, quick], batch_size: 20, eps: [0.1], branch: worst}"
+    "evaluation={conditions: [standard, quick], batch_size: 20, threat: {eps: [0.1]}, branch: worst}"
 ]
 SHIFTED = [
     "perturbation={directions: [uniform, adversarial], parts: [mean], radii: [0.3]}",
     "evaluation={batch_size: 20}",
 ]
-STRIKES = ["evaluation={attacks: [pgd-3, fgsm], eps: [], batch_size: 20}"]
-LOOKS = "watch={every: 3, questions: [gradient_norm, moments, wasserstein]}"
-SHARP = "watch={every: 7, questions: [gradient_norm, hessian], hessian_steps: 200}"
+STRIKES = ["evaluation={conditions: [pgd-3, fgsm], threat: {eps: []}, batch_size: 20}"]
+LOOKS = "monitor={every: 3, questions: [gradient_norm, moments, wasserstein]}"
+SHARP = "monitor={every: 7, questions: [gradient_norm, hessian], hessian_steps: 200}"
 WATCHED = {
     "synced": ([*NORMS["mixture"], "objective.name=mixed"], LOOKS),
     "own statistics": (

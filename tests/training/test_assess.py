@@ -22,8 +22,8 @@ class Lines(Quiet):
 
 @pytest.fixture
 def few(tiny, tmp_path):
-    recipe = override(tiny, ["epochs=1", "evaluation.attacks=[clean, pgd-3]"])
-    recipe = override(recipe, ["evaluation.eps=[0.1]"])
+    recipe = override(tiny, ["epochs=1", "evaluation.conditions=[clean, pgd-3]"])
+    recipe = override(recipe, ["evaluation.threat.eps=[0.1]"])
     return recipe, train(recipe, tmp_path / "run")
 
 
@@ -99,7 +99,7 @@ def test_fewer_samples_of_other_settings_say_what_they_replace(few):
 
 def test_a_look_at_a_few_samples_of_both_branches(tiny, tmp_path):
     norm = ["norm.name=mixture", "objective.name=mixed", "evaluation.branch=worst"]
-    recipe = override(tiny, [*norm, "epochs=1", "evaluation.attacks=[fgsm]"])
+    recipe = override(tiny, [*norm, "epochs=1", "evaluation.conditions=[fgsm]"])
     run = train(recipe, tmp_path / "run")
     whole = assess(run, recipe)
     for result in assess(run, override(recipe, ["evaluation.samples=9"])):
@@ -116,8 +116,8 @@ def test_a_look_at_a_few_samples_of_both_branches(tiny, tmp_path):
 def test_a_run_is_evaluated_in_another_norm_and_with_options(tiny, tmp_path):
     run = train(tiny, tmp_path / "run")
     attacks = "[pgd-4+random+step=1/16, pgd-1..4]"
-    changes = ["evaluation.norm=l2", "evaluation.eps=[0.5]"]
-    recipe = override(tiny, [f"evaluation.attacks={attacks}", *changes])
+    changes = ["evaluation.threat.norm=l2", "evaluation.threat.eps=[0.5]"]
+    recipe = override(tiny, [f"evaluation.conditions={attacks}", *changes])
     one, curve = assess(run, recipe)
     assert one.threat.norm == curve.threat.norm == "l2" and one.threat.eps == 0.5
     assert one.settings["step_size"] == 1 / 16 and one.settings["target"] == "random"
@@ -125,12 +125,15 @@ def test_a_run_is_evaluated_in_another_norm_and_with_options(tiny, tmp_path):
     assert Run.open(run.path).result(curve.key) == curve
     assert curve.curve == run.verdicts(curve.key).accuracies([1, 2, 4])
     with pytest.raises(RecipeError, match=r"give evaluation\.eps too"):
-        assess(run, override(recipe, ["evaluation.eps=[]"]))
+        assess(run, override(recipe, ["evaluation.threat.eps=[]"]))
 
 
 def test_radius_0_is_the_clean_accuracy_also_of_a_run(tiny, tmp_path):
     run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
-    changes = ["evaluation.eps=[0, 0.1]", "evaluation.attacks=[clean, pgd-3, pgd-1..2]"]
+    changes = [
+        "evaluation.threat.eps=[0, 0.1]",
+        "evaluation.conditions=[clean, pgd-3, pgd-1..2]",
+    ]
     clean, none, some, zero, _ = assess(run, override(tiny, changes))
     assert none.threat.eps == zero.threat.eps == 0 and some.threat.eps == 0.1
     assert none.accuracy == zero.accuracy == clean.accuracy

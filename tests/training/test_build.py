@@ -31,7 +31,7 @@ def test_weight_decay_with_and_without_norm_parameters(tiny):
 
 def test_fixup_scalars_have_their_own_rate(tiny):
     changes = ["data.size=16", "model={name: fixup_resnet20, options: {width: 4}}"]
-    changes += ["norm.name=none", "optimizer.scalar_factor=0.1", "attack.steps=1"]
+    changes += ["norm.name=none", "optimizer.scalar_lr_factor=0.1", "attack.steps=1"]
     experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
     small = next(g for g in experiment.optimizer.param_groups if g["factor"] == 0.1)
     assert {p.numel() for p in small["params"]} == {1}
@@ -114,7 +114,7 @@ def test_the_best_checkpoint_maximizes_held_out_accuracy(
     monkeypatch.setattr(
         loop, "validate", lambda experiment, stop: Validated(*map(verdicts, next(rates)))
     )
-    run = train(override(tiny, [f"validation.prefer={prefer}"]), tmp_path / "run")
+    run = train(override(tiny, [f"validation.select_by={prefer}"]), tmp_path / "run")
     assert [line.epoch for line in run.epochs() if line.best] == best
     newest = checkpoints.load(run.checkpoints, "best", warnings=[])
     assert newest.facts["step"] == 3 * best[-1]

@@ -53,7 +53,7 @@ def test_the_best_checkpoint_is_chosen_by_verified_accuracy(tiny, tmp_path):
 
 
 def test_certified_training_verifies_digits_that_clean_training_does_not(tiny, tmp_path):
-    longer = ["epochs=12", "data.train=800", "optimizer.name=adam", "optimizer.rate=0.01"]
+    longer = ["epochs=12", "data.train=800", "optimizer.name=adam", "optimizer.lr=0.01"]
     spread = ["validation={robust: ibp, eps: 0.05, samples: 100}"]
     certified = override(tiny, [*CERTIFIED, *longer, *spread])
     plain = override(tiny, ["objective.name=standard", *longer, *spread])
@@ -69,7 +69,7 @@ def test_certified_training_verifies_digits_that_clean_training_does_not(tiny, t
     [
         (["compile=true"], "nothing to compile"),
         (["data.mixup=0.2"], "mixed labels"),
-        (["data.smoothing=0.1"], "mixed labels"),
+        (["data.label_smoothing=0.1"], "mixed labels"),
         (["norm.name=mixture"], "keeps apart"),
         (["objective.kappa_schedule={kind: ramp, last: 2, stop: 3}"], "above 1"),
         (["objective.gamma=0.5"], "gamma"),

@@ -153,7 +153,7 @@ def test_nesterov_reaches_the_optimizer(tiny):
 
 def test_rmsprop_takes_the_step_of_its_equation(tiny):
     """In turn: v = 0.9 v + 0.1 g^2; m = 0.5 m + g / (sqrt(v) + 1); w -= rate m."""
-    recipe = override(tiny, ["optimizer={name: rmsprop, rate: 0.1, momentum: 0.5}"])
+    recipe = override(tiny, ["optimizer={name: rmsprop, lr: 0.1, momentum: 0.5}"])
     layer = nn.Linear(1, 1, bias=False).double()
     made, w = build_optimizer(recipe, layer), layer.weight.item()
     v = m = 0.0
@@ -167,7 +167,7 @@ def test_rmsprop_takes_the_step_of_its_equation(tiny):
 
 
 def test_rmsprop_goes_on_where_it_stopped(tiny, tmp_path):
-    changes = ["epochs=2", "optimizer={name: rmsprop, rate: 0.01}", "attack.steps=1"]
+    changes = ["epochs=2", "optimizer={name: rmsprop, lr: 0.01}", "attack.steps=1"]
     whole = train(override(tiny, changes), tmp_path / "whole")
     train(override(tiny, [*changes, "epochs=1"]), tmp_path / "part")
     recipe = tmp_path / "part" / "recipe.yaml"
@@ -416,7 +416,7 @@ def done(tmp_path_factory):
             "attack.steps=2",
             "epochs=2",
             "validation={samples: 30, steps: 2}",
-            "evaluation={attacks: [clean, pgd-3], batch_size: 16}",
+            "evaluation={conditions: [clean, pgd-3], batch_size: 16}",
         ],
     )
     return recipe, train(recipe, tmp_path_factory.mktemp("done") / "run")
@@ -483,7 +483,7 @@ def test_a_result_of_old_settings_is_not_taken_for_the_new(done, monkeypatch):
     """A kill between the last verdicts and the result leaves an old result behind."""
     recipe, run = done
     assess(run, recipe)
-    changed = override(recipe, ["evaluation.samples=20", "evaluation.attacks=[clean]"])
+    changed = override(recipe, ["evaluation.samples=20", "evaluation.conditions=[clean]"])
     monkeypatch.setattr(Run, "write_result", lambda self, result: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         assess(run, changed)

@@ -48,15 +48,15 @@ def test_a_stopped_run_goes_on_to_the_same_weights(tiny, tmp_path, fingerprint, 
     [
         ["precision=bfloat16"],
         ["precision=float16"],
-        ["objective.name=trades", "optimizer.name=adam", "optimizer.rate=0.001"],
+        ["objective.name=trades", "optimizer.name=adam", "optimizer.lr=0.001"],
         ["data.mixup=1.0", "objective.name=standard"],
         ["optimizer.accumulate=2", "gradient.samples=8"],
-        ["optimizer.clip=0.1"],
+        ["optimizer.clip_norm=0.1"],
         ["norm.name=mixture", "objective.name=mixed"],
         ["norm.name=borrowed", "objective.name=mixed", "objective.clean_share=0.5"],
         ["gradient.groups=8", "objective={name: mixed, clean_share: 0.5}"],
-        ["norm.freeze_last=1", "epochs=2"],
-        ["optimizer.only=norms"],
+        ["norm.freeze_epochs=1", "epochs=2"],
+        ["optimizer.parameters=norms"],
     ],
     ids=" ".join,
 )
@@ -73,7 +73,7 @@ def test_a_longest_gradient_makes_a_small_step(tiny, tmp_path, rule):
         tiny,
         [
             f"gradient={RULES.get(rule, '{name: plain}')}",
-            "optimizer={rate: 1.0, momentum: 0.0, clip: 0.001}",
+            "optimizer={lr: 1.0, momentum: 0.0, clip_norm: 0.001}",
             "epochs=1",
         ],
     )

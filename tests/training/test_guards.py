@@ -136,13 +136,13 @@ def test_a_collapsed_run_raises_the_alarm_on_record(tiny, tmp_path, monkeypatch)
         return Loss(loss, {"push": loss.detach()}, (logits.argmax(1) == labels).sum())
 
     monkeypatch.setitem(OBJECTIVES._entries, "pgd", constant)
-    run = train(override(tiny, ["optimizer.rate=0.001"]), tmp_path / "run")
+    run = train(override(tiny, ["optimizer.lr=0.001"]), tmp_path / "run")
     assert any("one class (1)" in alarm for alarm in run.epochs()[-1].alarms)
 
 
 def test_every_wrong_name_is_reported_at_once(tiny):
     changes = ["model.name=mpl", "norm.name=bach", "objective.name=pdg", "data.name=digit"]
-    changes += ["evaluation.attacks=[pdg-10]", "attack.statistics=train"]
+    changes += ["evaluation.conditions=[pdg-10]", "attack.statistics=train"]
     with pytest.raises(RecipeError) as error:
         build_experiment(override(tiny, changes), root=None, device="cpu")
     for word in ("'mlp'", "'batch'", "'pgd'", "'digits'", "running statistics"):
@@ -155,7 +155,7 @@ def test_every_wrong_name_is_reported_at_once(tiny):
         ("model.options={wide: 3}", "did you mean 'width'"),
         ("norm.options={esp: 3}", "did you mean 'eps'"),
         ("threat.eps=8", "write 8/255"),
-        ("evaluation.eps=[0.1, 3]", "larger than the whole range"),
+        ("evaluation.threat.eps=[0.1, 3]", "larger than the whole range"),
         ("data.name=spheres", "threat.bounds"),
     ],
 )

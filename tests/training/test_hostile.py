@@ -263,7 +263,7 @@ def test_a_start_that_is_no_run_is_one_sentence(tiny, start, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     with pytest.raises((ValueError, OSError)) as error:
-        train(override(tiny, []).model_copy(update={"start": start}), tmp_path / "run")
+        train(override(tiny, []).model_copy(update={"init_from": start}), tmp_path / "run")
     assert len(str(error.value)) < 3000
 
 
@@ -272,7 +272,7 @@ def test_a_start_elsewhere_is_read_and_left_as_it_is(tiny, tmp_path, monkeypatch
     before = files_of(first.path)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    train(override(tiny, ["start=../elsewhere/first", "epochs=1"]), Path("run"))
+    train(override(tiny, ["init_from=../elsewhere/first", "epochs=1"]), Path("run"))
     assert files_of(first.path) == before
 
 

@@ -15,7 +15,7 @@ from advnorm.recipe import override
 from advnorm.records import Run
 from advnorm.training import train
 
-SETTINGS = ["attacks=[clean, pgd-2x2, pgd-1..4+random, square-9]", "batch_size=4"]
+SETTINGS = ["conditions=[clean, pgd-2x2, pgd-1..4+random, square-9]", "batch_size=4"]
 EVENTS = {"_judged": 8000, "judge": 6000, "write_atomically": 300, "write_verdicts": 300}
 """Functions after whose first call a life may end, and how many events later at most."""
 
@@ -44,7 +44,7 @@ def written(run: Run) -> list[object]:
 @pytest.mark.slow
 @pytest.mark.ci
 def test_an_evaluation_that_was_killed_20_times_gives_the_same_verdicts(tiny, tmp_path):
-    recipe = override(tiny, ["epochs=1", "evaluation.eps=[0.1]", "data.test=32"])
+    recipe = override(tiny, ["epochs=1", "evaluation.threat.eps=[0.1]", "data.test=32"])
     whole = train(recipe, tmp_path / "whole")
     run = Run.open(shutil.copytree(whole.path, tmp_path / "run"))
     rng = random.Random(0)

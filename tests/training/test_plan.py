@@ -133,7 +133,7 @@ def test_a_weight_of_what_is_computed_anyway_changes_no_cost(objective):
 
 def test_schedules_of_rates_and_later_epochs_change_no_epoch():
     rates = "optimizer.schedule={kind: cosine, end: 4}"
-    found = made(*FIVE, "epochs=4", rates, "norm.freeze_last=1", "data.mixup=1")
+    found = made(*FIVE, "epochs=4", rates, "norm.freeze_epochs=1", "data.mixup=1")
     assert found.training == 4 * found.epoch == 20 * found.step == 20 * made(*FIVE).step
 
 

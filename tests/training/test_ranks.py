@@ -193,7 +193,7 @@ def test_watching_changes_no_bit_on_either_rank_and_one_of_them_writes(pair, nam
     first, second = (found["watched"][name] for found in findings(pair))
     assert first == second and first["plain"] == first["watched"]
     folder = pair(tuple(QUICK))
-    every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).watch.every
+    every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).monitor.every
     steps = [line.step for line in Run.open(folder / f"{name}, watched").monitored()]
     assert steps == list(range(1, 21, every))
     assert not Run.open(folder / f"{name}, plain").monitored()

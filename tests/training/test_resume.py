@@ -160,11 +160,11 @@ def test_resuming_a_finished_run_changes_nothing(tiny, fingerprint, tmp_path):
 
 def test_resuming_with_another_recipe_refuses_and_names_the_keys(tiny, tmp_path):
     train(override(tiny, ["epochs=1"]), tmp_path / "run")
-    changed = override(tiny, ["epochs=1", "attack.steps=3", "optimizer.rate=0.01"])
+    changed = override(tiny, ["epochs=1", "attack.steps=3", "optimizer.lr=0.01"])
     with pytest.raises(RecipeError) as error:
         train(changed, tmp_path / "run", resume=True)
     assert "attack.steps: 2 -> 3" in str(error.value)
-    assert "optimizer.rate: 0.05 -> 0.01" in str(error.value)
+    assert "optimizer.lr: 0.05 -> 0.01" in str(error.value)
     assert "epochs" not in str(error.value).partition("Go on")[0]
 
 
@@ -233,7 +233,7 @@ def test_other_settings_start_an_evaluation_anew(tiny, whole):
 
 def test_a_run_goes_on_without_the_one_that_it_started_from(tiny, tmp_path):
     first = train(tiny, tmp_path / "first")
-    recipe = override(tiny, [f"start={first.path}", "epochs=2"])
+    recipe = override(tiny, [f"init_from={first.path}", "epochs=2"])
     with pytest.raises(StoppedError):
         train(recipe, tmp_path / "run", progress=SignalAt(4))
     shutil.rmtree(first.path)

@@ -9,7 +9,7 @@ from advnorm.runs import assess, load_model
 from advnorm.training import load_data, train
 
 ENLARGED = ["data.size=16", "data.resample=nearest", "objective.name=standard"]
-SGD = ["optimizer={name: sgd, rate: 0.05, momentum: 0.5, weight_decay: 0.1}"]
+SGD = ["optimizer={name: sgd, lr: 0.05, momentum: 0.5, weight_decay: 0.1}"]
 
 
 def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):

@@ -37,7 +37,9 @@ def mixture(tiny, *more):
 
 
 def test_a_mixture_has_an_answer_a_branch_and_the_worst_of_both(tiny, tmp_path):
-    recipe = mixture(tiny, "evaluation.branch=worst", "evaluation.attacks=[clean, pgd-3]")
+    recipe = mixture(
+        tiny, "evaluation.branch=worst", "evaluation.conditions=[clean, pgd-3]"
+    )
     run = train(recipe, tmp_path / "run")
     results = {result.key: result for result in assess(run, recipe)}
     assert set(results) == {"clean@worst", "pgd-3_linf_0.05@worst", "pgd-3_linf_0.1@worst"}
@@ -53,7 +55,9 @@ def test_a_mixture_has_an_answer_a_branch_and_the_worst_of_both(tiny, tmp_path):
 def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
     from advnorm.evaluation import evaluate
 
-    recipe = mixture(tiny, "evaluation.attacks=[clean, pgd-3]", "evaluation.eps=[0.1]")
+    recipe = mixture(
+        tiny, "evaluation.conditions=[clean, pgd-3]", "evaluation.threat.eps=[0.1]"
+    )
     run = train(recipe, tmp_path / "run")
     data = load_data(recipe, root=None)
     model, _ = load_model(run, recipe, data, weights="best", warnings=[])
@@ -87,7 +91,7 @@ def buffers(run, kind="state"):
 
 
 def test_frozen_statistics_stand_still_in_the_last_epochs(tiny, tmp_path):
-    recipe = override(tiny, ["epochs=3", "norm.freeze_last=2"])
+    recipe = override(tiny, ["epochs=3", "norm.freeze_epochs=2"])
     one = train(override(tiny, ["epochs=1"]), tmp_path / "one")
     three = train(recipe, tmp_path / "three")
     for key, value in buffers(one).items():
@@ -100,7 +104,12 @@ def test_fine_tuning_moves_the_norms_alone(tiny, tmp_path):
     """xie2020 4.4: take an adversarially trained model, fine-tune its norms on clean images."""
     first = train(tiny, tmp_path / "first")
     recipe = override(
-        tiny, [f"start={first.path}", "optimizer.only=norms", "objective.name=standard"]
+        tiny,
+        [
+            f"init_from={first.path}",
+            "optimizer.parameters=norms",
+            "objective.name=standard",
+        ],
     )
     tuned = train(recipe, tmp_path / "tuned")
     before = checkpoints.load(first.checkpoints, "best", warnings=[]).tensors
@@ -112,7 +121,7 @@ def test_fine_tuning_moves_the_norms_alone(tiny, tmp_path):
 @pytest.mark.parametrize("objective", ["standard", "pgd", "mixed"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
-    changes = [f"objective.name={objective}", f"data.smoothing={smoothing}"]
+    changes = [f"objective.name={objective}", f"data.label_smoothing={smoothing}"]
     recipe = override(tiny, [*changes, "attack.target=random", "norm.name=none"])
     experiment, seen = build_experiment(recipe, root=None, device="cpu"), []
     order = torch.arange(experiment.batch_size)
@@ -132,14 +141,14 @@ def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
 
 def test_a_start_of_another_shape_or_that_is_not_there_is_refused(tiny, tmp_path):
     first = train(override(tiny, ["epochs=1"]), tmp_path / "first")
-    wider = override(tiny, [f"start={first.path}", "model.options.width=9"])
+    wider = override(tiny, [f"init_from={first.path}", "model.options.width=9"])
     with pytest.raises(RecipeError, match="another model"):
         build_experiment(wider, root=None, device="cpu")
     with pytest.raises(FileNotFoundError, match="not a run folder"):
         build_experiment(
-            override(tiny, [f"start={tmp_path / 'no'}"]), root=None, device="cpu"
+            override(tiny, [f"init_from={tmp_path / 'no'}"]), root=None, device="cpu"
         )
-    bare = ["optimizer.only=norms", "norm.name=none"]
+    bare = ["optimizer.parameters=norms", "norm.name=none"]
     with pytest.raises(RecipeError, match="no parameters"):
         build_experiment(override(tiny, bare), root=None, device="cpu")
 
@@ -199,7 +208,7 @@ def test_gamma_beta_steps_and_statistics_follow_their_schedules(tiny, monkeypatc
         ("objective={name: trades, gamma_schedule: {kind: ramp, last: 2}}", "has no gamma"),
         ("objective={name: mixed, batching: stacked}", "sequential"),
         ("attack.statistics={0: train}", "must not move"),
-        ("norm.freeze_last=3", "must move the running statistics first"),
+        ("norm.freeze_epochs=3", "must move the running statistics first"),
         ("norm.where=[]", "names no place"),
         (
             "objective={name: mixed, gamma: 0.8, gamma_schedule: {kind: ramp, last: 2, stop: 2}}",

@@ -51,7 +51,7 @@ class Heard(Quiet):
 @pytest.fixture
 def recipe(tiny):
     """Three epochs of three steps."""
-    return override(tiny, ["evaluation={attacks: [clean, pgd-2], eps: [0.1]}"])
+    return override(tiny, ["evaluation={conditions: [clean, pgd-2], threat: {eps: [0.1]}}"])
 
 
 def stopped(recipe, out, step):
@@ -144,7 +144,7 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     run, whole = stopped(recipe, tmp_path / "run", 7), train(recipe, tmp_path / "whole")
     few = override(recipe, ["evaluation.samples=10", "perturbation.radii=[0.1]"])
     mark = "(unfinished: 2 of 3 epochs and 1 step)"
-    (audit,) = audit_run(run, override(few, ["evaluation.eps=[]"]), suite=["pgd-2"])
+    (audit,) = audit_run(run, override(few, ["evaluation.threat.eps=[]"]), suite=["pgd-2"])
     assert str(audit).count(mark) == 3 and run.audits() == [audit]
     (answer,) = diagnose_run(run, few, questions(["dead"]), samples=10)
     assert str(answer).count(mark) == len(answer.numbers)
@@ -153,9 +153,9 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     for result in perturb_run(run, few, progress=heard):
         assert result.training == audit.training == answer.training
         assert f"{result.key}: {result.accuracy} {mark}" in heard.lines
-    certified = override(few, ["evaluation.attacks=[ibp]"])
+    certified = override(few, ["evaluation.conditions=[ibp]"])
     assert assess(run, certified)[0].training == audit.training
-    attacked = [override(few, ["evaluation.attacks=[pgd-2]"])] * 2
+    attacked = [override(few, ["evaluation.conditions=[pgd-2]"])] * 2
     (matrix,) = transfer_runs([run, whole], attacked)
     assert matrix.training == {
         "run": audit.training,
@@ -263,7 +263,7 @@ def test_a_record_without_the_field_is_read(recipe, tmp_path):
 
 def test_a_start_from_an_unfinished_run_is_said(recipe, tmp_path):
     run = stopped(recipe, tmp_path / "run", 7)
-    tuned, heard = override(recipe, [f"start={run.path}", "epochs=1"]), Heard()
+    tuned, heard = override(recipe, [f"init_from={run.path}", "epochs=1"]), Heard()
     train(tuned, tmp_path / "tuned", progress=heard)
     assert f"start: {run.path} is unfinished: 2 of 3 epochs and 1 step" in heard.lines
     train(recipe, run.path, resume=True)

@@ -18,7 +18,7 @@ from advnorm.training.monitor import Monitor
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 
-ALL = "watch={every: 2, questions: [gradient_norm, moments, wasserstein, hessian], hessian_steps: 3}"
+ALL = "monitor={every: 2, questions: [gradient_norm, moments, wasserstein, hessian], hessian_steps: 3}"
 CASES = {
     "pgd, batch": [],
     "standard, none": ["norm.name=none", "objective.name=standard"],
@@ -30,7 +30,7 @@ CASES = {
     "ibp": ["objective.name=ibp", "threat.eps=0.01"],
     "crown_ibp": ["objective.name=crown_ibp", "threat.eps=0.01", "norm.name=none"],
     "sam": ["gradient.name=sam"],
-    "apart": ["gradient.name=apart_sam", "optimizer.clip=0.5"],
+    "apart": ["gradient.name=apart_sam", "optimizer.clip_norm=0.5"],
     "parts": ["optimizer.accumulate=2", "data.mixup=0.4"],
     "bfloat16": ["precision=bfloat16"],
     "dropout": ["model={name: wide_resnet, options: {depth: 10, widen: 1, dropout: 0.3}}"],
@@ -170,7 +170,7 @@ def test_each_domain_is_measured_on_its_own_rows(tiny, tmp_path, batching):
 def test_gradient_norm_and_hessian_are_those_of_the_training_loss(tiny, tmp_path):
     small = [
         "model.options={depth: 1, width: 2}",
-        "watch.hessian_steps=2000",
+        "monitor.hessian_steps=2000",
         "batch_size=6",
     ]
     experiment, before, batch, seen = stepped(tiny, tmp_path, "standard, none", *small)
@@ -235,7 +235,7 @@ def test_the_hessian_says_beforehand_what_it_costs(tiny, tmp_path):
 
 
 def test_a_stopped_run_goes_on_with_the_same_lines(tiny, tmp_path, monkeypatch):
-    recipe = override(tiny, [ALL, "watch.every=1", "checkpoint_seconds=0.000001"])
+    recipe = override(tiny, [ALL, "monitor.every=1", "checkpoint_seconds=0.000001"])
     whole = train(recipe, tmp_path / "whole")
     stops = iter([False] * 4 + [True])
 
@@ -261,15 +261,19 @@ def test_a_stopped_run_goes_on_with_the_same_lines(tiny, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        (["compile=true", "watch.questions=[moments]"], "torch.compile hides"),
-        (["watch.questions=[gradient]"], "watch.questions"),
-        (["watch.every=0"], "watch.every"),
+        (["compile=true", "monitor.questions=[moments]"], "torch.compile hides"),
+        (["monitor.questions=[gradient]"], "monitor.questions"),
+        (["monitor.every=0"], "monitor.every"),
         (
-            ["batch_size=1", "norm.name=none", "watch.questions=[moments]"],
+            ["batch_size=1", "norm.name=none", "monitor.questions=[moments]"],
             "at least 2 samples",
         ),
         (
-            ["optimizer.accumulate=32", "norm.name=none", "watch.questions=[wasserstein]"],
+            [
+                "optimizer.accumulate=32",
+                "norm.name=none",
+                "monitor.questions=[wasserstein]",
+            ],
             "each part of a batch: 32 samples",
         ),
     ],

@@ -107,6 +107,6 @@ def _perturbed(
             "perturbation.statistics=batch",
             "perturbation.split=train",
             f"perturbation.groups={groups}",
-            f"perturbation.attacked={batch}",
+            f"perturbation.attack_samples={batch}",
         ],
     )

@@ -181,7 +181,7 @@ def large(scale: Scale, depth: int, *, norm: bool) -> Recipe:
     """
     rate, at = (0.1, "[150, 250]") if scale == "full" else (0.02, "[7, 12]")
     schedule = f"optimizer.schedule={{kind: piecewise, at: {at}}}"
-    changes = (f"optimizer.rate={rate}", schedule)
+    changes = (f"optimizer.lr={rate}", schedule)
     return vgg(scale, depth, *changes, norm=norm, epochs=350)
 
 

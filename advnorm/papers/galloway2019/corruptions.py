@@ -118,10 +118,10 @@ def table4(scale: Scale) -> Sequence[Job]:
     }
     if scale == "smoke":
         recipes = {row: recipes[row] for row in ("VGG8", "WRN, Fixup")}
-    judged: list[tuple[str, ...]] = [("attacks=[clean]",)]
+    judged: list[tuple[str, ...]] = [("conditions=[clean]",)]
     if scale == "full":
         names = _files()
-        judged.append(("data=cifar10-c", "attacks=[clean]"))
+        judged.append(("data=cifar10-c", "conditions=[clean]"))
     else:
         cells = {
             column: [f"corruption-{noise}-{level}" for level in _LEVELS]
@@ -129,7 +129,7 @@ def table4(scale: Scale) -> Sequence[Job]:
         }
         names = {column: " & ".join(levels) for column, levels in cells.items()}
         every = ", ".join(name for levels in cells.values() for name in levels)
-        judged.append((f"attacks=[{every}]",))
+        judged.append((f"conditions=[{every}]",))
     return [
         Job(row, recipe, {"Clean": "clean", **names}, evaluations=judged)
         for row, recipe in recipes.items()

@@ -47,18 +47,18 @@ def _recipe(scale: Scale, depth: int, batch: int, *, norm: bool, epochs: int) ->
         "full": [
             "threat.bounds=[-1, 2]",
             f"epochs={epochs}",
-            f"optimizer.rate={1e-5 * batch}",
+            f"optimizer.lr={1e-5 * batch}",
             "data.validation=0.002",
         ],
         "reduced": [
             "data={name: mnist, train: 4000, test: 500}",
             f"epochs={5 if epochs == 10 else 10}",
-            f"optimizer.rate={15e-5 * batch}",
+            f"optimizer.lr={15e-5 * batch}",
         ],
         "smoke": [
             "data={name: digits, train: 100, test: 20}",
             f"epochs={2 if epochs == 10 else 4}",
-            f"optimizer.rate={1e-3 * batch}",
+            f"optimizer.lr={1e-3 * batch}",
         ],
     }
     width = {"full": 384, "reduced": 128, "smoke": 16}[scale]
@@ -75,8 +75,8 @@ def _recipe(scale: Scale, depth: int, batch: int, *, norm: bool, epochs: int) ->
             f"batch_size={batch}",
             "threat.eps=0.1",
             f"validation={{every: {every}, samples: 10, steps: 1}}",
-            f"evaluation.attacks=[clean, {_NOISES[scale]}, '{_BIM}']",
-            "evaluation.eps=[0.03]",
+            f"evaluation.conditions=[clean, {_NOISES[scale]}, '{_BIM}']",
+            "evaluation.threat.eps=[0.03]",
             "evaluation.weights=last",
             *sizes[scale],
         ],

@@ -47,13 +47,13 @@ def recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
             *(["data.resample=nearest"] if width > 28 else []),
             "norm.name=none",
             "objective.name=standard",
-            "optimizer={name: sgd, rate: 0.01, momentum: 0}",
+            "optimizer={name: sgd, lr: 0.01, momentum: 0}",
             f"optimizer.weight_decay={decay}",
             "batch_size=128",
             "epochs=50",
             f"threat={{eps: {EPS}, bounds: [-1, 2]}}",
             "validation={every: 1000, samples: 10, steps: 1}",
-            f"evaluation={{eps: [{EPS}], weights: last}}",
+            f"evaluation={{threat: {{eps: [{EPS}]}}, weights: last}}",
             *whole,
             *small,
             *(reduced if scale == "reduced" else []),
@@ -68,7 +68,7 @@ def _linear(scale: Scale, width: int, decay: float) -> Recipe:
         width,
         decay,
         "model={name: linear, standardize: data}",
-        "evaluation.attacks=[clean, fgsm]",
+        "evaluation.conditions=[clean, fgsm]",
     )
 
 

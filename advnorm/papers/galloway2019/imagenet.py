@@ -30,12 +30,12 @@ def _recipe(model: str, *, norm: bool) -> Recipe:
             f"model.name={model}",
             f"norm.name={'batch' if norm else 'none'}",
             "objective.name=standard",
-            f"optimizer={{rate: {0.1 if norm else 0.01}, weight_decay: 1e-4}}",
+            f"optimizer={{lr: {0.1 if norm else 0.01}, weight_decay: 1e-4}}",
             "optimizer.schedule={kind: piecewise, at: [30, 60]}",
             "batch_size=256",
             f"threat.eps={0.01 * _UNIT}",
-            "validation={samples: 2000, steps: 1, prefer: clean}",
-            "evaluation={attacks: [clean], batch_size: 64}",
+            "validation={samples: 2000, steps: 1, select_by: clean}",
+            "evaluation={conditions: [clean], batch_size: 64}",
         ],
     )
 
@@ -89,7 +89,7 @@ def table5(scale: Scale) -> Sequence[Job]:
     elif scale == "smoke":
         recipes, samples = dict(list(recipes.items())[:2]), 20
     numbers = {"Clean": "top_k/clean", "Noise": "top_k/noise", LINF: "top_k/attacked"}
-    clean = [("attacks=[clean]",)]
+    clean = [("conditions=[clean]",)]
     return [
         Job(row, one, numbers, {"top_k": settings}, samples, evaluations=clean)
         for row, one in recipes.items()
@@ -162,13 +162,16 @@ def table12(scale: Scale) -> Sequence[Job]:
     if scale == "full":
         step, eps = 5e-3 * _UNIT, 0.05 * _UNIT
         attacks = f"['bim-10+step={step:.6f}']"
-        judging = f"evaluation={{attacks: {attacks}, eps: [{eps}]}}"
+        judging = f"evaluation={{conditions: {attacks}, threat: {{eps: [{eps}]}}}}"
         recipes = {
             name: override(_recipe(f"vgg{depth}", norm=norm), [judging])
             for name, depth, norm in _names((11, 13, 16, 19))
         }
     else:
-        judging = f"evaluation={{attacks: [bim-10], eps: [{2 * CIFAR[scale].eps}]}}"
+        judging = (
+            "evaluation={conditions: [bim-10], threat: "
+            f"{{eps: [{2 * CIFAR[scale].eps}]}}}}"
+        )
         stands_for = {11: 8, 13: 13 if scale == "reduced" else 11}
         recipes = {
             name: override(large(scale, stands_for[depth], norm=norm), [judging])

@@ -30,11 +30,11 @@ def models(scale: Scale) -> dict[str, Recipe]:
             "model={name: lenet5, standardize: none}",
             "norm.name=none",
             "objective.name=standard",
-            "optimizer={name: sgd, rate: 0.01, momentum: 0}",
+            "optimizer={name: sgd, lr: 0.01, momentum: 0}",
             "batch_size=50",
             "threat={norm: l2, eps: 1}",
             "validation={every: 1000, samples: 10, steps: 1}",
-            "evaluation={attacks: [clean], weights: last}",
+            "evaluation={conditions: [clean], weights: last}",
             *sizes[scale],
         ],
     )

@@ -33,11 +33,11 @@ def descent(scale: Scale, *changes: str) -> Recipe:
             "model={name: linear, standardize: none, options: {start: normal}}",
             "norm.name=none",
             "objective.name=standard",
-            "optimizer={name: sgd, rate: 0.1, momentum: 0}",
+            "optimizer={name: sgd, lr: 0.1, momentum: 0}",
             "threat.eps=0.1",
             "validation={every: 1000, samples: 10, steps: 1}",
-            "evaluation={eps: [0.1], weights: last}",
-            "evaluation.attacks=[clean, noise-1+unclipped, fgsm]",
+            "evaluation={threat: {eps: [0.1]}, weights: last}",
+            "evaluation.conditions=[clean, noise-1+unclipped, fgsm]",
             *_SIZES[scale],
             *changes,
         ],
@@ -110,7 +110,7 @@ def table1(scale: Scale) -> Sequence[Job]:
     """GD, GD with weight decay 0.1, and GD behind a batch norm on the pixels.
 
     Five seeds in the paper. Noise of unit variance, not clipped: clipped to the pixel
-    range (``advnorm evaluate RUN --set attacks='[noise-1]'``) it costs GD more than the
+    range (``advnorm evaluate RUN --set conditions='[noise-1]'``) it costs GD more than the
     paper's numbers show. Statistics at test time are those of the training set; the
     centroids are those of the test samples.
     """
@@ -206,7 +206,7 @@ def _vgg8() -> list[Job]:
                 f"norm={{name: batch, where: input, options: {{affine: false, eps: {c}}}}}",
                 "data.validation=0.002",
                 "evaluation.weights=last",
-                f"evaluation.attacks=[clean, '{CIFAR['full'].noise}']",
+                f"evaluation.conditions=[clean, '{CIFAR['full'].noise}']",
                 norm=True,
                 epochs=50,
             ),

@@ -76,18 +76,18 @@ def _judged(scale: Scale) -> tuple[dict[str, str], list[tuple[str, ...]]]:
     """Return where each corruption's accuracy is, and the evaluations that it needs."""
     keys = {column: column.lower().replace(" ", "_") for column in _TABLE}
     corrupted = [column for column in _TABLE if column not in ("Clean", "Overall")]
-    clean = ("attacks=[clean]", "weights=last")
+    clean = ("conditions=[clean]", "weights=last")
     judged: list[tuple[str, ...]]
     if scale == "full":
         files = [column for column in corrupted if column != "Gaussian Noise"]
         names = {c: f"clean~mnist-c-{keys[c].replace('_', '-')}" for c in files}
         names["Gaussian Noise"] = _EXTRA
         judged = [(f"data=mnist-c:{keys[c]}", *clean) for c in files]
-        judged.append((f"attacks=[clean, {_EXTRA}]", "weights=last"))
+        judged.append((f"conditions=[clean, {_EXTRA}]", "weights=last"))
     else:
         corrupted = list(_OWN[:2] if scale == "smoke" else _OWN)
         names = {column: f"corruption-{keys[column]}-5" for column in corrupted}
-        judged = [clean, (f"attacks=[{', '.join(names.values())}]", "weights=last")]
+        judged = [clean, (f"conditions=[{', '.join(names.values())}]", "weights=last")]
     ordered = {column: names[column] for column in corrupted}
     return {"Clean": "clean", **ordered, "Overall": " & ".join(ordered.values())}, judged
 

@@ -41,7 +41,8 @@ class Judging(NamedTuple):
     def attacks(self) -> str:
         """The change of a recipe that judges clean images, noise and PGD-linf."""
         return (
-            f"evaluation={{attacks: [clean, '{self.noise}', '{_PGD}'], eps: [{self.eps}]}}"
+            f"evaluation={{conditions: [clean, '{self.noise}', '{_PGD}'], "
+            f"threat: {{eps: [{self.eps}]}}}}"
         )
 
     def numbers(self) -> dict[str, str]:
@@ -52,7 +53,7 @@ class Judging(NamedTuple):
     def l2(self, pixels: int) -> tuple[dict[str, str], tuple[str, ...]]:
         """Return the same for PGD-l2 on so many pixels, and the evaluation it needs."""
         eps = self.eps * sqrt(pixels)
-        changes = (f"attacks=['{_PGD}']", "norm=l2", f"eps=[{eps}]")
+        changes = (f"conditions=['{_PGD}']", "norm=l2", f"eps=[{eps}]")
         return {L2: f"{_PGD}_l2_{eps:.4g}"}, changes
 
     def job(
@@ -84,19 +85,19 @@ _SIZES: dict[Scale, list[str]] = {
     "full": [
         "data={name: cifar10, augment: crop_flip}",
         "batch_size=128",
-        "validation={samples: null, steps: 1, prefer: clean}",
+        "validation={samples: null, steps: 1, select_by: clean}",
     ],
     "reduced": [
         "data={name: cifar10, augment: crop_flip, train: 4000, test: 500}",
         "batch_size=32",
         "epochs=15",
-        "validation={every: 5, samples: 250, steps: 1, prefer: clean}",
+        "validation={every: 5, samples: 250, steps: 1, select_by: clean}",
     ],
     "smoke": [
         "data={size: 32, train: 60, test: 20}",
         "batch_size=20",
         "epochs=1",
-        "validation={samples: 10, steps: 1, prefer: clean}",
+        "validation={samples: 10, steps: 1, select_by: clean}",
     ],
 }
 
@@ -114,7 +115,7 @@ def recipe(scale: Scale, name: str, *changes: str, epochs: int = 150) -> Recipe:
         [
             "norm.name=none",
             "objective.name=standard",
-            "optimizer={rate: 0.01, momentum: 0.9, weight_decay: 5e-4}",
+            "optimizer={lr: 0.01, momentum: 0.9, weight_decay: 5e-4}",
             f"threat.eps={judging.eps}",
             judging.attacks,
             *_SIZES[scale],
@@ -156,9 +157,9 @@ def wide(scale: Scale, *changes: str, norm: bool, epochs: int = 150) -> Recipe:
         "wide",
         f"model={{name: {name}, options: {size}{end}}}",
         "norm.name=batch",
-        f"optimizer={{rate: {0.1 if full else 0.05}, nesterov: true, weight_decay: 5e-4}}",
+        f"optimizer={{lr: {0.1 if full else 0.05}, nesterov: true, weight_decay: 5e-4}}",
         f"optimizer.schedule={{kind: piecewise, at: {at}, factor: 0.2}}",
-        f"optimizer.scalar_factor={1 if norm else 0.1}",
+        f"optimizer.scalar_lr_factor={1 if norm else 0.1}",
         *pixels,
         *changes,
         epochs=epochs,

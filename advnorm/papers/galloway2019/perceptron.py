@@ -44,7 +44,7 @@ def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe
         f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
         *larger,
         *([_NORM] if norm else []),
-        f"evaluation.attacks=[clean, {noise(width)}]",
+        f"evaluation.conditions=[clean, {noise(width)}]",
     )
 
 

@@ -34,12 +34,12 @@ def figure1(scale: Scale) -> Sequence[Job]:
             "model={name: linear, standardize: none}",
             "norm.name=none",
             "objective.name=standard",
-            "optimizer={name: sgd, rate: 0.1, momentum: 0}",
+            "optimizer={name: sgd, lr: 0.1, momentum: 0}",
             "batch_size=1000",
             f"epochs={epochs}",
             "threat={eps: 1, bounds: [-16, 16]}",
             "validation={every: 10000, samples: 10, steps: 1}",
-            "evaluation={attacks: [clean], weights: last}",
+            "evaluation={conditions: [clean], weights: last}",
         ],
     )
     normed = override(recipe, ["norm={name: batch, options: {affine: false}}"])
@@ -92,12 +92,12 @@ def figure8(scale: Scale) -> Sequence[Job]:
                 f"model={{name: mlp, options: {options}, standardize: none}}",
                 f"norm.name={norm}",
                 "objective.name=standard",
-                "optimizer={name: sgd, rate: 1e-12, momentum: 0}",
+                "optimizer={name: sgd, lr: 1e-12, momentum: 0}",
                 "batch_size=50",
                 "epochs=1",
                 "threat={eps: 0.1, bounds: [-2, 2]}",
                 "validation={every: 10, samples: 10, steps: 1}",
-                "evaluation={attacks: [clean], weights: last}",
+                "evaluation={conditions: [clean], weights: last}",
             ],
         )
         names = {
@@ -155,12 +155,12 @@ def figure9(scale: Scale) -> Sequence[Job]:
                     "model.standardize=none",
                     f"norm.name={norm}",
                     "objective.name=standard",
-                    f"optimizer={{name: sgd, rate: {rate}, momentum: 0}}",
+                    f"optimizer={{name: sgd, lr: {rate}, momentum: 0}}",
                     "batch_size=50",
                     f"epochs={epochs}",
                     "threat={eps: 0.1, bounds: [-2, 2]}",
                     "validation={every: 10000, samples: 10, steps: 1}",
-                    "evaluation={attacks: [clean, noise-0.0707], weights: last}",
+                    "evaluation={conditions: [clean, noise-0.0707], weights: last}",
                 ],
             )
     numbers = {"training": "epoch/train", "noise": "noise-0.0707"}

@@ -43,10 +43,11 @@ def _recipe(
     return vgg(
         scale,
         8,
-        f"optimizer={{rate: {_RATES[rate][0 if full else 1]}, weight_decay: {decay}}}",
+        f"optimizer={{lr: {_RATES[rate][0 if full else 1]}, weight_decay: {decay}}}",
         f"optimizer.schedule={schedule}",
         f"validation={{every: {every}, samples: 10, steps: 1}}",
-        f"evaluation={{attacks: {attacks}, eps: [{_EPS[scale]}], weights: last}}",
+        f"evaluation={{conditions: {attacks}, weights: last}}",
+        f"evaluation.threat.eps=[{_EPS[scale]}]",
         f"epochs={epoch // shorter}",
         *(["data.validation=0.002"] if full else []),
         norm=_NORMS[norm],

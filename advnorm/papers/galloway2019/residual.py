@@ -30,9 +30,9 @@ def _resnet(scale: Scale, depth: int, kind: str) -> Recipe:
         "resnet",
         f"model={{name: {_KINDS[kind]}{depth}, options: {{width: {width}}}}}",
         f"norm.name={'batch' if kind == 'BN' else 'none'}",
-        f"optimizer={{rate: {rate}, weight_decay: 1e-4}}",
+        f"optimizer={{lr: {rate}, weight_decay: 1e-4}}",
         f"optimizer.schedule={{kind: piecewise, at: {at}}}",
-        f"optimizer.scalar_factor={1 if kind == 'BN' else 0.1}",
+        f"optimizer.scalar_lr_factor={1 if kind == 'BN' else 0.1}",
         *([] if full else ["data.size=16"]),
         epochs=164,
     )
@@ -98,7 +98,7 @@ def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[
     """Return the curves of a network for both aims."""
     eps = ", ".join(f"{radius}/255" for radius in radii)
     attacks = ", ".join(f"'{attack}'" for attack in ("clean", *_AIMS.values()))
-    changes = (f"eps=[{eps}]", f"attacks=[{attacks}]")
+    changes = (f"eps=[{eps}]", f"conditions=[{attacks}]")
     return [
         Job(
             f"{name}, {kind[0]}-{aim}",
@@ -113,7 +113,7 @@ def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[
 def _contrast(name: str, recipe: Recipe) -> Job:
     """Return a row of one point: no attack, on images of other contrasts."""
     numbers = {"0": "clean~cifar10-c-contrast"}
-    judged = [("data=cifar10-c:contrast", "attacks=[clean]")]
+    judged = [("data=cifar10-c:contrast", "conditions=[clean]")]
     return Job(f"{name}{_CONTRAST}", recipe, numbers, evaluations=judged)
 
 

@@ -134,8 +134,8 @@ def _cnns(scale: Scale) -> dict[str, Recipe]:
         scale,
         "cnn",
         "model={name: cnn_cleverhans}",
-        "optimizer={rate: 0.01, momentum: 0}",
-        "evaluation={attacks: [clean], weights: last}",
+        "optimizer={lr: 0.01, momentum: 0}",
+        "evaluation={conditions: [clean], weights: last}",
         *data[scale],
         epochs=50,
     )

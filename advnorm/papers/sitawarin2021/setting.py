@@ -142,7 +142,7 @@ _SUBJECT: Mapping[Scale, list[str]] = {
     "full": [
         "data={name: cifar10, augment: crop_flip_jitter}",
         "model.name=preact_resnet18",
-        "optimizer={rate: 0.05, weight_decay: 5e-4}",
+        "optimizer={lr: 0.05, weight_decay: 5e-4}",
         "optimizer.schedule={kind: piecewise, at: [40, 55, 70], factor: 0.1}",
         "epochs=80",
         "batch_size=128",
@@ -152,7 +152,7 @@ _SUBJECT: Mapping[Scale, list[str]] = {
     "reduced": [
         "data={name: cifar10, size: 16, classes: [0, 1, 6, 7], train: 2000, test: 400}",
         "model.name=cnn_small",
-        "optimizer={rate: 0.05, weight_decay: 5e-4}",
+        "optimizer={lr: 0.05, weight_decay: 5e-4}",
         "optimizer.schedule={kind: piecewise, at: [16], factor: 0.1}",
         "epochs=20",
         "batch_size=64",
@@ -163,7 +163,7 @@ _SUBJECT: Mapping[Scale, list[str]] = {
     "smoke": [
         "data={name: digits, train: 120, test: 30, size: 12}",
         "model={name: cnn_small, options: {width: 4}}",
-        "optimizer.rate=0.05",
+        "optimizer.lr=0.05",
         "epochs=2",
         "batch_size=40",
         "validation={every: 1000, samples: 10, steps: 1}",
@@ -174,7 +174,7 @@ _SUBJECT: Mapping[Scale, list[str]] = {
 _IMAGENETTE = [
     "data.name=imagenette",
     "model.name=resnet34",
-    "optimizer.rate=0.1",
+    "optimizer.lr=0.1",
     "batch_size=64",
 ]
 _STEP: Mapping[Scale, float] = {"full": 0.25, "reduced": 1.25, "smoke": 1.25}
@@ -187,7 +187,7 @@ def _problem(scale: Scale, problem: Problem) -> list[str]:
         *(_IMAGENETTE if problem == "Imagenette" else []),
         f"threat.eps={radius}",
         f"attack.step_size={_STEP[scale] * float(Fraction(radius))}",
-        f"evaluation.attacks={attacks}",
-        f"evaluation.eps=[{radius}]",
-        f"watch={{questions: [wasserstein], every: {1 if scale == 'smoke' else 10}}}",
+        f"evaluation.conditions={attacks}",
+        f"evaluation.threat.eps=[{radius}]",
+        f"monitor={{questions: [wasserstein], every: {1 if scale == 'smoke' else 10}}}",
     ]

@@ -29,7 +29,7 @@ def _job(scale: Scale, row: str, budget: Budget, norm: str, size: Size) -> Job:
     recipe = pgd_at(scale, budget, norm=norm, size=size, watch=watch)
     attack = _ATTACKS[scale][0]
     numbers = {"Clean": "clean", "PGD": budget.key(attack)}
-    return Job(row, recipe, numbers, evaluations=([f"attacks=[clean, {attack}]"],))
+    return Job(row, recipe, numbers, evaluations=([f"conditions=[clean, {attack}]"],))
 
 
 def _with_aa(scale: Scale, job: Job, budget: Budget) -> Job:
@@ -37,7 +37,7 @@ def _with_aa(scale: Scale, job: Job, budget: Budget) -> Job:
     return replace(
         job,
         numbers={**job.numbers, "AA": budget.key(strongest)},
-        evaluations=(*job.evaluations, [f"attacks=[{strongest}]", *_FEW[scale]]),
+        evaluations=(*job.evaluations, [f"conditions=[{strongest}]", *_FEW[scale]]),
     )
 
 

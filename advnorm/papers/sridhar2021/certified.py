@@ -40,7 +40,7 @@ def _jobs(scale: Scale, first: str, budget: Budget, size: Size) -> list[Job]:
             continue
         watch = not crown and size == "LG" and budget == figure_budget(scale)
         recipe = certified(scale, budget, norm=norm, size=size, crown=crown, watch=watch)
-        asked = [f"attacks=[clean, {attack}, ibp]"]
+        asked = [f"conditions=[clean, {attack}, ibp]"]
         numbers = dict(zip(_COLUMNS, keys, strict=True))
         jobs.append(Job(f"{first}, {method}", recipe, numbers, evaluations=(asked,)))
     return jobs

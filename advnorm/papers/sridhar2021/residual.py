@@ -14,7 +14,7 @@ _DEFENSES = {
     "TRADES": "objective={name: trades, beta: 6, batching: sequential}",
     _MAT: "objective={name: mixed, gamma: 0.5, batching: sequential}",
 }
-_OF_THE_SUM = ("optimizer.rate=0.1", "optimizer.weight_decay=2.5e-4")
+_OF_THE_SUM = ("optimizer.lr=0.1", "optimizer.weight_decay=2.5e-4")
 """For half of a loss, the steps of all of it at rate 0.05 with weight decay 5e-4."""
 _STRONGEST: dict[Scale, str] = {
     "full": "standard",
@@ -56,9 +56,9 @@ def _recipe(scale: Scale, norm: str, defense: str) -> Recipe:
             _DEFENSES[defense],
             "threat.eps=16/255",
             "attack={steps: 10, step_size: 4/255}",
-            "optimizer={rate: 0.05, momentum: 0.9, weight_decay: 5e-4}",
+            "optimizer={lr: 0.05, momentum: 0.9, weight_decay: 5e-4}",
             "batch_size=128",
-            "evaluation.eps=[16/255]",
+            "evaluation.threat.eps=[16/255]",
             *_SIZES[scale],
             *(_OF_THE_SUM if defense == _MAT and scale == "full" else ()),
         ],
@@ -134,7 +134,10 @@ def table3(scale: Scale) -> Sequence[Job]:
             f"{defense}{label}",
             _recipe(scale, norm, defense),
             dict(zip(_COLUMNS, keys, strict=True)),
-            evaluations=(["attacks=[clean, pgd-10]"], [f"attacks=[{strongest}]", *few]),
+            evaluations=(
+                ["conditions=[clean, pgd-10]"],
+                [f"conditions=[{strongest}]", *few],
+            ),
         )
         for defense in _DEFENSES
         for label, norm in (("", "none"), (", BN", "batch"))

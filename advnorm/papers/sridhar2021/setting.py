@@ -78,7 +78,7 @@ def pgd_at(
         [
             "name=sridhar2021.pgd",
             "objective.name=pgd",
-            f"optimizer={{name: adam, rate: {'1e-3' if scale == 'full' else '2e-3'}}}",
+            f"optimizer={{name: adam, lr: {'1e-3' if scale == 'full' else '2e-3'}}}",
             f"optimizer.schedule={_falls(epochs, falls)}",
             f"epochs={epochs}",
             f"validation.eps={budget.test}",
@@ -118,13 +118,13 @@ def certified(
             *(beta if crown else ["objective={name: ibp, kappa: 1}"]),
             f"objective.kappa_schedule={{{ramp}, start: 1, stop: 0.5}}",
             f"threat.schedule={{{ramp}}}",
-            f"optimizer={{name: adam, rate: {'5e-4' if full else '2e-3'}}}",
+            f"optimizer={{name: adam, lr: {'5e-4' if full else '2e-3'}}}",
             f"optimizer.schedule={_falls(epochs, (0.65, 0.95) if full else (0.75, 0.92))}",
             f"epochs={epochs}",
             "validation.robust=ibp",
             f"validation.eps={budget.test}",
             *(_WATCH[scale] if watch else []),
-            *(["batch_size=25", "watch.every=40"] if scale == "reduced" else []),
+            *(["batch_size=25", "monitor.every=40"] if scale == "reduced" else []),
         ],
     )
 
@@ -157,11 +157,11 @@ _HELD_OUT: dict[Scale, list[str]] = {
 }
 _QUESTIONS = "questions: [gradient_norm, hessian, moments]"
 _WATCH: dict[Scale, list[str]] = {
-    "full": [f"watch={{{_QUESTIONS}, every: 10}}"],
+    "full": [f"monitor={{{_QUESTIONS}, every: 10}}"],
     "reduced": [
-        f"watch={{{_QUESTIONS}, every: 10, hessian_steps: 10, hessian_samples: 25}}"
+        f"monitor={{{_QUESTIONS}, every: 10, hessian_steps: 10, hessian_samples: 25}}"
     ],
-    "smoke": [f"watch={{{_QUESTIONS}, every: 1, hessian_steps: 3}}"],
+    "smoke": [f"monitor={{{_QUESTIONS}, every: 1, hessian_steps: 3}}"],
 }
 
 
@@ -174,7 +174,7 @@ def _common(scale: Scale, budget: Budget, size: Size, norm: str) -> Recipe:
             f"model={{name: {MODELS[size]}, options: {{width: {width}}}}}",
             f"norm.name={norm}",
             f"threat.eps={budget.train}",
-            f"evaluation.eps=[{budget.test}]",
+            f"evaluation.threat.eps=[{budget.test}]",
             f"batch_size={_BATCH[scale]}",
             *_HELD_OUT[scale],
         ],

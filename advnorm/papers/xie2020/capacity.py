@@ -92,7 +92,7 @@ def figure7(scale: Scale) -> Sequence[Job]:
     are marginal from ResNet-200 on. At reduced, ResNet-20, 32 and 56 for CIFAR of 6, 12 and
     24 channels.
     """
-    plain = "evaluation.attacks=[clean]"
+    plain = "evaluation.conditions=[clean]"
     robust = "PGD-20" if scale == "smoke" else "PGD-2000"
     found = []
     for depth in _DEPTHS[scale]:

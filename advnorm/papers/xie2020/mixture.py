@@ -123,7 +123,7 @@ def table1(scale: Scale) -> Sequence[Job]:
     images are not attacked.
     """
     mixtures = (MBN,) if scale == "smoke" else (MBN, MBN_ALP)
-    plain = "evaluation.attacks=[clean]"
+    plain = "evaluation.conditions=[clean]"
     found = [Job(CLEAN, recipe(scale, CLEAN, plain), {"clean": "clean"})]
     for name in mixtures:
         made = recipe(scale, name, plain, "evaluation.branch=clean")

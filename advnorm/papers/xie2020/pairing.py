@@ -93,7 +93,7 @@ def _row(scale: Scale, changed: int) -> Recipe:
 
 
 def _rmsprop(top: str) -> list[str]:
-    changes = ["optimizer.name=rmsprop", f"optimizer.rate={top}"]
+    changes = ["optimizer.name=rmsprop", f"optimizer.lr={top}"]
     return [*changes, "optimizer.schedule.warmup=0", "optimizer.nesterov=false"]
 
 

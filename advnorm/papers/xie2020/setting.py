@@ -55,7 +55,7 @@ STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 
 _SIZES: dict[Scale, tuple[str, ...]] = {
     "full": (
-        "data={name: imagenet, validation: 0.001, augment: flip, smoothing: 0.1}",
+        "data={name: imagenet, validation: 0.001, augment: flip, label_smoothing: 0.1}",
         "model={name: resnet152, options: {start: goyal}}",
         "epochs=110",
         "optimizer.schedule.at=[35, 70, 95]",
@@ -123,11 +123,11 @@ def recipe(
             f"batch_size={rows}",
             *([f"optimizer.accumulate={rows // _TOGETHER}"] if scale == "full" else []),
             "validation={every: 1000, samples: 10, steps: 1}",
-            f"evaluation={{attacks: [clean, {_TESTS[scale]}], eps: [{_EPS}]}}",
-            "evaluation.weights=last",
+            f"evaluation={{conditions: [clean, {_TESTS[scale]}], weights: last}}",
+            f"evaluation.threat.eps=[{_EPS}]",
             *_SIZES[scale],
             *_STRATEGIES[name],
-            *([f"norm.freeze_last={FROZEN[scale]}"] if star else []),
+            *([f"norm.freeze_epochs={FROZEN[scale]}"] if star else []),
         ],
     )
     return override(base, changes)
@@ -137,7 +137,7 @@ def rate(scale: Scale, rows: int) -> tuple[str, ...]:
     """Return the rate of a batch: 0.1 for each 256 images; at reduced 0.05 for 100."""
     top = 0.1 * rows / 256 if scale == "full" else 0.05 * rows / 100
     start = min(1.0, 0.1 / top)
-    return (f"optimizer.rate={top}", f"optimizer.schedule.start={start}")
+    return (f"optimizer.lr={top}", f"optimizer.schedule.start={start}")
 
 
 def last(scale: Scale) -> str:
@@ -170,7 +170,7 @@ def _counts(scale: Scale, counts: Sequence[int]) -> list[int]:
 
 def _key(made: Recipe, count: int) -> str:
     """Name the result of so many steps: on the curve, or of an attack of their own."""
-    *others, curve = made.evaluation.attacks
+    *others, curve = made.evaluation.conditions
     own = next((name for name in others if name.startswith(f"pgd-{count}+")), None)
     threat = ThreatRecord(norm="linf", eps=_EPS)
     key = result_key(own or curve, threat, _branch(made))

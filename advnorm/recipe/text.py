@@ -3,20 +3,31 @@
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from advnorm.files import read_text
+from advnorm.recipe.keys import (
+    RENAMED,
+    flatten,
+    full_key,
+    renamed_line,
+    section_advice,
+    section_fields,
+)
 from advnorm.recipe.recipe import Recipe
-from advnorm.recipe.values import RecipeError, Spec
+from advnorm.recipe.values import RecipeError
 from advnorm.safe_yaml import load
 from advnorm.text import cut, shorten
 
 MOST_MISTAKES = 20
 """Mistakes that are named; more are counted."""
+_OF_AN_EARLIER_VERSION = 3
+"""So many renamed keys are not typed by hand: all of the recipe is an earlier version's."""
+_SECTIONS = ("model_type", "model_attributes_type")
 
 
 def parse(values: Mapping[str, Any]) -> Recipe:
@@ -24,6 +35,9 @@ def parse(values: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(dict(values))
     except ValidationError as error:
+        old = [key for key in map(_key, error.errors()) if key in RENAMED]
+        if len(old) >= _OF_AN_EARLIER_VERSION:
+            raise RecipeError(_earlier_version(old)) from None
         lines = [_explain(details) for details in error.errors()[:MOST_MISTAKES]]
         more = error.error_count() - len(lines)
         lines += [f"and {more} more mistakes"] if more else []
@@ -57,16 +71,19 @@ def read(path: Path) -> Recipe:
         raise RecipeError(f"{path}:\n{error}") from None
 
 
-def override(recipe: Recipe, changes: Sequence[str]) -> Recipe:
-    """Return ``recipe`` with each ``dotted.name=value`` changed.
+def override(recipe: Recipe, changes: Sequence[str], section: str = "") -> Recipe:
+    """Return ``recipe`` with each ``key=value`` changed, as ``--set`` does.
 
-    >>> override(Recipe(), ["threat.eps=8/255", "epochs=2"]).epochs
-    2
+    A key may be shortened to its end: see :func:`~advnorm.recipe.keys.full_key`. In Python,
+    :meth:`Recipe.replace` is checked by tools.
+
+    >>> override(Recipe(), ["threat.eps=8/255", "lr=0.2"]).optimizer.lr
+    0.2
     """
     values = plain(recipe.model_dump())
     for change in changes:
         path, value = assignment(change)
-        _assign(values, path, value)
+        _assign(values, full_key(".".join(path), section).split("."), value)
     return parse(values)
 
 
@@ -88,7 +105,7 @@ def differences(one: Recipe, other: Recipe) -> list[str]:
     >>> differences(Recipe(epochs=2), Recipe(epochs=3))
     ['epochs: 2 -> 3']
     """
-    left, right = _flatten(one.model_dump()), _flatten(other.model_dump())
+    left, right = flatten(one.model_dump()), flatten(other.model_dump())
     keys = [*left, *(key for key in right if key not in left)]
     return [
         f"{key}: {left.get(key)} -> {right.get(key)}"
@@ -122,43 +139,34 @@ def _assign(values: dict[str, Any], path: list[str], value: Any) -> None:
     values[path[-1]] = value
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        nested = isinstance(value, dict)
-        flat |= _flatten(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
+def _key(details: ErrorDetails) -> str:
+    """Return the key that a mistake is about, shortened where it is too long to print."""
+    path = [part if isinstance(part, str) else shorten(part) for part in details["loc"]]
+    return cut(".".join(cut(part, 80) for part in path))
 
 
 def _explain(details: ErrorDetails) -> str:
     """Say in one line which key is wrong and what to write instead."""
-    path = [part if isinstance(part, str) else shorten(part) for part in details["loc"]]
-    path = [cut(part, 80) for part in path]
-    key = cut(".".join(path))
+    key = _key(details)
+    if details["type"] == "extra_forbidden" and key in RENAMED:
+        return renamed_line(key)
     if details["type"] == "extra_forbidden":
-        known = _fields(path[:-1])
-        close = get_close_matches(path[-1], known, n=1, cutoff=0.5)
+        *path, name = key.split(".")
+        fields = section_fields(path)
+        close = get_close_matches(name, fields, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        return f"{key}: no such key; {hint}There are: {', '.join(known)}"
+        return f"{key}: no such key; {hint}There are: {', '.join(fields)}"
+    if details["type"] in _SECTIONS and not isinstance(details["input"], Mapping):
+        return section_advice(key, details["input"])
     message = cut(details["msg"].removeprefix("Value error, "), 600)
     if details["type"] == "value_error" and isinstance(details["input"], Mapping):
         return f"{key}: {message}"  # about several settings, which it names
     return f"{key}: {message} (given: {shorten(details['input'])})"
 
 
-def _fields(path: Sequence[str]) -> list[str]:
-    """Return the keys of the part of a recipe that ``path`` leads to."""
-    spec: type[BaseModel] = Recipe
-    for part in path:
-        if part in spec.model_fields:
-            spec = _spec_of(spec.model_fields[part].annotation, path)
-    return list(spec.model_fields)
-
-
-def _spec_of(annotation: Any, path: Sequence[str]) -> type[BaseModel]:
-    """Return the part of a recipe a field holds; of a schedule, the kind that was named."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    kinds: list[type[Spec]] = [kind for kind in get_args(annotation)]
-    named = [kind for kind in kinds if kind.model_fields["kind"].default == path[-1]]
-    return (named or kinds)[0]
+def _earlier_version(old: Sequence[str]) -> str:
+    renamed = ", ".join(f"{key} is now {RENAMED[key]}" for key in old)
+    return (
+        "this recipe was written by an earlier version of advnorm: train the run again, "
+        f"use it with that version, or rename its keys ({renamed})"
+    )
