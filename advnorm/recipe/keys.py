@@ -36,12 +36,10 @@ def full_key(name: str, section: str = "") -> str:
     >>> full_key("lr"), full_key("threat.norm", "evaluation")
     ('optimizer.lr', 'evaluation.threat.norm')
     """
-    inside = f"{section}.{name}" if section else name
-    for key in (inside, name):
-        if _exists(key):
-            return key
-    for scope in (f"{section}.", "") if section else ("",):
-        ends = [k for k in keys() if k.startswith(scope) and k.endswith(f".{name}")]
+    for prefix in (f"{section}.", "") if section else ("",):
+        if _exists(prefix + name):
+            return prefix + name
+        ends = [k for k in keys() if k.startswith(prefix) and k.endswith(f".{name}")]
         if len(ends) > 1:
             raise RecipeError(
                 f"{name}: there are several such keys: write one of {', '.join(ends)}"
@@ -49,7 +47,7 @@ def full_key(name: str, section: str = "") -> str:
         if ends:
             return ends[0]
     renamed = [old for old in RENAMED if f".{old}".endswith(f".{name}")]
-    return renamed[0] if renamed else inside
+    return renamed[0] if renamed else f"{section}.{name}" if section else name
 
 
 def renamed_line(old: str) -> str:

@@ -88,7 +88,7 @@ def test_the_published_files_are_evaluated_by_one_name(tmp_path):
             "objective": {"name": "standard"},
             "epochs": 1,
             "batch_size": 20,
-            "evaluation": {"attacks": ["clean"], "data": "mnist-c"},
+            "evaluation": {"conditions": ["clean"], "data": "mnist-c"},
         }
     )
     out = tmp_path / "run"

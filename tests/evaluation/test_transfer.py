@@ -11,7 +11,7 @@ import advnorm
 from advnorm import cli
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attackers_of
-from advnorm.recipe import parse
+from advnorm.recipe import EvaluationSpec, EvaluationThreatSpec, parse
 from advnorm.records import Run, TransferMatrix
 from advnorm.runs import assess, transfer_runs
 from advnorm.threat import Linf
@@ -127,7 +127,11 @@ def recipe(norm, **more):
             "epochs": 1,
             "validation": {"samples": 10, "steps": 2},
             "attack": {"steps": 2},
-            "evaluation": {"attacks": ["pgd-3"], "eps": [0.1], "samples": 30},
+            "evaluation": {
+                "conditions": ["pgd-3"],
+                "threat": {"eps": [0.1]},
+                "samples": 30,
+            },
         }
     )
 
@@ -144,11 +148,8 @@ def test_runs_transfer_between_each_other(tmp_path, monkeypatch, capsys):
         (alone,) = assess(run, each)
         assert found.accuracies[number][number] == alone.accuracy
         assert found.weights[run.path.name] == alone.weights
-    l2 = {"norm": "l2", "eps": (0.5,)}
-    other = [
-        each.model_copy(update={"evaluation": each.evaluation.model_copy(update=l2)})
-        for each in recipes
-    ]
+    l2 = EvaluationSpec(threat=EvaluationThreatSpec(norm="l2", eps=(0.5,)))
+    other = [each.replace(evaluation=l2) for each in recipes]
     (found_l2,) = transfer_runs(runs, other)
     assert (found_l2.threat.norm, found_l2.threat.eps) == ("l2", 0.5)
     (alone,) = assess(runs[0], other[0])

@@ -88,7 +88,7 @@ def test_other_settings_are_said(maker):
 
 
 def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
-    watched = {"watch": {"questions": ["gradient_norm"], "every": 3}}
+    watched = {"monitor": {"questions": ["gradient_norm"], "every": 3}}
     runs = [maker.run("a", seed=0, recipe=watched), maker.run("b", seed=1)]
     runs[0].append_monitored(
         MonitoredStep(step=1, epoch=0.0, numbers={"gradient_norm": 2.0})

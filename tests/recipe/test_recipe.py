@@ -105,7 +105,7 @@ def test_yaml_round_trips_exactly(eps, epochs, radii, options, schedule):
         {
             "epochs": epochs,
             "threat": {"eps": eps, "bounds": [float("-inf"), 2.5], "schedule": schedule},
-            "evaluation": {"eps": radii},
+            "evaluation": {"threat": {"eps": radii}},
             "model": {"options": options},
         }
     )
@@ -187,7 +187,7 @@ def test_a_key_that_stands_twice_is_named_with_its_lines(text, words):
 
 
 def test_a_key_that_stands_twice_in_an_override_is_refused():
-    with pytest.raises(RecipeError, match=r"--set optimizer=.*the key 'rate'"):
+    with pytest.raises(RecipeError, match=r"--set optimizer=.*the key 'lr'"):
         override(Recipe(), ["optimizer={lr: 0.1, momentum: 0, lr: 0.2}"])
 
 
