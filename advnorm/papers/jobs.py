@@ -22,7 +22,15 @@ from advnorm.papers.extend_run import prolong
 from advnorm.papers.numbers import read
 from advnorm.papers.transfer_numbers import transferred
 from advnorm.progress import Progress, Quiet
-from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, override, to_yaml
+from advnorm.recipe import (
+    Recipe,
+    RecipeError,
+    differences,
+    from_yaml,
+    original_keys,
+    override,
+    to_yaml,
+)
 from advnorm.records import (
     Diagnosis,
     Panel,
@@ -65,7 +73,7 @@ def name_of(recipe: Recipe, digest: str) -> str:
 
 def decisive(recipe: Recipe) -> str:
     """Return what of a recipe decides the weights."""
-    values = recipe.model_dump(mode="json", exclude_defaults=True)
+    values = original_keys(recipe.model_dump(mode="json", exclude_defaults=True))
     kept = {key: value for key, value in values.items() if key not in _JUDGING}
     return json.dumps(kept, sort_keys=True)
 

@@ -8,7 +8,7 @@ from advnorm.recipe.evaluation import (
     PerturbationSpec,
     ValidationSpec,
 )
-from advnorm.recipe.keys import full_key
+from advnorm.recipe.keys import full_key, original_keys
 from advnorm.recipe.recipe import Recipe, RecipeChanges, updated
 from advnorm.recipe.schedule import (
     Constant,
@@ -88,6 +88,7 @@ __all__ = [
     "largest",
     "number",
     "option",
+    "original_keys",
     "override",
     "parse",
     "plain",

@@ -1,6 +1,7 @@
 """The keys of a recipe: all of them, shortened ones, and those of earlier versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -53,6 +54,30 @@ def full_key(name: str, section: str = "") -> str:
 def renamed_line(old: str) -> str:
     """Say what a key of an earlier version is called now."""
     return f"{old}: this key is now {RENAMED[old]}"
+
+
+def original_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings under the names that their keys had first.
+
+    Fingerprints are made of these: a renamed key does not turn a run into another one.
+
+    >>> original_keys({"epochs": 3, "optimizer": {"lr": 0.1}})
+    {'epochs': 3, 'optimizer': {'rate': 0.1}}
+    """
+    renamed = deepcopy(dict(values))
+    for old, new in RENAMED.items():
+        *path, name = new.split(".")
+        section: Any = renamed
+        for part in path:
+            section = section.get(part, {}) if isinstance(section, dict) else {}
+        if isinstance(section, dict) and name in section:
+            value = section.pop(name)
+            *path, name = old.split(".")
+            section = renamed
+            for part in path:
+                section = section[part]
+            section[name] = value
+    return renamed
 
 
 def keys() -> Iterator[str]:
