@@ -39,7 +39,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import norms
 from advnorm.bounds import METHODS, is_certified, margin_bounds
-from advnorm.models import MODELS, Standardize
+from advnorm.models import Standardize, build
 from advnorm.threat import Linf
 
 PEER = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN"}
@@ -148,7 +148,7 @@ def timed_network(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tens
         return _plain(model.eval(), batch.images[:1]), batch.images, batch.labels
     torch.manual_seed(0)
     images, labels = digits(28)
-    model = MODELS["cnn_small"](shape=(1, 28, 28), classes=10, norm=norms.NORMS["none"]())
+    model = build("cnn_small", shape=(1, 28, 28), classes=10, norm=norms.NORMS["none"]())
     return train(model, images, labels, 60), images[:count], labels[:count]
 
 

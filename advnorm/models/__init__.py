@@ -1,11 +1,9 @@
-"""Models: one file a family; the norm is an argument, standardization the first layer."""
+"""Models, one family a file. The norm is an argument, standardization the first layer."""
 
 from advnorm.models import (
     cifar_resnet,
-    cleverhans,
     cnn,
-    fixup_resnet,
-    fixup_wide_resnet,
+    fixup,
     imagenet_resnet,
     lenet,
     linear,
@@ -13,22 +11,21 @@ from advnorm.models import (
     vgg,
     wide_resnet,
 )
-from advnorm.models.registry import MODELS, build, check_options, options
+from advnorm.models.registry import MODELS, BuildContext, build, check_options, options
 from advnorm.models.standardize import PerImageStandardize, Standardize
 from advnorm.models.tiled_linear import TiledLinear, untile
 
 __all__ = [
     "MODELS",
+    "BuildContext",
     "PerImageStandardize",
     "Standardize",
     "TiledLinear",
     "build",
     "check_options",
     "cifar_resnet",
-    "cleverhans",
     "cnn",
-    "fixup_resnet",
-    "fixup_wide_resnet",
+    "fixup",
     "imagenet_resnet",
     "lenet",
     "linear",

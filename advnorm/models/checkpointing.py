@@ -1,9 +1,9 @@
 r"""Residual blocks whose activations are recomputed in the backward pass.
 
 A block then saves only its input (Chen et al., 2016), so that a network of any depth costs
-one more forward pass and the memory of one block. The second run of a block must be the
-first one over again and leave no trace: running statistics move once a step, and the mode
-of the forward pass holds in the recomputation, even if its scope has ended by then.
+one more forward pass and the memory of one block. The second run of a block must repeat the
+first exactly and have no side effects: running statistics move once a step, and the mode of
+the forward pass holds in the recomputation, even if its scope has ended by then.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -30,11 +30,11 @@ class Blocks(nn.Sequential):
     def forward(self, input: Tensor) -> Tensor:
         """Run all blocks."""
         for block in self:
-            input = recomputed(block, input) if self.recompute else block(input)
+            input = checkpointed(block, input) if self.recompute else block(input)
         return input
 
 
-def recomputed(block: nn.Module, input: Tensor) -> Tensor:
+def checkpointed(block: nn.Module, input: Tensor) -> Tensor:
     """Run ``block`` now, and once more when its gradient is needed."""
     if not torch.is_grad_enabled() or isinstance(input, Proxy):
         output: Tensor = block(input)
@@ -52,24 +52,24 @@ def _contexts(
     block: nn.Module,
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """Return the contexts of the first and of the second run."""
-    return nullcontext(), _AsItWas(block)
+    return nullcontext(), _SavedState(block)
 
 
-class _AsItWas(AbstractContextManager[None]):
-    """Puts a block back to the state it had here, on copies that are thrown away.
+class _SavedState(AbstractContextManager[None]):
+    """Restores the state that a block had at construction, on copies that are discarded.
 
-    The attributes of every layer (training, whose statistics, ...) and its buffers are
-    those at construction; parameters are shared. May be entered several times, as the
-    backward pass of a retained graph does.
+    That is the attributes of every layer (training, which statistics, ...) and its buffers;
+    parameters are shared. May be entered several times, as the backward pass of a retained
+    graph does.
     """
 
     def __init__(self, block: nn.Module) -> None:
-        self.then = [(layer, _copy(vars(layer))) for layer in block.modules()]
-        self.now: list[dict[str, Any]] = []
+        self.saved = [(layer, _copy(vars(layer))) for layer in block.modules()]
+        self.current: list[dict[str, Any]] = []
 
     def __enter__(self) -> None:
-        self.now = [vars(layer) for layer, _ in self.then]
-        for layer, state in self.then:
+        self.current = [vars(layer) for layer, _ in self.saved]
+        for layer, state in self.saved:
             object.__setattr__(layer, "__dict__", _copy(state))
 
     def __exit__(
@@ -78,7 +78,7 @@ class _AsItWas(AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for (layer, _), state in zip(self.then, self.now, strict=True):
+        for (layer, _), state in zip(self.saved, self.current, strict=True):
             object.__setattr__(layer, "__dict__", state)
 
 

@@ -1,18 +1,6 @@
 """What the families share: convolutions, the end of a network, initialization."""
 
-from collections import OrderedDict
-from collections.abc import Mapping
-
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-
-def assemble(
-    standardize: nn.Module | None, layers: Mapping[str, nn.Module]
-) -> nn.Sequential:
-    """Chain the layers of a network, standardization first."""
-    first = nn.Identity() if standardize is None else standardize
-    return nn.Sequential(OrderedDict(standardize=first, **layers))
+from torch import nn
 
 
 def conv3x3(channels: int, width: int, *, stride: int = 1) -> nn.Conv2d:
@@ -25,7 +13,16 @@ def conv1x1(channels: int, width: int, *, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(channels, width, 1, stride=stride, bias=False)
 
 
-def classifier(features: int, classes: int) -> dict[str, nn.Module]:
+def conv_output_size(size: int, kernel: int, *, stride: int = 1, padding: int = 0) -> int:
+    """Return the size of one side after a convolution or a pooling.
+
+    >>> conv_output_size(32, 4, stride=2)
+    15
+    """
+    return (size + 2 * padding - kernel) // stride + 1
+
+
+def pooled_classifier(features: int, classes: int) -> dict[str, nn.Module]:
     """Return global average pooling and a linear layer."""
     return {
         "pool": nn.AdaptiveAvgPool2d(1),
@@ -44,27 +41,3 @@ def he_init(model: nn.Module) -> None:
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-
-
-class PadShortcut(nn.Module):
-    """The parameter-free shortcut A of He et al. (2016).
-
-    Keeps every ``stride``-th pixel and appends channels of zeros.
-    """
-
-    def __init__(self, channels: int, width: int, *, stride: int) -> None:
-        super().__init__()
-        self.stride = stride
-        self.zeros = width - channels
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return ``(batch, width, height / stride, width / stride)``."""
-        kept = input[:, :, :: self.stride, :: self.stride]
-        return F.pad(kept, (0, 0, 0, 0, 0, self.zeros))
-
-
-def shortcut_a(channels: int, width: int, *, stride: int) -> nn.Module:
-    """Return the identity where shapes agree, else :class:`PadShortcut`."""
-    if stride == 1 and channels == width:
-        return nn.Identity()
-    return PadShortcut(channels, width, stride=stride)

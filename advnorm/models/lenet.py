@@ -2,20 +2,11 @@
 
 from torch import nn
 
-from advnorm.models import shapes
-from advnorm.models.layers import assemble
-from advnorm.models.registry import MODELS
-from advnorm.norms import Norm
+from advnorm.models.registry import MODELS, BuildContext
 
 
 @MODELS.register("lenet5")
-def lenet5(
-    *,
-    shape: tuple[int, ...],
-    classes: int,
-    norm: Norm,
-    standardize: nn.Module | None = None,
-) -> nn.Module:
+def lenet5(context: BuildContext) -> nn.Module:
     """LeNet-5 as in AdverTorch: two convolutions (normalized), two linear layers.
 
     3x3 convolutions to 32 and 64 maps with padding 1, each followed by norm (galloway2019,
@@ -23,19 +14,19 @@ def lenet5(
     rectify); a hidden layer of 200. All layers have biases, also before a norm: 648,226
     parameters for MNIST without norm. PyTorch's default initialization.
     """
-    channels, height, width = shapes.image(shape, model="lenet5", least=4)
+    channels, height, width = context.image_shape(min_size=4)
     layers = {
         "conv1": nn.Conv2d(channels, 32, 3, padding=1),
-        "norm1": norm(32),
+        "norm1": context.norm(32),
         "pool1": nn.MaxPool2d(2),
         "relu1": nn.ReLU(),
         "conv2": nn.Conv2d(32, 64, 3, padding=1),
-        "norm2": norm(64),
+        "norm2": context.norm(64),
         "pool2": nn.MaxPool2d(2),
         "relu2": nn.ReLU(),
         "flatten": nn.Flatten(),
         "hidden": nn.Linear(64 * (height // 4) * (width // 4), 200),
         "relu3": nn.ReLU(),
-        "classifier": nn.Linear(200, classes),
+        "classifier": nn.Linear(200, context.classes),
     }
-    return assemble(standardize, layers)
+    return context.assemble(layers)

@@ -1,16 +1,16 @@
-r"""A linear layer for images that were enlarged by repeating pixels, trained without them.
+r"""A linear layer for images enlarged by repeating pixels, at the cost of the small ones.
 
-Of an image each of whose pixels fills a tile of :math:`k \times k`, :math:`x = k U z`: z
-are the pixels, the columns of U are orthonormal (1/k on a tile). A layer W has two parts,
+An image each of whose pixels fills a tile of :math:`k \times k` is :math:`x = k U z`: z are
+the pixels, the columns of U are orthonormal (1/k on a tile). A layer W has two parts,
 
 .. math:: W = A U^\top + s R, \qquad A = W U, \quad R U = 0,
 
-and on such images :math:`W x = A\, k z`: R is never heard. The gradient of W is that of A
-times :math:`U^\top`. So a step of gradient descent (momentum and weight decay included, and
-a shortened gradient too, for U keeps lengths) moves A as it would move W, and shrinks R by
-weight decay alone, which is what happens to s, one number an output. So to train A with
-:math:`k z` is to train W with x, at :math:`1 / k^2` of the cost. Not so under Adam and the
-like, which look at each weight alone.
+and on such images :math:`W x = A\, k z`: R has no effect. The gradient of W is that of A
+times :math:`U^\top`. So a step of gradient descent (with momentum, weight decay and clipped
+gradients, for U keeps lengths) moves A as it would move W, and shrinks R by weight decay
+alone, which is what happens to s, one number an output. Training A with :math:`k z` is
+therefore training W with x, at :math:`1 / k^2` of the cost. This does not hold for Adam and
+other optimizers that scale each weight by itself.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from advnorm.models import shapes
+from advnorm.models.registry import BuildContext
 
 
 class TileGrid(NamedTuple):
@@ -31,13 +31,13 @@ class TileGrid(NamedTuple):
     side: int
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], side: int, *, model: str) -> "TileGrid":
-        """Divide images of a shape into tiles."""
-        channels, height, width = shapes.image(shape, model=model)
+    def of(cls, context: BuildContext, side: int) -> "TileGrid":
+        """Divide the images of a model into tiles."""
+        channels, height, width = context.image_shape()
         if side < 1 or height % side or width % side:
             raise ValueError(
-                f"{model} cannot divide images of {height}x{width} into tiles of "
-                f"{side}x{side}"
+                f"{context.name} cannot divide images of {height}x{width} into tiles of "
+                f"{side}x{side}: set tile to a divisor of both sides"
             )
         return cls(channels, height // side, width // side, side)
 
@@ -51,14 +51,14 @@ class TileGrid(NamedTuple):
         return self.tiles(x).sum((-3, -1)).flatten(-3) / self.side
 
     def unfold(self, z: Tensor) -> Tensor:
-        r"""Return :math:`U z`: each value over its side, all over its tile."""
-        small = z.view(*z.shape[:-1], self.channels, self.rows, 1, self.columns, 1)
-        whole = small.expand(*small.shape[:-3], self.side, self.columns, self.side)
-        return whole.flatten(-5) / self.side
+        r"""Return :math:`U z`: each value, divided by the side, all over its tile."""
+        corners = z.view(*z.shape[:-1], self.channels, self.rows, 1, self.columns, 1)
+        tiles = corners.expand(*corners.shape[:-3], self.side, self.columns, self.side)
+        return tiles.flatten(-5) / self.side
 
 
 def untile(model: nn.Module) -> nn.Module:
-    """Put plain linear layers in the place of those of tiles; return the model."""
+    """Replace each :class:`TiledLinear` by a plain linear layer; return the model."""
     for owner in list(model.modules()):
         for name, layer in owner.named_children():
             if isinstance(layer, TiledLinear):
@@ -70,8 +70,8 @@ class TiledLinear(nn.Module):
     """A linear layer on flattened images, in the parts above.
 
     ``core`` is A, of shape ``(outputs, tiles)``, ``rest`` is R, ``scale`` is s. It begins
-    as the given layer. In training, images that are not of tiles are refused; attacks, and
-    networks in evaluation, may ask about any image.
+    as ``layer``. In training, images that do not consist of tiles are refused; attacks and
+    evaluation may pass any image.
     """
 
     rest: Tensor
@@ -90,7 +90,7 @@ class TiledLinear(nn.Module):
         if self.training and torch.is_grad_enabled() and self.core.requires_grad:
             tiles = self.grid.tiles(input)
             corner = tiles[..., :1, :, :1]
-            self._refuse_others(tiles, corner)
+            self._check_tiles(tiles, corner)
             if not input.requires_grad:  # else every pixel has a gradient of its own
                 output = F.linear(corner.flatten(1) * self.grid.side, self.core, self.bias)
                 # the scale has no gradient, and yet decays
@@ -99,7 +99,7 @@ class TiledLinear(nn.Module):
         return output + self.scale.T * F.linear(input, self.rest)
 
     def to_linear(self) -> nn.Linear:
-        """Return the plain linear layer that this is now."""
+        """Return the plain linear layer that computes the same now."""
         layer = nn.Linear(self.rest.shape[1], self.rest.shape[0], device="meta")
         weight = self.scale * self.rest + self.grid.unfold(self.core)
         layer.weight, layer.bias = nn.Parameter(weight.detach()), self.bias
@@ -109,11 +109,11 @@ class TiledLinear(nn.Module):
         """Show the shape of the weights and the side of a tile."""
         return f"{self.rest.shape[1]}, {self.rest.shape[0]}, tile={self.grid.side}"
 
-    def _refuse_others(self, tiles: Tensor, corner: Tensor) -> None:
+    def _check_tiles(self, tiles: Tensor, corner: Tensor) -> None:
         if not bool((tiles == corner).all()):
             side = self.grid.side
             raise ValueError(
-                f"these images are not of tiles of {side}x{side} equal pixels: train on "
-                "images enlarged with data.resample=nearest and neither augmented nor "
-                "attacked, or leave out the model's option tile"
+                f"the images do not consist of tiles of {side}x{side} equal pixels: train "
+                "on images enlarged with data.resample=nearest, without augmentation and "
+                "attacks, or leave out the model's option tile"
             )

@@ -1,11 +1,10 @@
 """VGG (Simonyan & Zisserman, 2015) with one linear layer, as is usual for CIFAR."""
 
+from pydantic import PositiveInt
 from torch import nn
 
-from advnorm.models import shapes
-from advnorm.models.layers import assemble, classifier, he_init
-from advnorm.models.registry import MODELS, variant
-from advnorm.norms import Norm
+from advnorm.models.layers import he_init, pooled_classifier
+from advnorm.models.registry import MODELS, BuildContext, variant
 
 # depth: convolutions in each of the five stages
 STAGES = {
@@ -18,39 +17,29 @@ STAGES = {
 _WIDTHS = (1, 2, 4, 8, 8)
 
 
-def vgg(
-    depth: int,
-    *,
-    shape: tuple[int, ...],
-    classes: int,
-    norm: Norm,
-    standardize: nn.Module | None = None,
-    width: int = 64,
-) -> nn.Module:
+def vgg(depth: int, context: BuildContext, *, width: PositiveInt = 64) -> nn.Module:
     """Build VGG of one of the depths: five stages of 3x3 convolution-norm-ReLU.
 
     A stage ends in 2x2 max pooling. The depth counts three linear layers, as in the
-    original networks, though these have one on the averaged features; so VGG-8, whose plan
-    galloway2019 does not print, is one convolution a stage. Convolutions have biases, also
-    before a norm. He-normal (fan-out) initialization: galloway2019 names He et al. (2015),
-    and zero for those biases.
+    original networks, though these have one on the averaged features; so VGG-8, whose
+    layers galloway2019 does not print, has one convolution a stage. Convolutions have
+    biases, also before a norm. He-normal (fan-out) initialization: galloway2019 names
+    He et al. (2015), and zero for those biases.
     """
-    name = f"vgg{depth}"
-    channels, _, _ = shapes.image(shape, model=name, least=32)
-    shapes.positive("width", width, model=name)
+    channels, _, _ = context.image_shape(min_size=32)
     stages: list[nn.Module] = []
     for count, factor in zip(STAGES[depth], _WIDTHS, strict=True):
         for _ in range(count):
             conv = nn.Conv2d(channels, factor * width, 3, padding=1)
-            stages += [conv, norm(factor * width), nn.ReLU()]
+            stages += [conv, context.norm(factor * width), nn.ReLU()]
             channels = factor * width
         stages.append(nn.MaxPool2d(2))
-    layers = {"features": nn.Sequential(*stages), **classifier(channels, classes)}
-    model = assemble(standardize, layers)
+    end = pooled_classifier(channels, context.classes)
+    model = context.assemble({"features": nn.Sequential(*stages), **end})
     he_init(model)
     return model
 
 
 for _depth in STAGES:
     _summary = f"VGG-{_depth}, for images of 32x32 and more."
-    MODELS.register(f"vgg{_depth}")(variant(vgg, _depth, _summary))
+    MODELS.register(f"vgg{_depth}")(variant(vgg, _depth, summary=_summary))

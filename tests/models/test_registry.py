@@ -9,8 +9,8 @@ from advnorm.norms import NORMS
 NONE = NORMS["none"]()
 
 
-def make(name, shape=(3, 32, 32), **given):
-    return build(name, shape=shape, classes=10, norm=NONE, options=given)
+def make(name, shape=(3, 32, 32), **options):
+    return build(name, shape=shape, classes=10, norm=NONE, options=options)
 
 
 def test_options_are_the_own_settings_of_a_model():
@@ -67,16 +67,24 @@ def test_every_option_is_a_plain_value(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "sentence"),
+    ("name", "options", "sentence"),
     [
         (
             "mlp",
             {"widht": 3},
             "no option of model 'mlp' called 'widht': did you mean 'width'",
         ),
-        ("cnn_small", {"width": 0}, "cnn_small needs a width of at least 1, not 0"),
+        (
+            "cnn_small",
+            {"width": 0},
+            "option 'width' of model 'cnn_small': 0 should be greater than 0",
+        ),
         ("lenet5", {"width": 3}, "model 'lenet5' has no options: remove 'width'"),
-        ("linear", {"start": "he"}, "linear starts uniform, normal or zeros, not 'he'"),
+        (
+            "linear",
+            {"start": "he"},
+            "option 'start' of model 'linear': 'he' should be 'uniform', 'normal' or 'zeros'",
+        ),
         (
             "mlp",
             {"width": 2.5},
@@ -93,9 +101,17 @@ def test_every_option_is_a_plain_value(name):
             "option 'recompute' of model 'resnet20': 1 should be a valid boolean",
         ),
         ("lenet", {}, "no model 'lenet': did you mean 'lenet5'"),
-        ("mlp", {"width": 0}, "mlp needs a width of at least 1, not 0"),
-        ("mlp", {"depth": -1}, "mlp needs a depth of at least 0, not -1"),
-        ("vgg11", {"width": 0}, "vgg11 needs a width of at least 1, not 0"),
+        ("mlp", {"width": 0}, "option 'width' of model 'mlp': 0 should be greater than 0"),
+        (
+            "mlp",
+            {"depth": -1},
+            "option 'depth' of model 'mlp': -1 should be greater than or equal to 0",
+        ),
+        (
+            "vgg11",
+            {"width": 0},
+            "option 'width' of model 'vgg11': 0 should be greater than 0",
+        ),
         (
             "wide_resnet",
             {"depth": 27},
@@ -106,8 +122,16 @@ def test_every_option_is_a_plain_value(name):
             {"depth": 4},
             "wide_resnet needs a depth of 10, 16, 22, ..., not 4",
         ),
-        ("wide_resnet", {"widen": 0}, "wide_resnet needs a widen of at least 1, not 0"),
-        ("wide_resnet40_2", {"dropout": 1}, "dropout is a probability in [0, 1), not 1"),
+        (
+            "wide_resnet",
+            {"widen": 0},
+            "option 'widen' of model 'wide_resnet': 0 should be greater than 0",
+        ),
+        (
+            "wide_resnet40_2",
+            {"dropout": 1},
+            "option 'dropout' of model 'wide_resnet40_2': 1 should be less than 1",
+        ),
         (
             "fixup_wide_resnet40_2",
             {"final_norm": True},
@@ -115,9 +139,9 @@ def test_every_option_is_a_plain_value(name):
         ),
     ],
 )
-def test_wrong_option_is_refused_with_a_sentence(name, given, sentence):
+def test_wrong_option_is_refused_with_a_sentence(name, options, sentence):
     with pytest.raises(ValueError) as refusal:
-        make(name, **given)
+        make(name, **options)
     assert str(refusal.value).startswith(sentence)
 
 
@@ -134,7 +158,7 @@ def test_a_vector_is_no_image(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("name", "min_size"),
     [
         ("lenet5", 4),
         ("cnn_cleverhans", 28),
@@ -144,12 +168,12 @@ def test_a_vector_is_no_image(name):
         ("vgg19", 32),
     ],
 )
-def test_smallest_image_fits_and_a_smaller_one_is_refused(name, least):
-    assert make(name, (1, least, least))(torch.rand(2, 1, least, least)).shape == (2, 10)
-    with pytest.raises(
-        ValueError, match=f"{name} takes images of at least {least}x{least}, not"
-    ):
-        make(name, (1, least, least - 1))
+def test_smallest_image_fits_and_a_smaller_one_is_refused(name, min_size):
+    images = torch.rand(2, 1, min_size, min_size)
+    assert make(name, (1, min_size, min_size))(images).shape == (2, 10)
+    sentence = f"{name} takes images of at least {min_size}x{min_size}, not .*data.size"
+    with pytest.raises(ValueError, match=sentence):
+        make(name, (1, min_size, min_size - 1))
 
 
 def test_empty_shape_and_no_classes_are_refused():

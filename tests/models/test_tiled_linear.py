@@ -1,4 +1,4 @@
-"""A first layer that knows of tiles is the plain layer, at every step of SGD."""
+"""A first layer for tiles is the plain layer, at every step of SGD."""
 
 from copy import deepcopy
 
@@ -53,15 +53,15 @@ def train(model: nn.Sequential, images: torch.Tensor, steps: int, **options: flo
     seed=st.integers(0, 100),
 )
 @settings(max_examples=40, deadline=None)
-def test_sgd_moves_both_alike(channels, rows, columns, side, momentum, decay, seed):
+def test_sgd_moves_both_layers_alike(channels, rows, columns, side, momentum, decay, seed):
     grid = TileGrid(channels, rows, columns, side)
     plain, tiled = pair(grid, seed=seed)
     small = torch.randn(6, channels, rows, columns, dtype=torch.float64)
     for model in (plain, tiled):
         train(model, enlarged(small, side), 5, momentum=momentum, weight_decay=decay)
-    found = tiled[1].to_linear()
-    torch.testing.assert_close(found.weight, plain[1].weight, rtol=1e-9, atol=1e-11)
-    torch.testing.assert_close(found.bias, plain[1].bias, rtol=1e-9, atol=1e-11)
+    linear = tiled[1].to_linear()
+    torch.testing.assert_close(linear.weight, plain[1].weight, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(linear.bias, plain[1].bias, rtol=1e-9, atol=1e-11)
 
 
 def test_the_part_that_images_never_meet_decays_alone():
@@ -72,7 +72,7 @@ def test_the_part_that_images_never_meet_decays_alone():
     torch.testing.assert_close(tiled[1].scale.detach(), expected)
 
 
-def test_any_image_may_be_asked_about_and_has_the_plain_gradient():
+def test_any_image_has_the_gradient_of_the_plain_layer_in_an_attack():
     plain, tiled = pair(TileGrid(2, 2, 3, 2))
     tiled[1].scale.data.fill_(0.5)
     weight = tiled[1].to_linear().weight
@@ -80,22 +80,22 @@ def test_any_image_may_be_asked_about_and_has_the_plain_gradient():
     images = torch.randn(5, 2, 4, 6, dtype=torch.float64, requires_grad=True)
     tiled.requires_grad_(False)  # as in an attack
     for model in (tiled.train(), tiled.eval()):
-        found, expected = (
+        gradient, expected = (
             torch.autograd.grad(net(images).square().sum(), images)[0]
             for net in (model, plain)
         )
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-11)
 
 
-def test_a_tiled_image_whose_gradient_is_asked_for_hears_the_rest_too():
+def test_the_input_gradient_of_a_tiled_image_includes_the_part_it_never_meets():
     plain, tiled = pair(TileGrid(1, 2, 2, 3))
     small = torch.rand(2, 1, 2, 2, dtype=torch.float64)
     images = enlarged(small, 3).requires_grad_()
-    found, expected = (
+    gradient, expected = (
         torch.autograd.grad(net(images).sum(), images)[0] for net in (tiled.train(), plain)
     )
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
-    assert not torch.equal(found, enlarged(found[..., ::3, ::3], 3))
+    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-11)
+    assert not torch.equal(gradient, enlarged(gradient[..., ::3, ::3], 3))
 
 
 def test_training_on_other_images_is_refused():
@@ -103,7 +103,9 @@ def test_training_on_other_images_is_refused():
     images = torch.rand(2, 1, 4, 4, dtype=torch.float64)
     learned = nn.Parameter(torch.ones((), dtype=torch.float64))  # a layer before it
     for shown in (images, learned * images):
-        with pytest.raises(ValueError, match="not of tiles of 2x2 equal pixels"):
+        with pytest.raises(
+            ValueError, match=r"do not consist of tiles of 2x2 equal pixels: .* leave out"
+        ):
             tiled.train()(shown)
     with torch.no_grad():
         tiled(images)
@@ -111,7 +113,7 @@ def test_training_on_other_images_is_refused():
 
 
 @pytest.mark.parametrize("start", ["uniform", "he"])
-def test_the_option_changes_no_weight_and_the_judged_network_is_plain(start):
+def test_the_option_changes_no_weight_and_untiling_gives_the_plain_network(start):
     nets = []
     for tile in (1, 4):
         torch.manual_seed(3)
@@ -129,7 +131,7 @@ def test_the_option_changes_no_weight_and_the_judged_network_is_plain(start):
     ("shape", "options", "sentence"),
     [
         ((1, 8, 8), {"tile": 3}, "cannot divide images of 8x8 into tiles of 3x3"),
-        ((1, 8, 8), {"tile": 0}, "cannot divide images of 8x8 into tiles of 0x0"),
+        ((1, 8, 8), {"tile": 0}, "'tile' of model 'mlp': 0 should be greater than 0"),
         ((64,), {"tile": 2}, "takes images of shape"),
         ((1, 8, 8), {"tile": 2, "depth": 0}, "depth of at least 1"),
     ],

@@ -45,10 +45,16 @@ WITHOUT_NORM = {
 }
 
 
-def count(name: str, norm: str, problem: tuple[tuple[int, ...], int]) -> int:
+def on_meta(name: str, norm: str, problem: tuple[tuple[int, ...], int], **options):
     shape, classes = problem
     with torch.device("meta"):
-        model = build(name, shape=shape, classes=classes, norm=NORMS[norm]())
+        return build(
+            name, shape=shape, classes=classes, norm=NORMS[norm](), options=options
+        )
+
+
+def count(name: str, norm: str, problem: tuple[tuple[int, ...], int], **options) -> int:
+    model = on_meta(name, norm, problem, **options)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -85,29 +91,12 @@ def test_fixup_trades_norms_for_five_scalars_a_block_and_two_more(depth):
 
 
 def test_a_fixup_wide_resnet_has_any_size():
-    shape, classes = CIFAR
-    with torch.device("meta"):
-        model = build(
-            "fixup_wide_resnet",
-            shape=shape,
-            classes=classes,
-            norm=NORMS["none"](),
-            options={"depth": 40, "widen": 2},
-        )
-    found = sum(parameter.numel() for parameter in model.parameters())
-    assert found == count("fixup_wide_resnet40_2", "none", CIFAR)
+    parameters = count("fixup_wide_resnet", "none", CIFAR, depth=40, widen=2)
+    assert parameters == count("fixup_wide_resnet40_2", "none", CIFAR)
 
 
 def test_final_norm_is_the_only_norm_of_a_fixup_network():
-    shape, classes = CIFAR
-    with torch.device("meta"):
-        model = build(
-            "fixup_wide_resnet40_2",
-            shape=shape,
-            classes=classes,
-            norm=NORMS["batch"](),
-            options={"final_norm": True},
-        )
+    model = on_meta("fixup_wide_resnet40_2", "batch", CIFAR, final_norm=True)
     norms = [
         m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)
     ]
