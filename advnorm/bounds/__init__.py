@@ -4,12 +4,6 @@
 bounds go through it operation by operation.
 """
 
-from advnorm.bounds import (
-    interval_activations,
-    interval_functions,
-    interval_linear,
-    interval_norms,
-)
 from advnorm.bounds.box import Box, input_box
 from advnorm.bounds.crown import (
     crown_ibp_and_ibp_margins,
@@ -38,11 +32,7 @@ __all__ = [
     "crown_margins",
     "ibp_margins",
     "input_box",
-    "interval_activations",
     "interval_bounds",
-    "interval_functions",
-    "interval_linear",
-    "interval_norms",
     "is_certified",
     "is_proof",
     "margin_bounds",

@@ -1,4 +1,4 @@
-r"""Boxes around feature maps: centre and radius, and the clean map that rides along.
+r"""Boxes around feature maps: centre and radius, and in training the clean map.
 
 .. math::
     \underline z = m - r, \qquad \overline z = m + r
@@ -93,13 +93,18 @@ class Box:
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """The clean rows, if they ride along, and the centres."""
+        """The clean rows, if there are any, and the centres."""
         return torch.split(self.lead, max(len(self.radius), 1))
 
     @property
     def size(self) -> Tensor:
         """The size of the terms; where it is not known, that of the values themselves."""
-        return self.centre.abs() + self.radius if self.terms is None else self.terms
+        return self.magnitude if self.terms is None else self.terms
+
+    @property
+    def magnitude(self) -> Tensor:
+        """The largest absolute value."""
+        return self.centre.abs() + self.radius
 
     @property
     def copies(self) -> int:
@@ -132,6 +137,17 @@ def between(clean: Tensor | None, lower: Tensor, upper: Tensor) -> Box:
     centre = (lower + upper).div_(2)
     lead = centre if clean is None else torch.cat([clean, centre])
     return Box(lead, (upper - lower).div_(2))
+
+
+def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
+    """Return ``factor * box + shift``; both broadcast against one sample."""
+    size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
+    is_moved = isinstance(size, int) and size == factor == 1  # a shift alone
+    lead = (box.lead if is_moved else box.lead * factor) + shift
+    radius = box.radius if is_moved else box.radius * size
+    if lead.shape[1:] != box.shape[1:]:  # values that are repeated are not free: no ball
+        return Box(lead, radius.expand(len(radius), *lead.shape[1:]))
+    return Box(lead, radius, box.ball and box.ball.stretched(factor, shift))
 
 
 def input_box(clean: Tensor, threat: InputSet, *, with_clean: bool = False) -> Box:

@@ -23,7 +23,7 @@ ROUNDS = 16
 """At most; fewer would do no harm but to tightness."""
 
 
-def reach(slope: Tensor, room: Tensor, eps: float) -> Tensor:
+def max_decrease(slope: Tensor, room: Tensor, eps: float) -> Tensor:
     """Return the fall over the last dimension, differentiable in slope and room."""
     size = slope.abs()
     if eps == 0:
@@ -38,17 +38,17 @@ def reach(slope: Tensor, room: Tensor, eps: float) -> Tensor:
 
 
 def _multiplier(size: Tensor, room: Tensor, eps: float) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(size, dim=-1) / eps
+    multiplier: Tensor = torch.linalg.vector_norm(size, dim=-1) / eps
     square, most = size.square(), room.square()
     enough = 1 - torch.finfo(size.dtype).eps ** 0.5
     for _ in range(ROUNDS):
-        capped = size >= found.unsqueeze(-1) * room
+        capped = size >= multiplier.unsqueeze(-1) * room
         left = eps**2 - (most * capped).sum(-1)
         free = (square * ~capped).sum(-1)
         better = (free / left).sqrt()
-        better = torch.where((left > 0) & (better < found), better, found)
+        better = torch.where((left > 0) & (better < multiplier), better, multiplier)
         better = torch.where(free == 0, 0.0, better)  # the box is inside of the ball
-        if bool((better >= enough * found).all()):
+        if bool((better >= enough * multiplier).all()):
             break
-        found = better
-    return found
+        multiplier = better
+    return multiplier

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box
-from advnorm.bounds.graph import Graph, answer
+from advnorm.bounds.graph import Graph, logits_node
 from advnorm.bounds.intermediate import tighten
 from advnorm.bounds.interval import Margins, margins_of
-from advnorm.bounds.linear_rules import Rows
+from advnorm.bounds.linear_forms import LinearForms
 
 
 def crown_ibp_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
@@ -59,7 +59,7 @@ def _larger(backward: Backward, labels: Tensor) -> Margins:
 
 def _interval(backward: Backward, labels: Tensor) -> Margins:
     """Return the interval bounds that the forward walk has left at the last layer."""
-    last = answer(backward.graph)
+    last = logits_node(backward.graph)
     if backward.boxes[last].shape != backward.boxes[backward.graph.output].shape:
         last = backward.graph.output
     output, call = backward.boxes[last], backward.calls.get(last)
@@ -81,6 +81,8 @@ def _linear(backward: Backward, labels: Tensor) -> Margins:
     rows = logits.radius.new_zeros((classes - 1, count, classes))
     rows.scatter_(2, wrong.unsqueeze(2), -1)
     rows.scatter_(2, labels.expand_as(wrong).unsqueeze(2), 1)
-    found = backward.least(backward.graph.output, Rows(rows, rows.new_zeros(wrong.shape)))
+    found = backward.lower_bounds(
+        backward.graph.output, LinearForms(rows, rows.new_zeros(wrong.shape))
+    )
     margins = found.new_zeros((count, classes)).scatter(1, wrong.T, found.T)
     return Margins(margins, logits.clean)

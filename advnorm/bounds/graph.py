@@ -6,10 +6,8 @@ of computation. A node is
 - ``input``: the images;
 - ``layer``: one ``nn.Module`` applied to one node. Rules look it up by its exact type.
   ``F.relu(x)``, ``x.relu()`` and the like are layers too (``nn.ReLU()``);
-- ``function``: one of :data:`advnorm.bounds.operations.RULES`, by name: ``add``, ``sub``,
-  ``mul``, ``div``, ``neg``, ``cat``, and those of ``POSITIVE`` there, each of which is
-  affine in its tensor with coefficients that are never negative (it moves, selects, pads
-  or averages values). ``target(*args, **kwargs)`` computes it on tensors;
+- ``function``: one that has an entry in :mod:`advnorm.bounds.operations`, by name, such as
+  ``add`` or ``reshape``. ``target(*args, **kwargs)`` computes it on tensors;
 - ``constant``: parameters, buffers and what is computed from them alone; evaluated anew in
   every walk, with gradients, so a graph outlives an optimizer step;
 - ``size``: a number or a tuple taken from the shape of a node.
@@ -26,7 +24,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import torch
 from torch import nn
 
-from advnorm.bounds import operations
+from advnorm.bounds.operations import FUNCTIONS, LAYERS, UNKNOWN, Operation
+from advnorm.bounds.operations.shapes import is_dropping
 
 Kind = Literal["input", "layer", "function", "constant", "size"]
 DEPEND = ("input", "layer", "function")
@@ -69,6 +68,13 @@ class Node:
         assert isinstance(self.target, nn.Module)
         return self.target
 
+    @property
+    def operation(self) -> Operation:
+        """The entry of a layer or of a function; of all else, that of nothing."""
+        if self.kind == "layer":
+            return LAYERS.get(type(self.target), UNKNOWN)
+        return FUNCTIONS.get(self.function, UNKNOWN)
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -94,16 +100,15 @@ class Shaped(Protocol):
         ...
 
 
-def answer(graph: Graph) -> int:
-    """Return the node whose value the output hands on, if it keeps its shape."""
+def logits_node(graph: Graph) -> int:
+    """Return the node whose value the output returns, if that keeps its shape."""
     index = graph.output
-    while graph.nodes[index].kind == "layer":
-        layer = graph.nodes[index].layer
-        drops = layer.training and getattr(layer, "p", False)
-        if drops or not isinstance(layer, (nn.Flatten, *operations.HAND_ON)):
-            break
-        (index,) = graph.nodes[index].inputs
-    return index
+    while True:
+        node = graph.nodes[index]
+        passes = node.operation.identity or node.operation.flattens
+        if not passes or is_dropping(node.layer):
+            return index
+        (index,) = node.inputs
 
 
 V = TypeVar("V", bound=Shaped)

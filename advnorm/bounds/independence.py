@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from advnorm.bounds.box import InputSet
 from advnorm.bounds.graph import Graph
-from advnorm.bounds.interval import answered
+from advnorm.bounds.interval import evaluate_graph
 
 _NOISE = 0.1
 """Its share in the image that is asked about."""
@@ -39,7 +39,7 @@ def check_independence(
             "the model's forward changes its own parameters or buffers, so that its answer "
             "may depend on what it was asked before: call model.eval(), or leave that out"
         )
-    traced, near = answered(graph, asked)
+    traced, near = evaluate_graph(graph, asked)
     _refuse_labels(labels, traced.shape[1])
     if with_dark.shape != traced.shape or with_dark.dtype != traced.dtype:
         raise _not_traced()

@@ -1,11 +1,10 @@
 r"""Interval bound propagation (Gowal et al., 2019) over the traced graph.
 
-One rule a layer type, in a table by exact type (:data:`LAYERS`) or by a function's name
-(:data:`FUNCTIONS`). A rule takes the layer and the :class:`~advnorm.bounds.box.Box` of its
-input and returns that of its output; the rules are in the modules ``interval_*``.
+The interval rule of an operation (:mod:`advnorm.bounds.operations`) takes the layer and the
+:class:`~advnorm.bounds.box.Box` of its input and returns that of its output.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -14,41 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from advnorm.bounds.box import Box
-from advnorm.bounds.concretize import least
-from advnorm.bounds.graph import Graph, Node, answer, walk
-from advnorm.bounds.linear_rules import Rows
+from advnorm.bounds.concretize import concretize
+from advnorm.bounds.graph import Graph, Node, logits_node, walk
+from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.magnitudes import rounding, tail, with_terms
-from advnorm.bounds.operations import POSITIVE
-from advnorm.bounds.rounding import error, is_counted, is_fresh, of_images, widened
-from advnorm.bounds.settings import refuse_settings
+from advnorm.bounds.operations import LAYERS, UNKNOWN, Call
+from advnorm.bounds.operations.arguments import refuse_settings
+from advnorm.bounds.rounding import error, is_counted, of_images, widened
 
 FEW = 16
 """Classes whose pairs are all looked at, though each image asks for those of its label."""
-
-LayerRule = Callable[[Any, Box], Box]
-FunctionRule = Callable[..., Box]
-LAYERS: dict[type[nn.Module], LayerRule] = {}
-FUNCTIONS: dict[str, FunctionRule] = {}
-
-
-def layer_rule(*kinds: type[nn.Module]) -> Callable[[LayerRule], LayerRule]:
-    """Return a decorator that enters a rule for these exact types."""
-
-    def enter(rule: LayerRule) -> LayerRule:
-        LAYERS.update(dict.fromkeys(kinds, rule))
-        return rule
-
-    return enter
-
-
-def function_rule(*names: str) -> Callable[[FunctionRule], FunctionRule]:
-    """Return a decorator that enters a rule for functions by name."""
-
-    def enter(rule: FunctionRule) -> FunctionRule:
-        FUNCTIONS.update(dict.fromkeys(names, rule))
-        return rule
-
-    return enter
 
 
 class Margins(NamedTuple):
@@ -62,22 +36,17 @@ class Margins(NamedTuple):
     logits: Tensor | None
 
 
-def propagate(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
+def propagate(node: Node, call: Call) -> Box:
     """Return the box of a node's value from those of its inputs."""
-    if node.kind == "layer" and type(node.layer) not in LAYERS:
-        raise unsupported(node, list(LAYERS))
+    if node.operation is UNKNOWN:
+        raise unsupported(node)
     with named(node):
         if node.kind == "layer":
-            refuse_settings(node.layer)
-            found = LAYERS[type(node.layer)](node.layer, args[0])
-        elif node.function in POSITIVE:
-            found = FUNCTIONS["positive"](node, *args, **kwargs)
-        else:
-            found = FUNCTIONS[node.function](*args, **kwargs)
-        given = [box for box in leaves((args, kwargs)) if isinstance(box, Box)]
-        _refuse_mixing(found, given)
-        _refuse_casts(found, given)
-    return found
+            refuse_settings(call.target, node.operation.settings)
+        box = node.operation.interval(call.target, *call.args, **call.kwargs)
+        _refuse_mixing(box, call.boxes)
+        _refuse_casts(box, call.boxes)
+    return box
 
 
 class Enclosed(NamedTuple):
@@ -87,30 +56,21 @@ class Enclosed(NamedTuple):
     error: Tensor | None
 
 
-def enclosed(
-    node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, counted: bool
-) -> Enclosed:
+def enclosed(node: Node, call: Call, *, counted: bool) -> Enclosed:
     """Return the box of what a node computes, rounding included where it counts."""
-    box = propagate(node, args, kwargs)
+    box = propagate(node, call)
     if not counted:
         return Enclosed(box, None)
     with named(node):
-        off = error(node, args, kwargs, box)
-        return Enclosed(widened(box, off, fresh=is_fresh(node)), off)
+        off = error(node.operation, call, box)
+        # a product's radius is a tensor of its own
+        return Enclosed(widened(box, off, fresh=node.operation.is_product), off)
 
 
-def leaves(value: Any) -> list[Any]:
-    """Return the values in nested arguments, in order."""
-    if isinstance(value, Box) or not isinstance(value, tuple | list | dict):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value
-    return [leaf for item in items for leaf in leaves(item)]
-
-
-def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
+def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
     """Refuse what rounds its input to another type: no rule knows of such steps."""
-    kind = found.lead.dtype
-    for box in given:
+    kind = output.lead.dtype
+    for box in inputs:
         before = box.lead.dtype
         if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
             raise NotImplementedError(
@@ -119,10 +79,10 @@ def _refuse_casts(found: Box, given: Iterable[Box]) -> None:
             )
 
 
-def _refuse_mixing(found: Box, given: Iterable[Box]) -> None:
+def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
     """Refuse what has not one row a sample any more: it holds for no image alone."""
-    rows = next((len(box.radius) for box in given), None)
-    kept = found.shape[0] if len(found.shape) else 0
+    rows = next((len(box.radius) for box in inputs), None)
+    kept = output.shape[0] if len(output.shape) else 0
     if rows is not None and kept != rows:
         raise NotImplementedError(
             f"it makes {kept} rows of {rows} samples, and a certificate is of each sample "
@@ -138,20 +98,17 @@ def named(node: Node) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except (ValueError, RuntimeError, TypeError, IndexError) as error:
-        is_layer = node.kind == "layer"
-        what = (
-            f"layer {node.name!r} ({type(node.target).__name__})"
-            if is_layer
-            else (f"function {node.name!r}")
-        )
+        what = f"function {node.name!r}"
+        if node.kind == "layer":
+            what = f"layer {node.name!r} ({type(node.target).__name__})"
         is_ours = isinstance(error, ValueError | NotImplementedError)
         kind = type(error) if is_ours else NotImplementedError
         raise kind(f"{what}: {error}") from error
 
 
-def unsupported(node: Node, kinds: list[type[nn.Module]]) -> NotImplementedError:
-    """Return the error that names a layer without a rule, and the layers that have one."""
-    names = ", ".join(sorted({kind.__name__ for kind in kinds}))
+def unsupported(node: Node) -> NotImplementedError:
+    """Return the error that names a layer without an entry, and those that have one."""
+    names = ", ".join(sorted({kind.__name__ for kind in LAYERS}))
     return NotImplementedError(
         f"no certificate for layer {node.name!r} ({type(node.layer).__name__}): layers "
         f"that have one are {names}, of exactly these types"
@@ -164,7 +121,7 @@ def interval_bounds(graph: Graph, images: Box, *, keep: bool = True) -> list[Any
     images = widened(images, of_images(images)) if counted else images
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
-        return enclosed(node, args, kwargs, counted=counted).box
+        return enclosed(node, Call(node.target, args, kwargs), counted=counted).box
 
     return walk(graph, images, rule, keep=keep)
 
@@ -191,7 +148,7 @@ def ibp_margins_and_rounding(
     return margins_of(last.node, last.given, last.output, labels), last.rounding
 
 
-def answered(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
+def evaluate_graph(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
     """Return what the graph answers for the images alone, and what rounding may cost."""
     exact = Box(images, torch.zeros_like(images))
     last = _last(graph, exact, tail(graph), counted=False)
@@ -217,15 +174,16 @@ def _last(
     graph: Graph, images: Box, sized: Collection[int] = (), *, counted: bool
 ) -> _Last:
     """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
-    end, are_sized = graph.nodes[answer(graph)], {id(graph.nodes[n]) for n in sized}
+    end, are_sized = graph.nodes[logits_node(graph)], {id(graph.nodes[n]) for n in sized}
     found: list[tuple[Node, Box, Box]] = []
     images = widened(images, of_images(images)) if counted else images
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
-        box = enclosed(node, args, kwargs, counted=counted).box
+        call = Call(node.target, args, kwargs)
+        box = enclosed(node, call, counted=counted).box
         if id(node) in are_sized:
             with named(node):
-                box = with_terms(node, args, kwargs, box)
+                box = with_terms(node, call, box)
         if node is end and args and isinstance(args[0], Box):
             found.append((node, args[0], box))
         return box
@@ -261,17 +219,17 @@ def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Margins:
     _check(labels)
     logits = layer(box.lead)
     clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
-    margins = _difference(centre, labels) - _reach(layer.weight, box.radius, labels)
+    margins = _difference(centre, labels) - _spread(layer.weight, box.radius, labels)
     if box.ball is not None:
         spread = (layer.weight[labels][:, None] - layer.weight).transpose(0, 1)
         bias = layer.weight.new_zeros(spread.shape[:2])
         if layer.bias is not None:
             bias = (layer.bias[labels][:, None] - layer.bias).T
-        margins = torch.maximum(margins, least(box, Rows(spread, bias)).T)
+        margins = torch.maximum(margins, concretize(box, LinearForms(spread, bias)).T)
     return Margins(margins, clean)
 
 
-def _reach(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
+def _spread(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
     """Return ``|W_y - W_j| r``: of all pairs by one product, where there are few."""
     if len(weight) > FEW:
         spread = weight[labels][:, None] - weight  # (batch, classes, features)

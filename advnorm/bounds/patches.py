@@ -1,11 +1,11 @@
-r"""Backward passes of a convolution's outputs, kept to the windows that they look at.
+r"""Patches: backward passes of a convolution's outputs over what they look at alone.
 
-An output of an early convolution depends on a small window of each map before it. The
-rows' coefficients on that window, ``(2, rows, maps, *window)`` for an output and its
-negative, go through the same rules as whole maps (:mod:`.linear_rules`), with the
-windows of each sample's lines and images cut out, and a window in the place of a sample.
-Going back through a convolution of stride s, padding p, dilation d and kernel k, a window
-of size n that begins at o becomes one of size :math:`(n-1)s + d(k-1) + 1` that begins at
+An output of an early convolution depends on a small patch of each map before it. The
+coefficients on that patch, ``(2, rows, maps, *patch)`` for an output and its negative, go
+through the same rules as whole maps (:mod:`.linear_forms`), with the patches of each
+sample's lines and images cut out, and a patch in the place of a sample. Going back through
+a convolution of stride s, padding p, dilation d and kernel k, a patch of size n that begins
+at o becomes one of size :math:`(n-1)s + d(k-1) + 1` that begins at
 :math:`o s - p`. Entries beyond the edge of a map are set to zero.
 """
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.bounds import linear_rules
+from advnorm.bounds import linear_forms
 from advnorm.bounds.box import Box
-from advnorm.bounds.linear_rules import Rows
+from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.relax import Lines
 
 Pair = Sequence[int]
@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Where the window of output (i, j) of the last map lies in a map: static numbers."""
+    """Where the patch of output (i, j) of the last map lies in a map: static numbers."""
 
     last: Pair
     stride: Pair = (1, 1)
@@ -59,7 +59,7 @@ class Field(NamedTuple):
         return Field(self.last, (sy, sx), (py, px), (ny, nx))
 
     def cut(self, maps: Tensor, outputs: Outputs) -> Tensor:
-        """Cut each output's window out of its sample's maps, zeros beyond the edges."""
+        """Cut each output's patch out of its sample's maps, zeros beyond the edges."""
         over = [
             max(0, (self.last[i] - 1) * self.stride[i] - self.pad[i] + self.size[i] - side)
             for i, side in enumerate(maps.shape[2:])
@@ -73,7 +73,7 @@ class Field(NamedTuple):
 
 
 def fits(conv: nn.Module) -> bool:
-    """Tell whether a layer is a convolution that windows can go through."""
+    """Tell whether a layer is a convolution that patches can go through."""
     plain = type(conv) is nn.Conv2d and conv.padding_mode == "zeros"
     return plain and not isinstance(conv.padding, str)
 
@@ -85,7 +85,7 @@ def begin(
     shift: Tensor,
     size: Pair,
     field: Field,
-) -> Rows:
+) -> LinearForms:
     """Return the rows of ``scale`` times outputs plus ``shift``, and of their negatives.
 
     ``size`` and ``field`` are of the convolution's input.
@@ -93,22 +93,22 @@ def begin(
     weight = _spread(conv, _ungrouped(conv))[outputs.channel] * scale.view(-1, 1, 1, 1)
     bias = shift if conv.bias is None else shift + scale * conv.bias[outputs.channel]
     a = torch.stack([weight, -weight])
-    return Rows(_inside(a, field, size, outputs), torch.stack([bias, -bias]))
+    return LinearForms(_inside(a, field, size, outputs), torch.stack([bias, -bias]))
 
 
 def through(
-    conv: nn.Conv2d, rows: Rows, field: Field, size: Pair, outputs: Outputs
-) -> Rows:
-    """Take windows through a convolution; ``field`` and ``size`` are of its input."""
+    conv: nn.Conv2d, rows: LinearForms, field: Field, size: Pair, outputs: Outputs
+) -> LinearForms:
+    """Take patches through a convolution; ``field`` and ``size`` are of its input."""
     a = rows.coefficients
     grown = _transposed(conv, a.flatten(0, 1), field)
     grown = grown.view(*a.shape[:2], *grown.shape[1:])
-    bias = rows.bias + linear_rules.constant(a, conv.bias, 2)
-    return Rows(_inside(grown, field, size, outputs), bias)
+    bias = rows.bias + linear_forms.times_bias(a, conv.bias, 2)
+    return LinearForms(_inside(grown, field, size, outputs), bias)
 
 
 def _transposed(conv: nn.Conv2d, a: Tensor, field: Field) -> Tensor:
-    """Convolve windows with the transposed weights, by one matrix where that is small."""
+    """Convolve patches with the transposed weights, by one matrix where that is small."""
     weight = conv.weight.contiguous()
 
     def transposed(x: Tensor) -> Tensor:
@@ -155,11 +155,11 @@ def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:
 
 
 def cut_lines(lines: Lines, field: Field, outputs: Outputs) -> Lines:
-    """Cut the windows of an activation's lines."""
+    """Cut the patches of an activation's lines."""
     return Lines(*(field.cut(line, outputs) if line.ndim else line for line in lines))
 
 
 def cut_box(box: Box, field: Field, outputs: Outputs) -> Box:
-    """Cut the windows of a box, and of the ball in it."""
+    """Cut the patches of a box, and of the ball in it."""
     ball = box.ball and box.ball.moved(lambda maps: field.cut(maps, outputs))
     return Box(field.cut(box.centre, outputs), field.cut(box.radius, outputs), ball)

@@ -9,7 +9,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 Linear = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 L = TypeVar("L", nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, Linear)
 
@@ -22,7 +21,9 @@ def with_norm(layer: Linear, factor: Tensor, shift: Tensor) -> Linear:
         terms = terms + factor.abs() * layer.bias.abs()
     factor = factor.view(-1, *(1,) * (layer.weight.ndim - 1))
     found = _like(layer, layer.weight * factor, bias)
-    found.bias_terms = terms.detach()  # they may have cancelled out: see certify.terms
+    found.bias_terms = (
+        terms.detach()
+    )  # they may have cancelled out: see advnorm.bounds.magnitudes
     return found
 
 

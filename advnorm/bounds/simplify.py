@@ -16,12 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from advnorm.bounds import linear_table
 from advnorm.bounds.box import Box, InputSet, between, input_box
 from advnorm.bounds.graph import Graph, Node
 from advnorm.bounds.interval import interval_bounds
 from advnorm.bounds.reduced_layers import (
-    LINEAR,
     Linear,
     channels_last,
     fewer_inputs,
@@ -32,8 +30,6 @@ from advnorm.bounds.reduced_layers import (
 ROUNDING = 512
 """Units of roundoff, times its magnitude, by which a feature has to stay below zero."""
 
-_SAME = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
-_ON_THE_WAY = (*_SAME, nn.Flatten)
 Readers = dict[int, list[int]]
 
 
@@ -43,8 +39,10 @@ def hull(clean: Tensor, threat: InputSet) -> Box:
     It has several rows, all alike, and as many as no side of an image: so what mixes
     samples cannot pass for something else.
     """
-    least, most = (input_box(x, threat) for x in (clean.amin(0, True), clean.amax(0, True)))
-    box = between(None, least.lower, most.upper)
+    smallest, largest = (
+        input_box(x, threat) for x in (clean.amin(0, True), clean.amax(0, True))
+    )
+    box = between(None, smallest.lower, largest.upper)
     rows = next(n for n in (2, 3, 5, 7, 11, 13, 17, 19) if n not in clean.shape[1:])
     return Box(torch.cat([box.lead] * rows), torch.cat([box.radius] * rows))
 
@@ -59,13 +57,13 @@ class SimplifiedGraph(NamedTuple):
 
 def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
     """Return a smaller graph whose bounds are the same for every box inside ``images``."""
-    found = interval_bounds(graph, images)
+    boxes = interval_bounds(graph, images)
     nodes, readers = list(graph.nodes), _readers(graph)
     for index in range(len(nodes)):
-        _fold(nodes, index, found, readers)
+        _fold(nodes, index, boxes, readers)
     for index in range(len(nodes)):
-        _leave_out(nodes, index, found, readers)
-    sizes = [box.shape[1:].numel() for box in found if isinstance(box, Box)]
+        _prune(nodes, index, boxes, readers)
+    sizes = [box.shape[1:].numel() for box in boxes if isinstance(box, Box)]
     return SimplifiedGraph(
         replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1]
     )
@@ -81,41 +79,41 @@ def _laid_out(node: Node) -> Node:
 
 def _readers(graph: Graph) -> Readers:
     """Return which nodes take each node's value; the model's own output has one more."""
-    found: Readers = {index: [] for index in range(len(graph.nodes))}
+    readers: Readers = {index: [] for index in range(len(graph.nodes))}
     for index, node in enumerate(graph.nodes):
         for ref in node.refs:
-            found[ref.index].append(index)
-    found[graph.output].append(len(graph.nodes))
-    return found
+            readers[ref.index].append(index)
+    readers[graph.output].append(len(graph.nodes))
+    return readers
 
 
-def _fold(nodes: list[Node], index: int, found: list[Any], readers: Readers) -> None:
+def _fold(nodes: list[Node], index: int, boxes: list[Any], readers: Readers) -> None:
     """Fold a norm into the layer before it, and leave the identity in its place."""
     norm = nodes[index]
-    if norm.kind != "layer" or type(norm.layer) not in linear_table.NORMS:
+    if norm.operation.channel_affine is None:
         return
     (source,) = norm.inputs
-    layer = _linear(nodes[source], found[source])
+    layer = _linear(nodes[source], boxes[source])
     if layer is not None and readers[source] == [index]:
-        factor, shift = linear_table.factor_and_shift(norm.target, found[source])
+        factor, shift = norm.operation.channel_affine(norm.target, boxes[source])
         layer = with_norm(layer, factor.flatten(), shift.flatten())
         nodes[source] = replace(nodes[source], target=layer)
         nodes[index] = replace(norm, target=nn.Identity())
 
 
-def _leave_out(nodes: list[Node], index: int, found: list[Any], readers: Readers) -> None:
+def _prune(nodes: list[Node], index: int, boxes: list[Any], readers: Readers) -> None:
     """Leave out the features that a ReLU sends to zero, before it and after it."""
-    if nodes[index].kind != "layer" or type(nodes[index].layer) is not nn.ReLU:
+    if not nodes[index].operation.zeroes_negatives:
         return
     (given,) = nodes[index].inputs
     maker, reader = _maker(nodes, given, readers), _reader(nodes, index, readers)
     if maker is None or reader is None:
         return
-    before = _linear(nodes[maker], found[given])
-    after = _linear(nodes[reader], found[nodes[reader].inputs[0]])
+    before = _linear(nodes[maker], boxes[given])
+    after = _linear(nodes[reader], boxes[nodes[reader].inputs[0]])
     if before is None or after is None:
         return
-    alive = _alive(found[given])
+    alive = _alive(boxes[given])
     if bool(alive.all()):
         return
     kept = alive.nonzero().squeeze(1)
@@ -127,8 +125,8 @@ def _leave_out(nodes: list[Node], index: int, found: list[Any], readers: Readers
 
 def _alive(box: Box) -> Tensor:
     """Tell which features of a ReLU's input may be above zero; one is always kept."""
-    reach = box.centre.abs() + box.radius
-    rounding = ROUNDING * torch.finfo(reach.dtype).eps / 2 * reach
+    size = box.magnitude
+    rounding = ROUNDING * torch.finfo(size.dtype).eps / 2 * size
     off = box.upper + rounding <= 0  # what is not a number is not off
     alive = (~off).transpose(0, 1).flatten(1).any(1)
     alive[0] = alive[0] | ~alive.any()
@@ -137,7 +135,7 @@ def _alive(box: Box) -> Tensor:
 
 def _linear(node: Node, box: Box) -> Linear | None:
     """Return the layer of a node if its features, and those of ``box``, are dimension 1."""
-    if node.kind != "layer" or type(node.layer) not in LINEAR:
+    if not node.operation.is_product:
         return None
     if isinstance(node.layer, nn.Linear):
         return node.layer if len(box.shape) == 2 else None
@@ -147,7 +145,7 @@ def _linear(node: Node, box: Box) -> Linear | None:
 def _maker(nodes: list[Node], index: int, readers: Readers) -> int | None:
     """Return the node that computes a value, past those that hand it on unchanged."""
     while len(readers[index]) == 1:
-        if nodes[index].kind != "layer" or type(nodes[index].layer) not in _SAME:
+        if not nodes[index].operation.identity:
             return index
         (index,) = nodes[index].inputs
     return None
@@ -157,6 +155,6 @@ def _reader(nodes: list[Node], index: int, readers: Readers) -> int | None:
     """Return the node that reads a value, past those that keep its features apart."""
     while len(readers[index]) == 1 and readers[index][0] < len(nodes):
         (index,) = readers[index]
-        if nodes[index].kind != "layer" or type(nodes[index].layer) not in _ON_THE_WAY:
+        if not (nodes[index].operation.identity or nodes[index].operation.flattens):
             return index
     return None

@@ -7,9 +7,9 @@ from typing import Any
 from torch import nn
 from torch.fx import Node as FxNode
 
-from advnorm.bounds import operations
-from advnorm.bounds.arguments import Value, bind
+from advnorm.bounds import function_calls
 from advnorm.bounds.graph import DEPEND, Node, Ref, refs_in, replaced
+from advnorm.bounds.operations.arguments import Value
 
 
 class Reader:
@@ -58,11 +58,13 @@ class Reader:
         )
         if node.op == "call_module" and inputs:
             return self._layer(node, name, inputs)
-        function = operations.callable_of(node, self.model)
-        inplace = operations.overwrites(node) or bool(getattr(function, "inplace", False))
+        function = function_calls.callable_of(node, self.model)
+        inplace = function_calls.overwrites(node) or bool(
+            getattr(function, "inplace", False)
+        )
         self._refuse_overwriting(node, name, inplace)
         sizes = any(self.nodes[ref.index].kind == "size" for ref in refs_in(args))
-        if operations.is_size(node) if inputs else sizes:
+        if function_calls.is_size(node) if inputs else sizes:
             self._note_count(node, args)
             return Node("size", name, function, "", *args)
         if not inputs:
@@ -80,35 +82,37 @@ class Reader:
     ) -> Node:
         """Read a function of the images; refuse arguments that its rule does not read."""
         settings = self._stand_ins((args[1:], dict(kwargs)))
-        layer = operations.as_layer(node, name, *settings)
+        operation = function_calls.operation_of(node, name)
+        layer = function_calls.as_layer(operation, node, name, *settings)
         if layer is not None:
             return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
-        rule = operations.rule_of(node, name)
-        bind(rule, name, *settings)
-        self._refuse_count(name, rule, (args, kwargs))
-        function = operations.not_in_place(node, function)
-        return Node("function", name, function, rule, args, kwargs, inputs)
+        function_calls.bind_arguments(operation, name, *settings)
+        self._refuse_count(name, operation.name, (args, kwargs))
+        function = function_calls.not_in_place(node, function)
+        return Node("function", name, function, operation.name, args, kwargs, inputs)
 
     def _note_count(self, node: FxNode, args: Any) -> None:
         """Note whether a size may tell how many samples there are."""
         here, refs = self.index[node], {ref.index for ref in refs_in(args)}
-        part = operations.read_part(node)
+        part = function_calls.read_part(node)
         if refs & self.shapes and part is not None:
-            counts = not operations.is_behind_first(part)
+            counts = not function_calls.is_behind_first(part)
         elif refs & self.counting:
             counts = True
-        elif operations.is_size(node):
-            counts = operations.is_whole_size(node) or not operations.is_behind_first(part)
-            counts = counts and not operations.is_rank(node)
-            self.shapes |= {here} if operations.is_whole_size(node) else set()
+        elif function_calls.is_size(node):
+            counts = function_calls.is_whole_size(
+                node
+            ) or not function_calls.is_behind_first(part)
+            counts = counts and not function_calls.is_rank(node)
+            self.shapes |= {here} if function_calls.is_whole_size(node) else set()
         else:
             counts = False
         self.counting |= {here} if counts else set()
 
-    def _refuse_count(self, name: str, rule: str, args: Any) -> None:
+    def _refuse_count(self, name: str, function: str, args: Any) -> None:
         """Refuse arithmetic with the number of samples; to reshape by it is fine."""
         used = {ref.index for ref in refs_in(args)}
-        if used & self.counting and rule != "reshape":
+        if used & self.counting and function != "reshape":
             raise NotImplementedError(
                 f"{name!r} computes with the number of samples (or a size of a negative "
                 "dimension, which may be it): the model's answer for one image depends on "
@@ -148,7 +152,7 @@ class Reader:
                     f"layer {name!r} works in place on a value that is used again "
                     "elsewhere: set inplace=False"
                 )
-            shares = operations.is_view(source, self.model)
+            shares = function_calls.is_view(source, self.model)
             source = _overwritten(source) if shares else None
 
     def _depends(self, node: FxNode) -> bool:

@@ -1,7 +1,7 @@
 """From a model to its graph: torch.fx follows ``forward``, and what it saw is read.
 
-:func:`trace` goes down to the layers of ``torch.nn`` and our norms, through containers,
-residual blocks and modules of the user's own.
+:func:`trace` goes down to the layers of ``torch.nn`` and all that have an entry, through
+containers, residual blocks and modules of the user's own.
 """
 
 import operator
@@ -14,11 +14,9 @@ from torch.fx import Proxy, Tracer
 
 from advnorm.bounds.graph import Graph, last_use
 from advnorm.bounds.layer_checks import refuse_altered
+from advnorm.bounds.operations.entry import LAYERS
 from advnorm.bounds.snapshot import contents, made, restore
 from advnorm.bounds.trace_reader import Reader
-from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
-
-_NORMS = (BatchNorm, BorrowedNorm, DualNorm, MixtureNorm)
 
 
 def trace(model: nn.Module) -> Graph:
@@ -73,7 +71,7 @@ class _Proxy(Proxy):
 
 
 class _Tracer(Tracer):
-    """Follows a model down to torch's own layers and our norms."""
+    """Follows a model down to torch's own layers, and to all that have an entry."""
 
     proxy_buffer_attributes = True
 
@@ -95,9 +93,9 @@ class _Tracer(Tracer):
         return _Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Stop at our norms too."""
+        """Stop at layers that have an entry, our norms among them."""
         leaf: bool = super().is_leaf_module(m, module_qualified_name)
-        return type(m) in _NORMS or leaf
+        return type(m) in LAYERS or leaf
 
 
 def _autocast() -> list[bool]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import planted
 import pytest
 import torch
+from entries import change_entry
 from planted import (
     ACTIVATIONS,
     CANCELLING,
@@ -17,8 +18,9 @@ from planted import (
 )
 from torch import Tensor, nn
 
-from advnorm.bounds import METHODS, arguments, interval, is_certified, settings
+from advnorm.bounds import METHODS, interval, is_certified
 from advnorm.bounds.box import Box
+from advnorm.bounds.operations import entry
 from advnorm.threat import Linf
 
 SEEDS = range(4)
@@ -72,9 +74,9 @@ def _half_the_radius(layer: nn.Flatten, box: Box) -> Box:
 
 
 def _reads_any(monkeypatch) -> None:
-    entry = arguments.OPERATIONS["sum"]
-    wide = tuple(replace(a, accepts=lambda value: True) for a in entry.arguments)
-    monkeypatch.setitem(arguments.OPERATIONS, "sum", replace(entry, arguments=wide))
+    known = entry.FUNCTIONS["sum"].arguments
+    wide = tuple(replace(a, accepts=lambda value: True) for a in known)
+    change_entry(monkeypatch, "sum", arguments=wide)
     monkeypatch.setattr(interval, "_refuse_casts", lambda *given: None)
     monkeypatch.setattr(interval, "error", _no_error)
 
@@ -82,15 +84,15 @@ def _reads_any(monkeypatch) -> None:
 FAULTS = {
     "sum reads any dtype": (_reads_any, {"sum to int32": REFUSED["sum to int32"]}),
     "relu of the centre": (
-        lambda m: m.setitem(interval.LAYERS, nn.ReLU, _relu_of_the_centre),
+        lambda m: change_entry(m, nn.ReLU, interval=_relu_of_the_centre),
         {"ReLU": ACTIVATIONS["ReLU"]},
     ),
     "signed weights": (
-        lambda m: m.setitem(interval.LAYERS, nn.Linear, _signed),
+        lambda m: change_entry(m, nn.Linear, interval=_signed),
         {"Linear": LAYERS["Linear"]},
     ),
     "half of the radius": (
-        lambda m: m.setitem(interval.LAYERS, nn.Flatten, _half_the_radius),
+        lambda m: change_entry(m, nn.Flatten, interval=_half_the_radius),
         {"Flatten": LAYERS["Flatten"]},
     ),
     "no rounding inside": (
@@ -98,7 +100,7 @@ FAULTS = {
         {"sum of large": CANCELLING["sum of large"]},
     ),
     "any setting of a layer": (
-        lambda m: m.setattr(settings, "SETTINGS", {}),
+        lambda m: change_entry(m, nn.ZeroPad2d, settings=()),
         {"ZeroPad2d": REFUSED["ZeroPad2d of another number"]},
     ),
 }

@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm.bounds import transposed_convolution
-from advnorm.bounds.relax import RELAXATIONS
+from advnorm.bounds.operations import LAYERS as ENTRIES
+
+RELAXATIONS = {
+    kind: entry.relaxation for kind, entry in ENTRIES.items() if entry.relaxation
+}
 
 LAYERS = [
     nn.ReLU(),

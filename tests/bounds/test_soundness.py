@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import torch
+from entries import change_entry
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nets import (
@@ -25,16 +26,15 @@ from advnorm.bounds import (
     backward,
     certify,
     intermediate,
-    interval,
-    linear_rules,
-    linear_table,
+    linear_forms,
     margin_bounds,
     patches,
     relax,
 )
 from advnorm.bounds.box import Box
-from advnorm.bounds.linear_rules import Rows
+from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.methods import METHODS
+from advnorm.bounds.operations import FUNCTIONS, LAYERS, batch_norms
 from advnorm.models.standardize import Standardize
 from advnorm.norms.moments import measure_moments
 from advnorm.threat import L2, Linf
@@ -251,14 +251,14 @@ def test_windows_give_the_bounds_of_whole_maps(layers, threat, monkeypatch):
     monkeypatch.setattr(
         patches.Field, "cut", lambda *given: (used.append(1), true(*given))[1]
     )
-    with_windows = margin_bounds(model, clean, labels, threat)
-    assert used, "windows were meant to be tried"
+    with_patches = margin_bounds(model, clean, labels, threat)
+    assert used, "patches were meant to be tried"
     monkeypatch.setattr(
         patches.Field, "cut", lambda self, maps, out: true(self, maps.roll(1, -1), out)
     )
-    assert not torch.allclose(margin_bounds(model, clean, labels, threat), with_windows)
+    assert not torch.allclose(margin_bounds(model, clean, labels, threat), with_patches)
     monkeypatch.setattr(intermediate, "_chain", lambda *given: None)
-    torch.testing.assert_close(margin_bounds(model, clean, labels, threat), with_windows)
+    torch.testing.assert_close(margin_bounds(model, clean, labels, threat), with_patches)
 
 
 # --- planted faults -------------------------------------------------------------------
@@ -277,37 +277,49 @@ def patched(module, name):
     return enter
 
 
-@patched(linear_rules, "between")
+@patched(linear_forms, "through_lines")
 def swapped_lines(true):
     return lambda a, lines: true(a, relax.Lines(*lines[2:], *lines[:2]))
 
 
-@patched(linear_rules, "constant")
+@patched(linear_forms, "times_bias")
 def no_layer_bias(true):
     return lambda a, bias, dim: a.new_zeros(a.shape[:2])
 
 
-@patched(linear_rules, "between")
+@patched(linear_forms, "through_lines")
 def no_upper_bias(true):
     return lambda a, lines: true(a, lines._replace(upper_bias=lines.upper_bias * 0))
 
 
-@patched(linear_rules, "between")
+@patched(linear_forms, "through_lines")
 def chord_below(true):
     return lambda a, lines: true(a, relax.Lines(*lines[2:], *lines[2:]))
 
 
-@patched(linear_rules, "between")
+@patched(linear_forms, "through_lines")
 def always_active(true):
-    return lambda a, lines: Rows(a, a.new_zeros(a.shape[:2]))
+    return lambda a, lines: LinearForms(a, a.new_zeros(a.shape[:2]))
 
 
-@patched(linear_table, "factor_and_shift")
+def faulty_norms(fault):
+    """Give the fault a norm's true factor and shift, of every norm that has them."""
+
+    def plant(monkeypatch):
+        wrong = fault(batch_norms.channel_affine)
+        for kind in [kind for kind, entry in LAYERS.items() if entry.channel_affine]:
+            change_entry(monkeypatch, kind, channel_affine=wrong, prepare=wrong)
+
+    plant.__name__ = fault.__name__
+    return plant
+
+
+@faulty_norms
 def norm_without_mean(true):
     return lambda layer, box: (true(layer, box)[0], layer.bias)
 
 
-@patched(linear_table, "factor_and_shift")
+@faulty_norms
 def norm_without_root(true):
     def fold(layer, box):
         factor, shift = true(layer, box)
@@ -316,54 +328,63 @@ def norm_without_root(true):
     return fold
 
 
-@patched(linear_table, "factor_and_shift")
+@faulty_norms
 def norm_of_the_batch(true):
-    return lambda layer, box: linear_table.coefficients(
+    return lambda layer, box: batch_norms.coefficients(
         layer, measure_moments(box.centre), len(box.shape)
     )
 
 
 def eps_not_scaled_by_std(monkeypatch):
-    wrong = lambda box, by: Box(box.lead / by, box.radius)  # noqa: E731
-    monkeypatch.setitem(interval.FUNCTIONS, "div", wrong)
+    def wrong(function, box, by):
+        return Box(box.lead / by, box.radius)
+
+    change_entry(monkeypatch, "div", interval=wrong)
 
 
-@patched(backward, "least")
+@patched(backward, "concretize")
 def half_eps(true):
     return lambda box, rows: true(replace(box, radius=box.radius / 2), rows)
 
 
-@patched(backward, "least")
+@patched(backward, "concretize")
 def ball_of_half_the_radius(true):
     return lambda box, rows: true(
         replace(box, ball=box.ball and replace(box.ball, eps=box.ball.eps / 2)), rows
     )
 
 
-@patched(linear_rules, "convolution")
-def wrong_padding(true):
-    def moved(layer, a, shape):
-        rows = true(layer, a, shape)
-        return Rows(rows.coefficients.roll(1, -1), rows.bias)
+def wrong_padding(monkeypatch):
+    true = LAYERS[nn.Conv2d].backward
 
-    return moved
+    def moved(call, a, prepared):
+        ((coefficients, bias),) = true(call, a, prepared)
+        return [LinearForms(coefficients.roll(1, -1), bias)]
 
-
-@patched(linear_table, "through_function")
-def a_branch_forgotten(true):
-    def one(node, args, kwargs, a):
-        several, bias = true(node, args, kwargs, a)
-        return (several[0] * (len(several) == 1), *several[1:]), bias
-
-    return one
+    change_entry(monkeypatch, nn.Conv2d, backward=moved)
 
 
-@patched(linear_rules, "pool_bounds")
-def pool_always_sure(true):
-    return lambda *given: true(*given)._replace(sure=torch.tensor(True))
+def a_branch_forgotten(monkeypatch):
+    true = FUNCTIONS["add"].backward
+
+    def one_branch(call, a, prepared):
+        first, *others = true(call, a, prepared)
+        forgotten = first.coefficients * (not others)
+        return [LinearForms(forgotten, first.bias), *others]
+
+    change_entry(monkeypatch, "add", backward=one_branch)
 
 
-@patched(relax, "_parallel")
+def pool_always_sure(monkeypatch):
+    true = LAYERS[nn.MaxPool2d].prepare
+
+    def sure(layer, box):
+        return true(layer, box)._replace(sure=torch.tensor(True))
+
+    change_entry(monkeypatch, nn.MaxPool2d, prepare=sure)
+
+
+@patched(relax, "parallel")
 def tangent_forgotten(true):
     return lambda f, low, high, k, points, slack=0.0: true(f, low, high, k, ())
 
@@ -372,7 +393,7 @@ def signed_weights_on_the_radius(monkeypatch):
     def signed(layer, box):
         return Box(layer(box.lead), nn.functional.linear(box.radius, layer.weight).abs())
 
-    monkeypatch.setitem(interval.LAYERS, nn.Linear, signed)
+    change_entry(monkeypatch, nn.Linear, interval=signed)
 
 
 @patched(intermediate, "Part")

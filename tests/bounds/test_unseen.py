@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules import module as every_module
 
 from advnorm.bounds import certify, is_certified, margin_bounds
-from advnorm.bounds.interval import answered
+from advnorm.bounds.interval import evaluate_graph
 from advnorm.bounds.tracing import trace
 from advnorm.models import build
 from advnorm.norms import NORMS
@@ -370,7 +370,7 @@ def test_terms_of_norms_and_convolutions_by_hand():
     layer.bias.data.fill_(1.0)
     head = nn.Sequential(layer, norm, nn.AvgPool2d(2), nn.Flatten()).eval()
     with torch.no_grad():
-        _, near = answered(trace(head), torch.full((1, 1, 2, 2), 0.25))
+        _, near = evaluate_graph(trace(head), torch.full((1, 1, 2, 2), 0.25))
     terms = 1.5 * (2 * 0.25 + 1) + 1.5 * 5 + 7  # factor 3 / 2, mean and bias
     eps = torch.finfo(torch.float32).eps
     assert float(near) == pytest.approx(512 * eps / 2 * terms, rel=1e-5)

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from advnorm.bounds import input_box, interval_bounds, interval_linear, margin_bounds, trace
-from advnorm.bounds.concretize_l2 import reach
+from advnorm.bounds import input_box, interval_bounds, margin_bounds, trace
+from advnorm.bounds.concretize_l2 import max_decrease
+from advnorm.bounds.operations import linear
 from advnorm.models import Standardize
 from advnorm.threat import L2, Linf
 
@@ -39,7 +40,9 @@ def test_reach_is_what_the_best_step_attains(row):
     best = farthest(slope, room, eps)
     assert best.norm() <= eps * (1 + 1e-9)
     expected = (slope.abs() * best).sum()
-    torch.testing.assert_close(reach(slope, room, eps), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        max_decrease(slope, room, eps), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_many_values_are_capped_one_after_the_other():
@@ -48,14 +51,14 @@ def test_many_values_are_capped_one_after_the_other():
     slope, room = torch.randn(20, 784).double().exp(), torch.rand(20, 784).double() ** 4
     for eps in (0.1, 1.0, 5.0, 9.0, 12.0):
         best = torch.stack([farthest(g, h, eps) for g, h in zip(slope, room, strict=True)])
-        torch.testing.assert_close(reach(slope, room, eps), (slope * best).sum(1))
+        torch.testing.assert_close(max_decrease(slope, room, eps), (slope * best).sum(1))
 
 
 def test_gradients_in_slope_and_room():
     torch.manual_seed(0)
     slope = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     room = (torch.rand(3, 6, dtype=torch.float64) * 0.3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda g, h: reach(g, h, 0.3), (slope, room))
+    assert torch.autograd.gradcheck(lambda g, h: max_decrease(g, h, 0.3), (slope, room))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -134,7 +137,7 @@ def test_a_cut_ball_is_never_looser_than_the_whole_ball_or_the_box(method):
 
 @pytest.mark.parametrize("stuck", [1e-4, 0.5])
 def test_intervals_of_a_first_layer_hold_whatever_counts_as_stuck(stuck, monkeypatch):
-    monkeypatch.setattr(interval_linear, "STUCK", stuck)
+    monkeypatch.setattr(linear, "STUCK", stuck)
     torch.manual_seed(0)
     layer, eps = nn.Linear(10, 6).double(), 0.5
     for power in (1, 3, 8):  # the higher, the more values are close to a bound

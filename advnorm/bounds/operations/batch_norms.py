@@ -1,4 +1,4 @@
-r"""Interval rules of normalization layers.
+r"""Batch norms, and norms with branches.
 
 Batch norm is affine once its moments are known: the running ones in evaluation, and in
 training those of the clean batch, which also move the running ones (sridhar2021, Alg. 1):
@@ -9,24 +9,24 @@ training those of the clean batch, which also move the running ones (sridhar2021
     d_p = |\gamma| \frac{(\overline z - \underline z) / 2}{\sqrt{\sigma^2 + c}}
 """
 
-from math import prod
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.bounds import interval_kernels
-from advnorm.bounds.box import Box, between
-from advnorm.bounds.interval import layer_rule
-from advnorm.bounds.interval_linear import scaled
-from advnorm.bounds.rounding import terms_rule
+from advnorm.bounds import interval_kernels, linear_forms
+from advnorm.bounds.box import Box, between, scaled
+from advnorm.bounds.linear_forms import LinearForms
+from advnorm.bounds.operations.entry import Call, Operation, register
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 from advnorm.norms.mode import updates_running, uses_batch
 from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
 
+Coefficients = tuple[Tensor, Tensor]
 
-@layer_rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm, BorrowedNorm)
-def batch(layer: _BatchNorm, box: Box) -> Box:
+
+def batch_interval(layer: _BatchNorm, box: Box) -> Box:
     """Normalize the clean map and both bounds by the same moments (Alg. 1)."""
     if uses_batch(layer) and box.copies == 2 and not _synced(layer):
         return _by_clean(layer, box)
@@ -34,8 +34,7 @@ def batch(layer: _BatchNorm, box: Box) -> Box:
     return scaled(box, factor, shift)
 
 
-@layer_rule(MixtureNorm)
-def mixture(layer: MixtureNorm, box: Box) -> Box:
+def _mixture_interval(layer: MixtureNorm, box: Box) -> Box:
     """Take the branch of the route, with its running statistics."""
     if layer.route.clean is not None:
         raise ValueError("route a whole batch to one branch: route(model, domain=...)")
@@ -46,11 +45,10 @@ def mixture(layer: MixtureNorm, box: Box) -> Box:
             "both the clean batch's moments: train with norm 'batch', or verify in "
             "evaluation (model.eval())"
         )
-    return batch(branch, box)
+    return batch_interval(branch, box)
 
 
-@layer_rule(DualNorm)
-def dual(layer: DualNorm, box: Box) -> Box:
+def _dual_interval(layer: DualNorm, box: Box) -> Box:
     r"""Bound the gate, then its mixture of two increasing maps.
 
     For :math:`p \in [\underline p, \overline p]` the value is increasing in :math:`x` and
@@ -77,44 +75,7 @@ def dual(layer: DualNorm, box: Box) -> Box:
         odds = _odds((a, s), (b, t), box.clean, box.clean)[0]
         p, u, v = torch.sigmoid(odds).unsqueeze(1), a * box.clean + s, b * box.clean + t
         bounds = Box(torch.cat([v + p * (u - v), bounds.lead]), bounds.radius)
-    return _affine(layer, bounds)
-
-
-@layer_rule(nn.GroupNorm)
-def group(layer: nn.GroupNorm, box: Box) -> Box:
-    r"""Bound what is centred, the deviation, and their quotient.
-
-    With :math:`d = x - \bar x` of n values, :math:`d_j \in [\underline d_j, \overline d_j]`
-    is exact, :math:`\sigma^2 = \operatorname{mean} d^2` lies between the means of the least
-    and the largest squares, and :math:`|d_j| / \sigma \le \sqrt{n - 1}` always.
-    """
-    return _affine(layer, _normalized(box, _groups(layer, box), layer.eps))
-
-
-@layer_rule(nn.InstanceNorm1d, nn.InstanceNorm2d)
-def instance(layer: nn.InstanceNorm2d, box: Box) -> Box:
-    """Bound each feature map as a group of its own."""
-    if layer.track_running_stats:
-        raise NotImplementedError("it keeps running statistics: use batch norm")
-    dimensions = 3 if isinstance(layer, nn.InstanceNorm1d) else 4
-    if len(box.shape) != dimensions:  # torch takes the samples for the maps of one image
-        raise NotImplementedError(
-            f"it takes values of {dimensions} dimensions, samples and maps first, not of "
-            f"{len(box.shape)}"
-        )
-    return _affine(layer, _normalized(box, _groups(layer, box), layer.eps))
-
-
-@layer_rule(nn.LayerNorm)
-def layer(layer: nn.LayerNorm, box: Box) -> Box:
-    """Bound the last dimensions, each place by itself."""
-    last = len(box.shape) - len(layer.normalized_shape)
-    if last < 1:
-        raise NotImplementedError("it mixes the samples of a batch")
-    found = _normalized(box, _groups(layer, box), layer.eps)
-    if layer.weight is None:
-        return found
-    return scaled(found, layer.weight, 0 if layer.bias is None else layer.bias)
+    return scale_channels(layer, bounds)
 
 
 def moments(layer: _BatchNorm, box: Box) -> Moments:
@@ -137,10 +98,10 @@ def moments(layer: _BatchNorm, box: Box) -> Moments:
         )
     if isinstance(layer, BatchNorm):
         return layer.moments(box.clean)
-    found = measure_moments(box.clean)
+    statistics = measure_moments(box.clean)
     if updates_running(layer):
-        update_running(layer, found)
-    return found
+        update_running(layer, statistics)
+    return statistics
 
 
 def _synced(layer: _BatchNorm) -> bool:
@@ -156,36 +117,39 @@ def _by_clean(layer: _BatchNorm, box: Box) -> Box:
     one = wide.radius.new_ones(layer.num_features)
     weight = one if layer.weight is None else to_single(layer.weight)
     bias = 0 * one if layer.bias is None else to_single(layer.bias)
-    lead, radius, found = interval_kernels.normalize(wide, weight, bias, layer.eps)
+    lead, radius, statistics = interval_kernels.normalize(wide, weight, bias, layer.eps)
     if updates_running(layer):
-        update_running(layer, found)
+        update_running(layer, statistics)
     return Box(lead.to(box.lead.dtype), radius.to(box.radius.dtype))
 
 
-def coefficients(layer: _BatchNorm, found: Moments, ndim: int) -> tuple[Tensor, Tensor]:
+def coefficients(layer: _BatchNorm, statistics: Moments, ndim: int) -> Coefficients:
     """Return the factor and the shift of each feature, shaped to broadcast."""
-    factor = torch.rsqrt(found.var + layer.eps)
+    factor = torch.rsqrt(statistics.var + layer.eps)
     factor = factor if layer.weight is None else factor * layer.weight
-    shift = -found.mean * factor
+    shift = -statistics.mean * factor
     shift = shift if layer.bias is None else shift + layer.bias
     shape = (1, -1, *(1,) * (ndim - 2))
     return factor.view(shape), shift.view(shape)
 
 
-def _standard(branch: BatchNorm, box: Box) -> tuple[Tensor, Tensor]:
+def _standard(branch: BatchNorm, box: Box) -> Coefficients:
     return coefficients(branch, moments(branch, box), len(box.shape))
 
 
-def _affine(layer: nn.Module, box: Box) -> Box:
-    if layer.weight is None:
-        return box
-    shape = (1, -1, *(1,) * (len(box.shape) - 2))
-    assert isinstance(layer.weight, Tensor)
-    shift = 0 if layer.bias is None else layer.bias.view(shape)  # type: ignore[operator]
-    return scaled(box, layer.weight.view(shape), shift)
+def channel_affine(layer: _BatchNorm | MixtureNorm, box: Box) -> Coefficients:
+    """Return a norm's factor and shift a feature, as its interval rule has them.
 
-
-Coefficients = tuple[Tensor, Tensor]
+    Nothing moves here: the interval rule has moved the running statistics where so set.
+    """
+    if isinstance(layer, MixtureNorm):
+        layer = layer.of(layer.route.domain)
+    if uses_batch(layer):
+        assert box.clean is not None, "the interval rule refuses batch statistics"
+        statistics = measure_moments(box.clean, sync=bool(getattr(layer, "sync", False)))
+    else:
+        statistics = moments(layer, box)
+    return coefficients(layer, statistics, len(box.shape))
 
 
 def _odds(
@@ -206,79 +170,82 @@ def _odds(
     return ends.amin(0).sum(1), ends.amax(0).sum(1)
 
 
-def _centred(box: Box, groups: int) -> tuple[Tensor, Tensor]:
-    """Return bounds on the values less the mean of their group, a row a group."""
-    rows, n = box.shape[0], box.shape[1:].numel() // groups
-    centre, radius = (x.reshape(rows, groups, n) for x in (box.centre, box.radius))
-    middle = centre - centre.mean(2, keepdim=True)
-    # x_j - mean: its own radius counts (1 - 1/n) times, the others' 1/n
-    reach = radius * (1 - 2 / n) + radius.mean(2, keepdim=True)
-    return middle - reach, middle + reach
+def _backward(call: Call, a: Tensor, prepared: Coefficients) -> list[LinearForms]:
+    return [linear_forms.through_channels(a, *prepared)]
 
 
-def _groups(layer: nn.Module, box: Box) -> int:
-    if isinstance(layer, nn.GroupNorm):
-        return layer.num_groups
-    if isinstance(layer, nn.LayerNorm):
-        return prod(box.shape[1 : len(box.shape) - len(layer.normalized_shape)])
-    return box.shape[1]
+def _size(call: Call) -> Tensor:
+    """Take sizes through a norm with fixed moments, whose mean is a term too."""
+    layer, size = call.target, call.box.size
+    if isinstance(layer, MixtureNorm):
+        layer = layer.of(layer.route.domain)
+    factor = torch.rsqrt(layer.running_var + layer.eps)
+    factor = factor if layer.weight is None else factor * layer.weight.abs()
+    shift = layer.running_mean.abs() * factor
+    shift = shift if layer.bias is None else shift + layer.bias.abs()
+    shape = (1, -1, *(1,) * (size.ndim - 2))
+    scaled_size: Tensor = size * factor.view(shape) + shift.view(shape)
+    return scaled_size
 
 
-@terms_rule(nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.LayerNorm)
-def deviation_terms(layer: nn.Module, box: Box) -> Tensor:
-    r"""Return the terms of a norm that measures: :math:`t (1 + |y|)`.
+def _rounding(call: Call, output: Box) -> Tensor:
+    return _size(call)
 
-    Of :math:`y = (x - \bar x) / \sigma` the terms are :math:`t = \max |x| / \sigma`, and
-    of :math:`\sigma` itself, which a unit of roundoff of x takes off by t units, as many.
-    """
-    groups = _groups(layer, box)
-    rows, n = box.shape[0], box.shape[1:].numel() // groups
-    low, high = _centred(box, groups)
-    least = torch.maximum(low, -high).clamp(min=0).square().mean(2, keepdim=True)
-    size = (box.centre.abs() + box.radius).reshape(rows, groups, n).amax(2, keepdim=True)
-    assert isinstance(layer.eps, float)
-    size = size * torch.rsqrt(least + layer.eps)
-    value = (2 * size).clamp(max=max(n - 1, 0) ** 0.5)
-    found = (size * (1 + value)).expand(-1, -1, n).reshape(box.shape)
+
+def scale_channels(layer: nn.Module, box: Box) -> Box:
+    """Multiply by a layer's weights and add its bias, one a feature."""
     if layer.weight is None:
-        return found
+        return box
+    shape = (1, -1, *(1,) * (len(box.shape) - 2))
     assert isinstance(layer.weight, Tensor)
-    last = isinstance(layer, nn.LayerNorm)
-    shape = layer.weight.shape if last else (1, -1, *(1,) * (len(box.shape) - 2))
-    shift = 0 if layer.bias is None else layer.bias.abs().view(shape)  # type: ignore[operator]
-    return found * layer.weight.abs().view(shape) + shift
+    shift = 0 if layer.bias is None else layer.bias.view(shape)  # type: ignore[operator]
+    return scaled(box, layer.weight.view(shape), shift)
 
 
-@terms_rule(DualNorm)
-def dual_terms(layer: DualNorm, box: Box) -> Tensor:
+def _dual_rounding(call: Call, output: Box) -> Tensor:
     """Return the terms of both branches, and of the gate's odds at its steepest, 1/4."""
-    size = box.centre.abs() + box.radius
-    found, odds = torch.zeros_like(size), torch.zeros_like(size)
+    layer, box, size = call.target, call.box, call.box.magnitude
+    terms, odds = torch.zeros_like(size), torch.zeros_like(size)
     for branch in (layer.clean, layer.adversarial):
         factor, shift = _standard(branch, box)
         value = factor.abs() * size + shift.abs()
         odds = odds + (value.square() / 2 + factor.abs().log().abs()).sum(1, keepdim=True)
-        found = found + value
-    found = found * (1 + odds / 4)
+        terms = terms + value
+    terms = terms * (1 + odds / 4)
     if layer.weight is None:
-        return found
+        return terms
     shape = (1, -1, *(1,) * (len(box.shape) - 2))
     bias = 0 if layer.bias is None else layer.bias.abs().view(shape)
-    return found * layer.weight.abs().view(shape) + bias
+    weighted: Tensor = terms * layer.weight.abs().view(shape) + bias
+    return weighted
 
 
-def _normalized(box: Box, groups: int, eps: float) -> Box:
-    """Return bounds on the values of each group, centred and divided by the deviation."""
-    rows, n = box.shape[0], box.shape[1:].numel() // groups
-    low, high = _centred(box, groups)
-    most = torch.maximum(low.abs(), high.abs()).square().mean(2, keepdim=True)
-    least = torch.maximum(low, -high).clamp(min=0).square().mean(2, keepdim=True)
-    slow, fast = torch.rsqrt(most + eps), torch.rsqrt(least + eps)
-    limit = max(n - 1, 0) ** 0.5
-    lower = torch.minimum(low * slow, low * fast).clamp(min=-limit).view(box.shape)
-    upper = torch.maximum(high * slow, high * fast).clamp(max=limit).view(box.shape)
-    if box.clean is None:
-        return between(None, lower, upper)
-    clean = box.clean.reshape(rows, groups, n)
-    clean = nn.functional.layer_norm(clean, (n,), eps=eps).view(box.shape)
-    return between(clean, lower, upper)
+_BATCH_NORM = Operation(
+    layers=(nn.BatchNorm1d, nn.BatchNorm2d, BatchNorm, BorrowedNorm),
+    interval=batch_interval,
+    backward=_backward,
+    prepare=channel_affine,
+    size=_size,
+    rounding=_rounding,
+    channel_affine=channel_affine,
+    is_entrywise=True,
+)
+register(_BATCH_NORM)
+register(
+    replace(
+        _BATCH_NORM,
+        layers=(MixtureNorm,),
+        interval=_mixture_interval,
+        is_entrywise=False,
+    )
+)
+register(
+    Operation(
+        layers=(nn.BatchNorm3d,),
+        interval=batch_interval,
+        size=_size,
+        rounding=_rounding,
+        is_entrywise=True,
+    )
+)
+register(Operation(layers=(DualNorm,), interval=_dual_interval, rounding=_dual_rounding))

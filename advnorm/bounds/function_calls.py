@@ -1,8 +1,8 @@
-"""The functions and methods of tensors that a model's ``forward`` may call.
+"""The calls that torch.fx records in a ``forward``: which operation each is.
 
-They are of four sorts: those that are a layer in another spelling (``F.relu``), those with
-a rule of their own (:data:`RULES`), those that only read a shape, and all others, which are
-refused by name.
+They are of four sorts: functions that are a layer in another spelling (``F.relu``), those
+with an entry of their own, those that only read a shape, and all others, which are refused
+by name.
 """
 
 import operator
@@ -13,64 +13,8 @@ from typing import Any
 from torch import nn
 from torch.fx import Node as FxNode
 
-from advnorm.bounds.arguments import Value, bind
-
-_MOVES = {"contiguous", "flatten", "getitem", "movedim", "permute", "reshape", "squeeze"}
-_VIEWS = _MOVES | {"transpose", "unsqueeze"}
-POSITIVE = frozenset(_VIEWS | {"mean", "pad", "sum"})
-"""Affine in their tensor, with coefficients that are never negative."""
-
-RULES = POSITIVE | {"add", "sub", "mul", "div", "neg", "cat"}
-"""The names of the functions that have a rule of their own."""
-
-_SPELLINGS = {
-    "iadd": "add",
-    "isub": "sub",
-    "imul": "mul",
-    "truediv": "div",
-    "itruediv": "div",
-    "divide": "div",
-    "subtract": "sub",
-    "multiply": "mul",
-    "negative": "neg",
-    "concat": "cat",
-    "concatenate": "cat",
-    "moveaxis": "movedim",
-    "view": "reshape",
-}
-HAND_ON = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
-AFFINE = (
-    nn.AvgPool1d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool1d,
-    nn.AdaptiveAvgPool2d,
-    nn.ZeroPad2d,
-    nn.ReflectionPad2d,
-    nn.ReplicationPad2d,
-)
-"""Layers that average or pad: their coefficients are never negative."""
-_VIEW_LAYERS = (nn.Flatten, nn.Unflatten, *HAND_ON)
-
-_LAYERS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "relu6": nn.ReLU6,
-    "leaky_relu": nn.LeakyReLU,
-    "hardtanh": nn.Hardtanh,
-    "elu": nn.ELU,
-    "gelu": nn.GELU,
-    "silu": nn.SiLU,
-    "softplus": nn.Softplus,
-    "sigmoid": nn.Sigmoid,
-    "tanh": nn.Tanh,
-    "max_pool1d": nn.MaxPool1d,
-    "max_pool2d": nn.MaxPool2d,
-    "avg_pool1d": nn.AvgPool1d,
-    "avg_pool2d": nn.AvgPool2d,
-    "adaptive_avg_pool1d": nn.AdaptiveAvgPool1d,
-    "adaptive_avg_pool2d": nn.AdaptiveAvgPool2d,
-    "dropout": nn.Dropout,
-}
-"""Functions that are a layer in another spelling; their settings are the layer's."""
+from advnorm.bounds.operations.arguments import Value, bind
+from advnorm.bounds.operations.entry import FUNCTIONS, LAYERS, Operation
 
 _FROM_TORCH = (None, "torch", "torch.nn.functional", "_operator", "torch._C._nn")
 
@@ -120,36 +64,43 @@ def is_behind_first(part: Any) -> bool:
     return isinstance(part, int) and part > 0
 
 
-def rule_of(node: FxNode, name: str) -> str:
-    """Return the name of a function's rule; one without is refused."""
-    word = spelling(node)
+def operation_of(node: FxNode, where: str) -> Operation:
+    """Return the entry of a function; one without is refused."""
     if node.target is getattr:
-        name = f"{name.removesuffix('getattr')}{node.args[1]}"
-    if word not in RULES:
+        where = f"{where.removesuffix('getattr')}{node.args[1]}"
+    operation = FUNCTIONS.get(function_name(node))
+    if operation is None:
+        names = ", ".join(sorted({known.name for known in FUNCTIONS.values()}))
         raise NotImplementedError(
-            f"no certificate for the function {name!r}: functions that have one are "
-            f"{', '.join(sorted({*RULES, *_LAYERS}))}; put others into layers that have one"
+            f"no certificate for the function {where!r}: functions that have one are "
+            f"{names}; put others into layers that have one"
         )
-    return word
+    return operation
 
 
-def as_layer(node: FxNode, name: str, args: Any, kwargs: Any) -> nn.Module | None:
-    """Return the layer that a function is another spelling of, if it is.
+def bind_arguments(operation: Operation, where: str, args: Any, kwargs: Any) -> Any:
+    """Return a function's arguments behind the tensor by name; refuse what no rule reads.
 
-    ``args`` and ``kwargs`` are those behind the tensor, as
-    :func:`advnorm.bounds.arguments.bind` takes them.
+    ``args`` and ``kwargs`` have a :class:`Value` for what ``forward`` computes.
     """
-    word = spelling(node)
-    kind = _LAYERS.get(word)
-    if kind is None:
+    if operation.spreads and len(args) > 1:
+        args = (tuple(args),)
+    return bind(operation.name, operation.arguments, where, args, kwargs)
+
+
+def as_layer(
+    operation: Operation, node: FxNode, where: str, args: Any, kwargs: Any
+) -> nn.Module | None:
+    """Return the layer that a function is another spelling of, if it is."""
+    if not operation.layers:
         return None
     if _has_values((args, kwargs)):
-        raise NotImplementedError(f"the settings of {name!r} depend on the input")
-    settings = bind(word, name, args, kwargs)
+        raise NotImplementedError(f"the settings of {where!r} depend on the input")
+    settings = bind_arguments(operation, where, args, kwargs)
     if settings.pop("inplace", False) and not overwrites(node):
-        raise NotImplementedError(f"{name!r}: say inplace=True by name")
+        raise NotImplementedError(f"{where!r}: say inplace=True by name")
     training = settings.pop("training", True)
-    return kind(**settings).train(training)
+    return operation.layers[0](**settings).train(training)
 
 
 def _has_values(value: Any) -> bool:
@@ -160,8 +111,8 @@ def _has_values(value: Any) -> bool:
     return nested and any(map(_has_values, items))
 
 
-def spelling(node: FxNode) -> str:
-    """Return one name for all spellings of a function; in place or not is the same."""
+def function_name(node: FxNode) -> str:
+    """Return the name of a function or method; in place or not is the same."""
     target: Any = node.target
     if node.op == "call_method":
         word = str(target)
@@ -169,8 +120,7 @@ def spelling(node: FxNode) -> str:
         word = target.__name__
     else:
         word = str(target)
-    word = word.removesuffix("_").lstrip("_")
-    return _SPELLINGS.get(word, word)
+    return word.removesuffix("_").lstrip("_")
 
 
 def overwrites(node: FxNode) -> bool:
@@ -192,8 +142,10 @@ def not_in_place(node: FxNode, function: Callable[..., Any]) -> Callable[..., An
 def is_view(node: FxNode, model: nn.Module) -> bool:
     """Tell whether a node's value may share memory with its input's."""
     if node.op == "call_module":
-        return type(model.get_submodule(str(node.target))) in _VIEW_LAYERS
-    return node.op != "placeholder" and spelling(node) in _VIEWS | {"dropout"}
+        operation = LAYERS.get(type(model.get_submodule(str(node.target))))
+    else:
+        operation = None if node.op == "placeholder" else FUNCTIONS.get(function_name(node))
+    return operation is not None and operation.is_view
 
 
 def _call_method(name: str, tensor: Any, *args: Any, **kwargs: Any) -> Any:
