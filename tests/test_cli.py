@@ -14,7 +14,7 @@ import torch
 import typer
 
 from advnorm import __version__, cli, diagnosis
-from advnorm.cli.own import own_model
+from advnorm.cli.user_model import load_user_model
 from advnorm.recipe import Recipe
 from advnorm.recipes import RECIPES, find
 from advnorm.records import Run
@@ -106,6 +106,34 @@ def test_the_command_line_stays_small():
         "list": set(),
         "data get": set(),
     }
+
+
+def test_help_lists_commands_in_the_order_of_use():
+    group = typer.main.get_command(cli.app)
+    assert group.list_commands(None) == [
+        "demo",
+        "train",
+        "evaluate",
+        "certify",
+        "audit",
+        "diagnose",
+        "transfer",
+        "perturb",
+        "report",
+        "plan",
+        "reproduce",
+        "list",
+        "data",
+    ]
+
+
+def test_the_help_of_every_command_shows_an_example(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "150")
+    for name, command in commands(typer.main.get_command(cli.app)):
+        example = command.help.partition("Example: ")[2].strip()
+        assert example.startswith(f"advnorm {name}")
+        _, said, _ = call(monkeypatch, capsys, *name.split(), "--help")
+        assert example in said, "rich takes [words] in brackets for markup"
 
 
 def commands(group, prefix=""):
@@ -313,7 +341,7 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
         for name in ("net", "build")
     ]
     assert said[0] == said[1] and said[0][0] == 0
-    model = own_model(f"{mine}:net")
+    model = load_user_model(f"{mine}:net")
     data = load_data(Recipe(name="own"), root=None)
     images, labels, _ = next(
         data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
@@ -340,7 +368,7 @@ class Pair(nn.Module):
     [
         ("wide", "wide() missing 1 required positional argument"),
         ("lost", "line 4: RuntimeError: no weights file"),
-        ("number", "number is no torch.nn.Module"),
+        ("number", "number is neither a torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),
         ("narrow", "does not map samples of digits, of shape (1, 8, 8), to logits"),
         ("Pair", "the model returns a tuple, not a tensor of logits"),

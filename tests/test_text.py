@@ -76,7 +76,7 @@ def test_every_line_to_the_terminal_goes_through_one_function():
                 if (name, node.func.attr) in ways:
                     found.setdefault(str(path.relative_to(ROOT)), []).append(node)
     assert {name: len(calls) for name, calls in found.items()} == {
-        "cli/base.py": 1,
+        "cli/output.py": 1,
         "progress.py": 1,
     }
     for calls in found.values():

@@ -1,12 +1,69 @@
-"""The command line: parse, call one function, print."""
+"""The command line: each command parses, calls one function and prints."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from advnorm.cli import judging, making, showing
-from advnorm.cli.base import app, echo
+import typer
+from typer.core import TyperGroup
+
+from advnorm.cli import (
+    audit,
+    certify,
+    data,
+    demo,
+    diagnose,
+    evaluate,
+    names,
+    perturb,
+    plan,
+    report,
+    reproduce,
+    train,
+    transfer,
+)
+from advnorm.cli.output import echo
 from advnorm.text import MESSAGE, cut
 
-__all__ = ["app", "judging", "main", "making", "showing"]
+__all__ = ["app", "main"]
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
+    "train": train.train,
+    "evaluate": evaluate.evaluate,
+    "certify": certify.certify,
+    "audit": audit.audit,
+    "diagnose": diagnose.diagnose,
+    "transfer": transfer.transfer,
+    "perturb": perturb.perturb,
+    "report": report.report,
+    "plan": plan.plan,
+    "reproduce": reproduce.reproduce,
+    "list": names.list_names,
+}
+"""In the order of ``advnorm --help``; the group ``data`` comes last."""
+
+
+class _Ordered(TyperGroup):
+    """Lists commands in the order of :data:`COMMANDS`; typer puts groups first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *(name for name in self.commands if name not in COMMANDS)]
+
+
+app = typer.Typer(
+    name="advnorm",
+    help="How should a network be normalized when it must resist an adversary?",
+    cls=_Ordered,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+_data = typer.Typer(help="Download data sets.", no_args_is_help=True)
+_data.command("get")(data.get)
+app.add_typer(_data, name="data")
 
 
 def main() -> None:
@@ -22,8 +79,8 @@ def main() -> None:
 
 
 def _fail(error: Exception) -> None:
-    """Print one message; an OSError's own text already names the path."""
-    if type(error).__name__ == "OtherRankError":  # the first rank says it
+    """Print one message and exit with 2; an OSError's own text already names the path."""
+    if type(error).__name__ == "OtherRankError":  # that rank prints the reason
         sys.exit(2)
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, OSError) and error.filename and str(error.filename) not in text:

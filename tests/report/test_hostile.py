@@ -127,7 +127,7 @@ def test_escapes_of_records_reach_neither_the_terminal_nor_the_page(
     text = page.read_text()
     assert not set(ESCAPES[:1] + "\x07\x9b\u202e") & set(text)
     assert "\\x1b]0;title\\x07" in text and "\\u202e" in text
-    cli.base.say(comparison_text([run]))
+    cli.output.say(comparison_text([run]))
     said = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\u202e") & set(said)
     assert "\\x1b]0;title\\x07" in said

@@ -1,4 +1,4 @@
-"""A model of the user's own, from a file of theirs: FILE.py:NAME on the command line."""
+"""A model from a Python file of the user's: FILE.py:NAME on the command line."""
 
 import runpy
 import sys
@@ -9,20 +9,20 @@ from typing import Any
 from torch import nn
 
 
-def is_own(text: str) -> bool:
-    """Tell whether a text names a model in a Python file, and not a run folder.
+def is_user_model(text: str) -> bool:
+    """Return whether a text names a model in a Python file, and not a run folder.
 
-    >>> is_own("mine.py:build"), is_own("runs/a")
+    >>> is_user_model("mine.py:build"), is_user_model("runs/a")
     (True, False)
     """
     return ".py:" in text
 
 
-def own_model(text: str) -> nn.Module:
+def load_user_model(text: str) -> nn.Module:
     """Return the model NAME of FILE.py, or what the function of that name returns.
 
-    The file is run as ``python FILE.py`` would run it, but for the name of the module: what
-    stands under ``if __name__ == "__main__"`` is not. Only a file that the user names is.
+    The file is run as ``python FILE.py`` would run it, except for the code under
+    ``if __name__ == "__main__"``. Only a file that the user names is ever run.
     """
     path, name = text.rsplit(":", 1)
     file = Path(path)
@@ -30,7 +30,7 @@ def own_model(text: str) -> nn.Module:
         raise FileNotFoundError(f"{file} is not a file: give your model as FILE.py:NAME")
     sys.path.insert(0, str(file.resolve().parent))  # its neighbours can be imported
     try:
-        return _found(runpy.run_path(str(file)), file, name)
+        return _select(runpy.run_path(str(file)), file, name)
     except Exception as error:
         line = error.lineno if isinstance(error, SyntaxError) else _line(error, file)
         where = f"{file}, line {line}" if line else f"{file}"
@@ -40,15 +40,18 @@ def own_model(text: str) -> nn.Module:
         sys.path.pop(0)
 
 
-def _found(values: dict[str, Any], file: Path, name: str) -> nn.Module:
+def _select(values: dict[str, Any], file: Path, name: str) -> nn.Module:
     if name not in values:
         models = [key for key, value in values.items() if isinstance(value, nn.Module)]
         known = f"; its models are {', '.join(models)}" if models else ""
         raise ValueError(f"there is no {name!r}{known}")
-    found = values[name]
-    model = found if isinstance(found, nn.Module) else found() if callable(found) else found
+    model = values[name]
+    if not isinstance(model, nn.Module) and callable(model):
+        model = model()
     if not isinstance(model, nn.Module):
-        raise ValueError(f"{name} is no torch.nn.Module, nor a function that returns one")
+        raise ValueError(
+            f"{name} is neither a torch.nn.Module nor a function that returns one"
+        )
     return model
 
 
