@@ -7,7 +7,7 @@ from advnorm.recipe import Recipe, override
 from advnorm.recipes import find
 from advnorm.records import Run
 from advnorm.report import comparison_text, write
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import train
 
 NAMES = ("digits.standard", "digits.standard_none", "digits.pgd", "digits.pgd_none")
@@ -40,5 +40,5 @@ def closing(report: Path) -> str:
 def _one(recipe: Recipe, out: Path, progress: Progress) -> Run:
     begun = (out / "recipe.yaml").exists()
     trained = train(recipe, out, device="cpu", resume=begun, progress=progress)
-    assess(trained, recipe, device="cpu", progress=progress)
+    evaluate_run(trained, recipe, device="cpu", progress=progress)
     return trained

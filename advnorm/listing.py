@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from advnorm.attacks import ATTACKS
+from advnorm.attacks.names import attack_form
 from advnorm.bounds import METHODS
 from advnorm.data import AUGMENTATIONS, CORRUPTIONS, DATA
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import options_of as question_options
 from advnorm.diagnosis.registry import source_of
 from advnorm.evaluation.checks import CHECKS
-from advnorm.evaluation.condition_names import options_of
 from advnorm.gradients import GRADIENTS
 from advnorm.models import MODELS
 from advnorm.models import options as model_options
@@ -87,7 +87,7 @@ def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]
 
 def _summary(kind: str, registry: Registry, name: str) -> str:  # type: ignore[type-arg]
     """Return a name's line; that of a question with the paper that asks it."""
-    text = registry.summary(name)
+    text = ATTACKS[name].title if kind == "attacks" else registry.summary(name)
     if kind != "questions" or source_of(name) in text:
         return text
     return f"{text.removesuffix('.')} ({source_of(name)})."
@@ -102,7 +102,9 @@ def _settings(kind: str, name: str) -> str:
     ' [+random, +least_likely]'
     """
     if kind == "attacks":
-        return f" [{', '.join(options_of(name))}]" if options_of(name) else ""
+        words = attack_form(ATTACKS[name]).options
+        forms = ", ".join(option.form(word) for word, option in words.items())
+        return f" [{forms}]" if forms else ""
     found = OPTIONS[kind](name) if kind in OPTIONS else {}
     shown = ", ".join(f"{key}={_value(value)}" for key, value in found.items())
     return f" [{shown}]" if shown else ""

@@ -18,7 +18,7 @@ import torch
 from advnorm.progress import Plain
 from advnorm.recipe import Recipe, override
 from advnorm.records import Run
-from advnorm.runs import assess, perturb_run
+from advnorm.runs import evaluate_run, perturb_run
 from advnorm.training import train
 
 EPOCHS = 25
@@ -74,7 +74,7 @@ def one(method: str, seed: int, data: Path, out: Path) -> None:
     recipe, path = recipe_of(method, seed, data), folder(out, method, seed)
     begun = (path / "recipe.yaml").exists()
     run = train(recipe, path, resume=begun, device="cpu", progress=Plain())
-    assess(run, recipe, device="cpu", progress=Plain())
+    evaluate_run(run, recipe, device="cpu", progress=Plain())
     for direction, kinds in CURVES.items():
         what = f"{{radii: {list(RADII)}, directions: [{direction}], parts: {list(kinds)}}}"
         changed = override(recipe, [f"perturbation={what}"])

@@ -117,7 +117,7 @@ def sound(families: list[str]) -> None:
             flags = {flag for result in results.results for flag in result.flags}
             count, flagged = count + 1, flagged + bool(flags)
             rates = " ".join(
-                f"{r.attack} {r.accuracy.fraction:.0%}" for r in results.results
+                f"{r.condition} {r.accuracy.fraction:.0%}" for r in results.results
             )
             print(f"{item.name} {norm}: {rates} {sorted(flags) or 'no flag'}", flush=True)
     print(f"{flagged} of {count} evaluations of sound models flagged")

@@ -16,7 +16,7 @@ from advnorm.progress import Plain
 from advnorm.recipe import Recipe, RecipeError, override
 from advnorm.recipes import find
 from advnorm.records import Run
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import NotFiniteError, train
 
 NORMS = {
@@ -50,7 +50,7 @@ def one(recipe: Recipe, path: Path, root: Path | None) -> str:
     begun = (path / "recipe.yaml").exists()
     try:
         run = train(recipe, path, root=root, resume=begun, progress=Plain())
-        assess(run, recipe, root=root, progress=Plain())
+        evaluate_run(run, recipe, root=root, progress=Plain())
     except (RecipeError, NotFiniteError) as error:
         return str(error)
     return ""

@@ -152,7 +152,7 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     assert code == 0 and "pgd-3" in said and "n=40" in shown
     code, said, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
     assert code == 0 and "crown-ibp" in said and "n=40" in shown
-    proved = {r.attack: r.certificate for r in Run.open(out).results()}
+    proved = {r.condition: r.kind == "certificate" for r in Run.open(out).results()}
     assert proved == {"clean": False, "pgd-3": False, "crown-ibp": True}
     settings = ["--set", "samples=10", "--suite", "apgd_ce-5"]
     code, said, _ = call(monkeypatch, capsys, "audit", out, *settings)

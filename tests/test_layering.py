@@ -10,13 +10,14 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 # Parts that know nothing of the subject: every other part may use them.
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
-    *("text", "safe_yaml"),
+    *("text", "safe_yaml", "numbers"),
 }
 
 # What each part may import from the rest of the package.
 MAY_IMPORT: dict[str, set[str]] = {
     "text": set(),
     "safe_yaml": {"text"},
+    "numbers": {"text"},
     "registry": {"text"},
     "draws": set(),
     "allocator": set(),
@@ -31,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "records": BASE,
     "norms": BASE,
     "data": BASE,
-    "recipe": {"threat", "schedules", "files", "safe_yaml", "text"},
+    "recipe": {"threat", "schedules", "files", "safe_yaml", "text", "numbers"},
     "recipes": {"recipe", "registry"},
     "models": BASE | {"norms"},
     "attacks": BASE | {"threat"},
@@ -41,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": BASE | {"attacks", "bounds", "norms", "threat", "data", "records"},
     "diagnosis": BASE
     | {"attacks", "bounds", "evaluation", "norms", "threat", "data", "records"},
-    "report": {"records", "files", "registry", "text"},
+    "report": {"records", "files", "registry", "text", "numbers"},
 }
 MAY_IMPORT["training"] = set(MAY_IMPORT) - {"report", "recipes"}
 MAY_IMPORT["runs"] = MAY_IMPORT["training"] | {"training"}

@@ -7,8 +7,9 @@ from advnorm.attacks.fab import fab_distance, fab_t
 from advnorm.attacks.fooling import Fooled, fooling, transform
 from advnorm.attacks.hop_skip_jump import hop_skip_jump
 from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
+from advnorm.attacks.names import AttackName, parse_attack
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
-from advnorm.attacks.registry import ATTACKS, FALLBACKS, FROM_CLEAN
+from advnorm.attacks.registry import ATTACKS, AttackEntry
 from advnorm.attacks.square import square
 from advnorm.attacks.targets import (
     AIMS,
@@ -24,9 +25,9 @@ from advnorm.attacks.targets import (
 __all__ = [
     "AIMS",
     "ATTACKS",
-    "FALLBACKS",
-    "FROM_CLEAN",
     "Aim",
+    "AttackEntry",
+    "AttackName",
     "Fooled",
     "Gain",
     "LogitsFn",
@@ -51,6 +52,7 @@ __all__ = [
     "hard_labels",
     "hop_skip_jump",
     "log_probabilities",
+    "parse_attack",
     "pgd",
     "square",
     "targeted_dlr",

@@ -9,14 +9,12 @@ from torch import Tensor
 
 from advnorm.attacks.auto_pgd import Found, climb
 from advnorm.attacks.losses import dlr, targeted_dlr
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.replicas import some_of
 from advnorm.attacks.targets import Aim, Gain, LogitsFn, hard_labels, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
 
-@ATTACKS.register("apgd")
 def apgd(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -57,7 +55,6 @@ def apgd(
     return climb(logits_fn, clean, hard, threat, gain, start, steps=steps, rho=rho).images
 
 
-@ATTACKS.register("apgd_ce")
 def apgd_ce(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -72,7 +69,6 @@ def apgd_ce(
     return apgd(logits_fn, clean, labels, threat, steps=steps, rho=rho, draws=draws)
 
 
-@ATTACKS.register("apgd_dlr")
 def apgd_dlr(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -92,7 +88,6 @@ def apgd_dlr(
     )
 
 
-@ATTACKS.register("apgd_t")
 def apgd_t(
     logits_fn: LogitsFn,
     clean: Tensor,

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.cw_descent import Goal, Minimal, Search, column, descend
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
@@ -47,7 +46,6 @@ _RANKED = 9  # classes whose first-order distance is looked at, by their logits
 PUBLISHED = Search()
 
 
-@ATTACKS.register("cw")
 def cw(
     logits_fn: LogitsFn,
     clean: Tensor,

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.replicas import drop_siblings, some_of
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
@@ -54,7 +53,6 @@ _NORMS = {
 }
 
 
-@ATTACKS.register("fab_t")
 def fab_t(
     logits_fn: LogitsFn,
     clean: Tensor,

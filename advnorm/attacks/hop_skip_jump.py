@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.classify import classify
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.targets import LogitsFn
 from advnorm.draws import Draws
 from advnorm.threat import Threat
@@ -47,7 +46,6 @@ Classify = Callable[[Tensor, Tensor], Tensor]
 """(images, labels) -> the class of each image; of a tie, one that is not the label."""
 
 
-@ATTACKS.register("hop_skip_jump")
 def hop_skip_jump(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -83,6 +81,14 @@ def hop_skip_jump(
         _walk(task, start, best, range(1, min(TRIAL, steps) + 1), number)
     _walk(task, best.images.clone(), best, range(TRIAL + 1, steps + 1), STARTS)
     return threat.project(best.images, clean)
+
+
+def count_queries(steps: int) -> int:
+    """Return how many decisions about a sample so many hops take, at most."""
+    starts, each = 30, 2 * _HALVINGS  # candidates; the two searches of a hop
+    hops = [*range(1, min(TRIAL, steps) + 1)] * STARTS + [*range(TRIAL + 1, steps + 1)]
+    normals = sum(ceil(QUERIES * sqrt(hop)) for hop in hops)
+    return normals + each * len(hops) + starts * (1 + _HALVINGS)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ image, the basic iterative method (Kurakin et al., 2017) several steps from ther
 import torch
 from torch import Tensor
 
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.targets import Aim, Gain, LogitsFn, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
@@ -17,7 +16,6 @@ class NonFiniteGradientError(FloatingPointError):
     """The gradient that an attack follows is not a number."""
 
 
-@ATTACKS.register("pgd")
 def pgd(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -63,7 +61,6 @@ def pgd(
     return climb(logits_fn, x, clean, threat, gain, steps=steps, step_size=step_size)
 
 
-@ATTACKS.register("fgsm")
 def fgsm(
     logits_fn: LogitsFn,
     clean: Tensor,
@@ -86,7 +83,6 @@ def fgsm(
     )
 
 
-@ATTACKS.register("bim")
 def bim(
     logits_fn: LogitsFn,
     clean: Tensor,

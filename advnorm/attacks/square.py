@@ -34,7 +34,6 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.pgd import NonFiniteGradientError
-from advnorm.attacks.registry import ATTACKS
 from advnorm.attacks.square_proposals import NORMS, PLACES, Norm, Point, Proposals
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
@@ -45,7 +44,6 @@ _BLOCK = 100  # queries whose random numbers are drawn at once
 Propose = Callable[[Point, Tensor, Tensor], Proposals]
 
 
-@ATTACKS.register("square")
 def square(
     logits_fn: LogitsFn,
     clean: Tensor,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from advnorm.cli.evaluate import evaluate
 from advnorm.cli.options import DataFolder, Device, Runs, Set
+from advnorm.cli.output import say
 
 
 def certify(
@@ -21,11 +21,12 @@ def certify(
 
     Example: advnorm certify runs/ibp --method crown-ibp --set eps=0.1 --set samples=100
     """
-    from advnorm.bounds import METHODS
-    from advnorm.cli.settings import SAMPLES, THREAT, evaluation_settings
-    from advnorm.registry import unknown
+    from functools import partial
 
-    if method not in METHODS:
-        raise unknown("certificate", method, list(METHODS))
-    changes = evaluation_settings(set_, (*THREAT, "data", *SAMPLES))
-    evaluate(runs, [*changes, f"conditions=[{method}]"], device, data)
+    from advnorm.cli.settings import SAMPLES, THREAT, evaluation_settings, for_each_run
+    from advnorm.runs import certify_run
+
+    settings = evaluation_settings(set_, (*THREAT, "data", *SAMPLES))
+    certify = partial(certify_run, method=method)
+    for_each_run(runs, settings, certify, data=data, device=device)
+    say(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")

@@ -28,11 +28,11 @@ def evaluate(
     from advnorm.cli.settings import evaluation_settings, for_each_run
     from advnorm.records import Run
     from advnorm.report import corruption_errors
-    from advnorm.runs import assess
+    from advnorm.runs import evaluate_run
 
     reference = Run.open(baseline) if baseline else None
     settings = evaluation_settings(set_)
-    for run in for_each_run(runs, settings, assess, data=data, device=device):
+    for run in for_each_run(runs, settings, evaluate_run, data=data, device=device):
         for line in corruption_errors(run, reference):
             say(f"{run.path}: {line}")
     say(f"next: advnorm report {' '.join(map(str, runs))} --out report.html")

@@ -5,7 +5,7 @@ from advnorm.data import in_memory as _sets  # noqa: F401
 from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup, smooth_labels
 from advnorm.data.blob import default_root
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
-from advnorm.data.in_memory import expand_name
+from advnorm.data.in_memory import corruption_of, expand_name
 from advnorm.data.jitter import crop_flip_jitter
 from advnorm.data.registry import DATA, load
 from advnorm.data.splits import Batch, DataSet, PixelMoments, Split, TensorSplit
@@ -23,6 +23,7 @@ __all__ = [
     "StreamedSplit",
     "TensorSplit",
     "corrupt",
+    "corruption_of",
     "crop",
     "crop_flip",
     "crop_flip_jitter",

@@ -4,6 +4,7 @@ The layouts of the published files are in each function's docstring. Archives ar
 they are published: nothing is unpacked.
 """
 
+import re
 from hashlib import sha256
 from typing import cast
 
@@ -178,6 +179,18 @@ def expand_name(name: str) -> list[str]:
         levels = range(1, _SEVERITIES + 1)
         return [f"{name}:{kind}:{level}" for kind in CIFAR10_C for level in levels]
     return [f"{name}:{kind}" for kind in MNIST_C] if name == "mnist-c" else [name]
+
+
+def corruption_of(name: str) -> tuple[str | None, int | None]:
+    """Return the corruption that a data set has, by its name, and its severity.
+
+    >>> corruption_of("cifar10-c:fog:3"), corruption_of("mnist-c:fog")
+    (('fog', 3), ('fog', None))
+    >>> corruption_of("mnist")
+    (None, None)
+    """
+    match = re.match(r"(?:cifar10-c|mnist-c):([a-z_]+)(?::([1-5]))?", name)
+    return (match[1], int(match[2]) if match[2] else None) if match else (None, None)
 
 
 @DATA.register("npz")

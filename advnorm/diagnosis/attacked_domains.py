@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from advnorm.diagnosis.common import QUIET, attack_in_batches
 from advnorm.draws import Draws
-from advnorm.evaluation.conditions import attackers_of
-from advnorm.evaluation.stages import STANDS, worst_case
+from advnorm.evaluation.condition_names import parse_attacks
+from advnorm.evaluation.conditions import attack_search, bind_attacks
+from advnorm.evaluation.stages import CLEAN, NOT_BROKEN, StageInput
 from advnorm.progress import Progress
 from advnorm.threat import Threat
 
@@ -25,14 +26,16 @@ def attack_images(
 
     The attack is named as in an evaluation: ``pgd-10`` has steps of 2.5 eps / 10.
     """
-    attackers = attackers_of(attack, threat)
-    if len(attackers) > 1 or attackers[0].restarts > 1 or ".." in attack:
+    attacks = parse_attacks(attack)
+    if len(attacks) > 1 or attacks[0].restarts > 1 or attacks[0].counts:
         raise ValueError(
             f"{attack!r} is more than one attack: name one, without restarts, like 'pgd-10'"
         )
+    (bound,) = bind_attacks(attacks, threat)
 
     def search(rows: Tensor) -> Tensor:
-        return attackers[0].attack(model, images[rows], labels[rows], Draws.of(seed, rows))
+        draws = Draws.of(seed, rows)
+        return bound.attack(model, images[rows], labels[rows], draws=draws)
 
     return attack_in_batches(search, images, f"images, {attack}", progress)
 
@@ -51,13 +54,14 @@ def worst_case_images(
 
     As AutoAttack does: a failed attack is no adversarial example. In the model's mode.
     """
-    judge = worst_case(attackers_of(suite, threat), threat)
+    attacks = attack_search(suite, threat)
 
     def search(rows: Tensor) -> Tensor:
         clean = images[rows]
-        result = judge(model, clean, labels[rows], Draws.of(seed, rows))
-        broken = (result.by != STANDS).view(-1, *(1,) * (clean.ndim - 1))
-        return torch.where(broken, result.images, clean)
+        batch = StageInput(model, model, clean, labels[rows], Draws.of(seed, rows))
+        verdicts = attacks.run(batch, CLEAN.run(batch))
+        broken = (verdicts.broken_by != NOT_BROKEN).view(-1, *(1,) * (clean.ndim - 1))
+        return torch.where(broken, verdicts.images, clean)
 
     return attack_in_batches(search, images, f"images, {suite}", progress)
 

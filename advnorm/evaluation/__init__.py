@@ -2,24 +2,29 @@
 
 from advnorm.evaluation.api import Evaluation, evaluate
 from advnorm.evaluation.checks import audit
-from advnorm.evaluation.condition_names import OPTIONS, SUITES
-from advnorm.evaluation.conditions import Cell, cells
-from advnorm.evaluation.engine import judge
+from advnorm.evaluation.condition_names import SUITES, parse_condition
+from advnorm.evaluation.conditions import (
+    Condition,
+    certificate_condition,
+    parse_conditions,
+)
+from advnorm.evaluation.engine import run_condition
 from advnorm.evaluation.inputs import check_radius
 from advnorm.evaluation.perturbed_statistics import Perturbation, perturbed_statistics
 from advnorm.evaluation.transferability import transfer
 
 __all__ = [
-    "OPTIONS",
     "SUITES",
-    "Cell",
+    "Condition",
     "Evaluation",
     "Perturbation",
     "audit",
-    "cells",
+    "certificate_condition",
     "check_radius",
     "evaluate",
-    "judge",
+    "parse_condition",
+    "parse_conditions",
     "perturbed_statistics",
+    "run_condition",
     "transfer",
 ]

@@ -8,11 +8,15 @@ from typing import Literal, SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from advnorm.evaluation.certificates import certified_first, refuse_meeting
+from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.conditions import Cell, cells
-from advnorm.evaluation.decision_attacks import Attempt, Outcome, add_decisions
-from advnorm.evaluation.engine import judge
+from advnorm.evaluation.conditions import Condition, certify_first, parse_conditions
+from advnorm.evaluation.engine import run_condition
+from advnorm.evaluation.gradient_free import (
+    ConditionResult,
+    EvaluationSetup,
+    add_gradient_free,
+)
 from advnorm.evaluation.inputs import check_mode
 from advnorm.evaluation.samples import Samples, by_itself, samples_of, usable
 from advnorm.evaluation.screening import Suspicion, contradictions, first_answers
@@ -85,38 +89,41 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(norm, eps, bounds)
     samples = samples_of(images, labels, bounds)
     shape = samples.images.shape[1:]
-    columns = certified_first(_columns(attacks, threats, bounds, shape), certify)
+    conditions = certify_first(_conditions(attacks, threats, bounds, shape), certify)
     with by_itself():
         model = usable(model)
-        classes, suspicion = _looked_at(model, samples, columns, threats)
-        attempt = Attempt(model, samples, batch_size, seed, progress)
-        outcomes = [_timed(attempt, cell, classes) for cell in columns]
-        flags = contradictions(columns, [outcome.verdicts for outcome in outcomes])
+        classes, suspicion = _screen(model, samples, conditions, threats)
+        setup = EvaluationSetup(model, samples, batch_size, seed, progress)
+        tested = [_run(setup, condition, classes) for condition in conditions]
+        flags = contradictions(conditions, [each.verdicts for each in tested])
         if suspicion and (suspicion.masked or any(flags)):
-            outcomes = add_decisions(attempt, outcomes)
+            tested = add_gradient_free(setup, tested)
         general = suspicion.flags() if suspicion else ()
     results = [
-        o.result.model_copy(update={"flags": (*general, *own) if o.cell.searches else ()})
-        for o, own in zip(outcomes, flags, strict=True)
+        result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
+        for (condition, result, _), own in zip(tested, flags, strict=True)
     ]
-    verdicts = [outcome.verdicts for outcome in outcomes]
-    refuse_meeting(zip(results, verdicts, strict=True))
+    verdicts = [each.verdicts for each in tested]
+    refuse_broken_certificates(zip(results, verdicts, strict=True))
     keys = [result.key for result in results]
     return Evaluation(tuple(results), dict(zip(keys, verdicts, strict=True)))
 
 
-def _looked_at(
-    model: nn.Module, samples: Samples, columns: Sequence[Cell], threats: Sequence[Threat]
+def _screen(
+    model: nn.Module,
+    samples: Samples,
+    conditions: Sequence[Condition],
+    threats: Sequence[Threat],
 ) -> tuple[int, Suspicion | None]:
     """Refuse what cannot be attacked; return the classes, and what a few passes show."""
     samples.check_images(threats)
-    threat = next((cell.threat for cell in columns if cell.searches), None)
+    threat = next((c.threat for c in conditions if c.searches), None)
     if threat is None:
         return samples.check(model, threats), None
     history = first_answers(model, samples, threat)
     classes = samples.check(model, threats)
     suspicion = Suspicion(model, next(samples.batches(model, FEW)), threat, history)
-    suspicion.refuse_blind(columns)
+    suspicion.refuse_blind(conditions)
     return classes, suspicion
 
 
@@ -141,39 +148,33 @@ def _threats(
     return [THREATS[norm](radius, bounds) for radius in radii]
 
 
-def _columns(
+def _conditions(
     attacks: Sequence[str],
     threats: Sequence[Threat],
     bounds: Bounds,
     shape: Sequence[int],
-) -> list[Cell]:
+) -> list[Condition]:
     if not attacks:
         raise ValueError("attacks is empty: name at least one, such as 'pgd-50'")
-    return cells(attacks, threats, bounds, shape=shape)
+    return parse_conditions(attacks, threats, bounds, shape=shape)
 
 
-def _timed(attempt: Attempt, cell: Cell, classes: int) -> Outcome:
-    start, model = perf_counter(), attempt.model
-    verdicts = judge(
+def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> ConditionResult:
+    start, model = perf_counter(), setup.model
+    verdicts = run_condition(
         model,
-        attempt.samples.batches(model, attempt.batch_size),
-        cell,
-        total=len(attempt.samples.images),
-        seed=attempt.seed,
-        progress=attempt.progress,
+        setup.samples.batches(model, setup.batch_size),
+        condition,
+        total=len(setup.samples.images),
+        seed=setup.seed,
+        progress=setup.progress,
     )
     result = Result(
-        attack=cell.name,
-        settings=cell.settings,
-        threat=cell.threat_record,
-        certificate=cell.proves,
-        accuracy=verdicts.accuracy(),
-        curve=verdicts.accuracies(cell.counts),
+        **condition.result_fields(verdicts, classes),
         data="given",
         weights="given",
         branch=active_branch(model),
-        seed=attempt.seed,
+        seed=setup.seed,
         seconds=perf_counter() - start,
-        notes=cell.notes(classes),
     )
-    return Outcome(cell, result, verdicts)
+    return ConditionResult(condition, result, verdicts)

@@ -1,63 +1,85 @@
-"""One column of a robustness table: what is done to each image, and who wins.
+"""Conditions: one way each in which samples are tested, and a column of a table.
 
-A cell is named by a string: see :mod:`advnorm.evaluation.condition_names`.
+A condition is named by a string: see :mod:`advnorm.evaluation.condition_names`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from inspect import signature
 from math import inf
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from advnorm.attacks import AIMS, ATTACKS, FALLBACKS, LogitsFn
+from advnorm.attacks import AIMS, AttackName
 from advnorm.bounds.methods import METHODS
+from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
-from advnorm.evaluation.condition_names import NATURAL, SUITES, Name, family_of, parse
-from advnorm.evaluation.corruptions import corruption, expanded
-from advnorm.evaluation.stages import Attacker, Judged, natural, worst_case
-from advnorm.evaluation.step_curve import Path, along
-from advnorm.records import Setting, ThreatRecord, result_key
+from advnorm.evaluation.condition_names import (
+    CertificateName,
+    ConditionName,
+    NaturalName,
+    SuiteName,
+    expand_corruptions,
+    parse_attacks,
+    parse_condition,
+)
+from advnorm.evaluation.stages import (
+    CLEAN,
+    AttackSearch,
+    BoundAttack,
+    Certificate,
+    NaturalChange,
+    Stage,
+    StepCurve,
+)
+from advnorm.records import (
+    ConditionKind,
+    Setting,
+    ThreatRecord,
+    Verdicts,
+    result_key,
+)
+from advnorm.registry import unknown
 from advnorm.threat import Bounds, Threat
 
-_CURVE_STEP = 1 / 16
-"""Of eps: xie2020, section 3, steps by 1 in a ball of 16."""
 _QUERIES = 5000
 """AutoAttack's for Square, on a schedule for 10,000; a shorter search goes through all of
 the schedule, or its squares would hardly shrink."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A named way to judge a batch."""
+class Condition:
+    """One way in which samples are tested."""
 
     name: str
-    judge: Callable[[LogitsFn, Tensor, Tensor, Draws], Judged]
+    kind: ConditionKind
+    change: NaturalChange = CLEAN
+    stages: tuple[Stage, ...] = ()
     threat: Threat | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
-    attackers: tuple[str, ...] = ()
-    certificate: str | None = None
-    """Which certificate is tried first; with no attackers it alone decides."""
-    counts: tuple[int, ...] = ()
-    """The step counts of a curve; empty for anything else."""
+    attacks: tuple[AttackName, ...] = ()
 
     @property
     def searches(self) -> bool:
         """Whether an adversary looks for something: not when clean, nor at radius 0."""
-        return bool(self.attackers) and self.threat is not None and self.threat.eps > 0
+        return bool(self.attacks) and self.threat is not None and self.threat.eps > 0
 
     @property
-    def proves(self) -> bool:
-        """Whether a certificate alone decides."""
-        return self.certificate is not None and not self.attackers
+    def needs_gradients(self) -> bool:
+        """Whether an attack follows gradients."""
+        return any(name.entry.needs == "gradients" for name in self.attacks)
 
-    def notes(self, classes: int) -> tuple[str, ...]:
-        """Say which of its attacks fall back to something else with so many classes."""
-        found = ((name, FALLBACKS.get(family_of(name))) for name in self.attackers)
-        told = ((name, reason(classes)) for name, reason in found if reason)
-        return tuple(f"{name}: {reason}" for name, reason in told if reason)
+    @property
+    def certifies(self) -> bool:
+        """Whether a certificate is tried, alone or before attacks."""
+        return any(isinstance(stage, Certificate) for stage in self.stages)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The step counts of a curve; empty for anything else."""
+        return self.attacks[0].counts if self.kind == "curve" else ()
 
     @property
     def key(self) -> str:
@@ -72,68 +94,125 @@ class Cell:
             return None
         return ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds)
 
+    def notes(self, classes: int) -> tuple[str, ...]:
+        """Say which of its attacks fall back to something else with so many classes."""
+        reasons = ((name.text, name.entry.fallback(classes)) for name in self.attacks)
+        return tuple(f"{name}: {reason}" for name, reason in reasons if reason)
 
-def cells(
+    def result_fields(self, verdicts: Verdicts, classes: int) -> dict[str, Any]:
+        """Return the fields of a :class:`~advnorm.records.Result` that it decides."""
+        (only,) = self.attacks if len(self.attacks) == 1 else (None,)
+        return {
+            "condition": self.name,
+            "kind": self.kind,
+            "attack": only.entry.name if only else None,
+            "steps": only.steps if only else None,
+            "corruption": self.settings.get("corruption"),
+            "severity": self.settings.get("severity"),
+            "settings": self.settings,
+            "threat": self.threat_record,
+            "accuracy": verdicts.accuracy(),
+            "curve": verdicts.accuracies(self.counts),
+            "notes": self.notes(classes),
+        }
+
+
+def parse_conditions(
     names: Sequence[str],
     threats: Sequence[Threat],
     bounds: Bounds,
     *,
     step_ratio: float = 2.5,
     shape: Sequence[int] | None = None,
-) -> list[Cell]:
-    """Make a cell of each natural name, and of each attack at each threat.
+) -> list[Condition]:
+    """Make a condition of each natural name, and of each attack at each threat.
 
     Every name is checked, also where there are no threats. ``shape`` is that of an image:
     ``corruptions`` leaves out those that need colours where there are none. What cannot
     attack such images, or in such a norm, is refused before any of the others has run.
     """
-    names = expanded(names, shape)
-    _refuse_repeats(names, "attack {!r} is named twice: leave one out")
-    whole = {*SUITES, *METHODS}
-    parsed = {name: None if name in whole else parse(name) for name in names}
-    _refuse_unfit(names, threats, shape)
-    made = []
-    for text, name in parsed.items():
-        if text in METHODS:
-            made += [Cell(text, natural(_unchanged), t, certificate=text) for t in threats]
-        elif name is None:
-            made += [_suite(text, threat, step_ratio=step_ratio) for threat in threats]
-        elif name.family in NATURAL:
-            made.append(_natural(name, bounds))
+    names = expand_corruptions(names, shape)
+    _refuse_repeats(names, "condition {!r} is named twice: leave one out")
+    parsed = [parse_condition(name) for name in names]
+    for name in parsed:
+        _check_attacks(name, threats, shape)
+    conditions: list[Condition] = []
+    for name in parsed:
+        if isinstance(name, NaturalName):
+            conditions.append(_natural_condition(name, bounds))
+        elif isinstance(name, CertificateName):
+            conditions += [certificate_condition(name.text, t) for t in threats]
         else:
-            made += [_attack(name, threat, step_ratio=step_ratio) for threat in threats]
+            conditions += [_attack_condition(name, t, step_ratio) for t in threats]
     _refuse_repeats(
-        (cell.key for cell in made),
+        (condition.key for condition in conditions),
         "two radii share the result {!r} (eps has 4 digits there): leave one out",
     )
-    return made
+    return conditions
 
 
-def _refuse_unfit(
-    names: Sequence[str], threats: Sequence[Threat], shape: Sequence[int] | None
+def certificate_condition(method: str, threat: Threat) -> Condition:
+    """Return the condition under which ``method`` alone decides: certified or not."""
+    stage = Certificate(method, threat, decides=True)
+    return Condition(method, "certificate", stages=(stage,), threat=threat)
+
+
+def certify_first(conditions: Sequence[Condition], method: str) -> list[Condition]:
+    """Return the conditions with a certificate before the attacks, if not ``"none"``.
+
+    A sample that it covers needs no attack.
+    """
+    if method == "none":
+        return list(conditions)
+    if method not in METHODS:
+        raise unknown("certificate", method, ["none", *METHODS])
+    return [
+        replace(
+            condition,
+            stages=(Certificate(method, condition.threat), *condition.stages),
+            settings=condition.settings | {"certificate": method},
+        )
+        if condition.attacks and condition.threat
+        else condition
+        for condition in conditions
+    ]
+
+
+def bind_attacks(
+    names: Sequence[AttackName], threat: Threat, *, step_ratio: float = 2.5
+) -> list[BoundAttack]:
+    """Return attacks ready to run in one threat, in their order."""
+    return [_bind(name, threat, step_ratio) for name in names]
+
+
+def attack_search(name: str, threat: Threat, *, step_ratio: float = 2.5) -> AttackSearch:
+    """Return the search of one attack or suite by name."""
+    names = parse_attacks(name)
+    return AttackSearch(bind_attacks(names, threat, step_ratio=step_ratio), threat)
+
+
+def merged_settings(attacks: Sequence[BoundAttack]) -> dict[str, Setting]:
+    """Return the settings of one attack, or those of several under their names."""
+    if len(attacks) == 1:
+        return dict(attacks[0].settings)
+    return {
+        f"{attack.name}.{key}": value
+        for attack in attacks
+        for key, value in attack.settings.items()
+    }
+
+
+def _check_attacks(
+    name: ConditionName, threats: Sequence[Threat], shape: Sequence[int] | None
 ) -> None:
-    attacked = [threat for threat in threats if threat.eps > 0]
-    for name in names if attacked else ():
-        families = {part.partition("-")[0] for part in SUITES.get(name, (name,))}
-        if "square" in families and shape is not None and len(shape) != 3:
-            raise ValueError(
-                f"{name}: Square Attack changes squares of pixels and needs images of "
-                f"channels, height and width, not of shape {tuple(shape)}: name attacks "
-                "without it"
-            )
-        if "cw" in families and any(threat.name != "l2" for threat in attacked):
-            raise ValueError(
-                f"{name}: cw minimizes the L2 distance and says nothing about another "
-                "ball: use an L2 threat, or another attack"
-            )
-
-
-def attackers_of(name: str, threat: Threat, *, step_ratio: float = 2.5) -> list[Attacker]:
-    """Return the attacks of one name or suite at one threat, in their order."""
-    parsed = [parse(part) for part in SUITES.get(name, (name,))]
-    if any(part.family in NATURAL for part in parsed):
-        raise ValueError(f"{name!r} has no adversary: name an attack, such as 'pgd-40'")
-    return [_attacker(part, threat, step_ratio=step_ratio) for part in parsed]
+    searched = [threat for threat in threats if threat.eps > 0]
+    if not searched or isinstance(name, NaturalName | CertificateName):
+        return
+    for attack in name.attacks if isinstance(name, SuiteName) else (name,):
+        try:
+            attack.entry.check(searched, shape)
+        except ValueError as error:
+            raise ValueError(f"{name.text}: {error}") from None
 
 
 def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
@@ -144,90 +223,74 @@ def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
         seen.add(key)
 
 
-def _natural(name: Name, bounds: Bounds) -> Cell:
+def _natural_condition(name: NaturalName, bounds: Bounds) -> Condition:
     if name.family == "clean":
-        return Cell(name.text, natural(_unchanged))
+        return Condition(name.text, "clean")
     if name.family == "corruption":
-        return Cell(
+        kind, level = name.corruption, name.severity
+        CORRUPTIONS[kind]  # an unknown name is refused before any image is seen
+        return Condition(
             name.text,
-            natural(corruption(name.corruption, name.severity, bounds)),
-            settings={"corruption": name.corruption, "severity": name.severity},
+            "corruption",
+            NaturalChange(partial(corrupt, name=kind, severity=level, bounds=bounds)),
+            settings={"corruption": kind, "severity": level},
         )
-    around = (-inf, inf) if "unclipped" in name.options else bounds
-    tile = int(name.options.get("tile") or 1)
+    around = bounds if name.clipped else (-inf, inf)
     settings: dict[str, Setting] = {"sigma": name.sigma}
-    return Cell(
+    return Condition(
         name.text,
-        natural(partial(_noise, sigma=name.sigma, bounds=around, tile=tile)),
-        settings=settings | ({"tile": tile} if tile > 1 else {}),
+        "noise",
+        NaturalChange(partial(_noise, sigma=name.sigma, bounds=around, tile=name.tile)),
+        settings=settings | ({"tile": name.tile} if name.tile > 1 else {}),
     )
 
 
-def _suite(name: str, threat: Threat, *, step_ratio: float) -> Cell:
-    """Make one cell of all attacks of a suite, in their order."""
-    attackers = attackers_of(name, threat, step_ratio=step_ratio)
-    settings = {
-        f"{attacker.name}.{key}": value
-        for attacker in attackers
-        for key, value in attacker.settings.items()
-    }
-    return Cell(name, worst_case(attackers, threat), threat, settings, tuple(SUITES[name]))
-
-
-def _attack(name: Name, threat: Threat, *, step_ratio: float) -> Cell:
-    attacker = _attacker(name, threat, step_ratio=step_ratio)
-    if not name.counts:
-        judge = worst_case([attacker], threat)
-        return Cell(name.text, judge, threat, attacker.settings, (name.text,))
-    path = Path(
-        name.path,
-        name.counts,
-        restarts=name.restarts,
-        step_size=_step_size(name, threat, step_ratio=step_ratio),
-        aim=AIMS[name.target],
-        clean_start=name.clean_start,
-        last="last" in name.options,
+def _attack_condition(
+    name: SuiteName | AttackName, threat: Threat, step_ratio: float
+) -> Condition:
+    """Make one condition of an attack, of all attacks of a suite, or of a curve."""
+    attacks = name.attacks if isinstance(name, SuiteName) else (name,)
+    bound = bind_attacks(attacks, threat, step_ratio=step_ratio)
+    settings, stage = merged_settings(bound), AttackSearch(bound, threat)
+    if isinstance(name, SuiteName) or not name.counts:
+        kind: ConditionKind = "suite" if isinstance(name, SuiteName) else "attack"
+        return Condition(
+            name.text,
+            kind,
+            stages=(stage,),
+            threat=threat,
+            settings=settings,
+            attacks=attacks,
+        )
+    curve = StepCurve(name, threat, name.step_size(threat.eps, ratio=step_ratio))
+    settings["counts"] = " ".join(map(str, name.counts))
+    settings["iterate"] = "last" if name.last else "worst"
+    return Condition(
+        name.text,
+        "curve",
+        stages=(curve,),
+        threat=threat,
+        settings=settings,
+        attacks=attacks,
     )
-    told = {"counts": " ".join(map(str, path.counts)), "iterate": path.iterate}
-    settings = {**attacker.settings, **told}
-    judge, by = along(path, threat), (name.text,)
-    return Cell(name.text, judge, threat, settings, by, counts=name.counts)
 
 
-def _attacker(name: Name, threat: Threat, *, step_ratio: float) -> Attacker:
-    function = ATTACKS[name.family]
-    known = signature(function).parameters
+def _bind(name: AttackName, threat: Threat, step_ratio: float) -> BoundAttack:
+    known = name.entry.parameters
     settings: dict[str, Setting] = {}
     if "steps" in known:
         settings["steps"] = name.steps
     if "horizon" in known and name.steps < _QUERIES:
         settings["horizon"] = name.steps
     if "step_size" in known:
-        settings["step_size"] = _step_size(name, threat, step_ratio=step_ratio)
+        settings["step_size"] = name.step_size(threat.eps, ratio=step_ratio)
     if "clean" in name.options:
         settings["clean_start"] = name.clean_start
-    aims = {"aim": AIMS[name.target]} if name.target != "none" else {}
-
-    def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Tensor:
-        return function(logits_fn, clean, labels, threat, draws=draws, **settings, **aims)
-
-    told: dict[str, Setting] = {"target": name.target} if aims else {}
-    told |= {"restarts": name.restarts, **settings}
-    return Attacker(name.text, attack, name.restarts, told, name.path)
-
-
-def _step_size(name: Name, threat: Threat, *, step_ratio: float) -> float:
-    """Return the length of a step: as the name says, else a share of eps."""
-    length, ratio = name.options.get("step"), name.options.get("ratio")
-    if length is not None:
-        return length
-    if name.counts:
-        return _CURVE_STEP * threat.eps
-    return (ratio or step_ratio) * threat.eps / name.steps
-
-
-def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
-    return clean
+    goal = {"aim": AIMS[name.target]} if name.target != "none" else {}
+    attack = partial(name.entry.function, threat=threat, **settings, **goal)
+    recorded: dict[str, Setting] = {"target": name.target} if goal else {}
+    recorded |= {"restarts": name.restarts, **settings}
+    return BoundAttack(name.text, attack, name.restarts, recorded, name.random_stream)
 
 
 def _noise(

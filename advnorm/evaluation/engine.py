@@ -1,4 +1,4 @@
-"""Runs cells over samples: batch by batch, resumable, the same verdicts in any batching."""
+"""Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -12,12 +12,10 @@ from advnorm.allocator import freed_memory_kept
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluation.certificates import judge_cell
-from advnorm.evaluation.conditions import Cell
+from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.inputs import check_images, check_labels, check_logits
-from advnorm.evaluation.predictions import predict
-from advnorm.evaluation.sharding import dealt
-from advnorm.evaluation.stages import STANDS, Judged
+from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
+from advnorm.evaluation.stages import NOT_BROKEN, BatchVerdicts, StageInput, predict
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -34,51 +32,51 @@ class Examples(NamedTuple):
     adversarial_predictions: Tensor
 
 
-class Judgement(NamedTuple):
-    """What a cell found."""
-
-    verdicts: Verdicts
-    examples: Examples | None
-
-
-def judge(
+def run_condition(
     model: nn.Module,
     batches: Iterable[Batch],
-    cell: Cell,
+    condition: Condition,
     *,
     total: int,
     seed: int = 0,
     done: Verdicts | None = None,
-    save: Callable[[Judgement], None] | None = None,
+    save: Callable[[Verdicts, Examples | None], None] | None = None,
     progress: Progress | None = None,
 ) -> Verdicts:
-    """Judge every sample by ``cell``; ``done`` are the verdicts to go on from.
+    """Test every sample under ``condition``; ``done`` are the verdicts to go on from.
 
     The model is put in evaluation with frozen parameters for the time of the search, and
-    put back. ``save`` is called after each batch with all verdicts so far, and once with
-    the examples, which are those of the first samples. Several ranks share each batch, and
-    the first one saves.
+    put back. ``save`` is called after each batch with all verdicts so far, and with the
+    examples of the first batch. Several ranks share each batch, and the first one saves.
     """
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
     kept = freed_memory_kept(next(model.parameters(), None))
     with eval_mode(model), frozen_parameters(model), kept:
         for batch in batches:
-            if not len(batch.samples):
+            count = len(batch.samples)
+            if not count:
                 continue
-            draws = Draws.of(seed, batch.samples)
-            images = batch.images.to(search_dtype(model))
-            rows = (logits_fn, images, batch.labels, draws)
-            *parts, sure = dealt(partial(_flat, model, cell), *rows)
-            found = Judged(*parts)
+            images, labels = batch.images.to(search_dtype(model)), batch.labels
+            rows, draws = own_rows(count), Draws.of(seed, batch.samples)
+            with failing_together():
+                part = StageInput(model, logits_fn, images[rows], labels[rows], draws[rows])
+                own = condition.change.run(part)
+                for stage in condition.stages:
+                    own = stage.run(part, own)
+            gathered: list[Any] = [
+                None if t is None else gather_rows(t, count) for t in own
+            ]
+            tested = BatchVerdicts(*gathered)
             first = not verdicts.samples
-            verdicts = _extend(verdicts, batch, found, cell, sure)
+            verdicts = _extend(verdicts, batch, tested, condition)
             if save:
-                seen = (logits_fn, images, batch.labels, found.images)
-                shown = Judgement(verdicts, _examples(*seen) if first else None)
-                ranks.run_on_first(partial(save, shown))
+                seen = (logits_fn, images, labels, tested.images)
+                ranks.run_on_first(
+                    partial(save, verdicts, _examples(*seen) if first else None)
+                )
             so_far = verdicts.accuracy()
-            progress.update(so_far.n, total, f"{cell.key} {so_far.fraction:.1%}")
+            progress.update(so_far.n, total, f"{condition.key} {so_far.fraction:.1%}")
     return verdicts
 
 
@@ -153,32 +151,26 @@ def _dtype(model: nn.Module) -> torch.dtype:
     return next(kinds, torch.float32)
 
 
-def _flat(model: nn.Module, cell: Cell, *rows: Any) -> tuple[Tensor | None, ...]:
-    """Judge a batch; return one tuple, a row a sample: what dealing out needs."""
-    found, sure = judge_cell(model, cell, *rows)
-    return (*found, sure)
-
-
 def _extend(
-    done: Verdicts, batch: Batch, found: Judged, cell: Cell, sure: Tensor
+    done: Verdicts, batch: Batch, tested: BatchVerdicts, condition: Condition
 ) -> Verdicts:
-    attackers = cell.attackers
-    names = ["" if number == STANDS else attackers[number] for number in found.by.tolist()]
-    covered = sure.tolist() if cell.certificate else []
+    names = {NOT_BROKEN: ""} | {i: a.text for i, a in enumerate(condition.attacks)}
+    certified = tested.certified.tolist() if condition.certifies else []
+    curve = [] if tested.curve is None else tested.curve.tolist()
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
         labels=(*done.labels, *batch.labels.tolist()),
-        predictions=(*done.predictions, *found.predictions.tolist()),
-        robust=(*done.robust, *found.robust.tolist()),
-        by=(*done.by, *names),
-        certified=(*done.certified, *covered),
-        curve=(*done.curve, *([] if found.curve is None else found.curve.tolist())),
+        predictions=(*done.predictions, *tested.predictions.tolist()),
+        robust=(*done.robust, *tested.robust.tolist()),
+        by=(*done.by, *(names[number] for number in tested.broken_by.tolist())),
+        certified=(*done.certified, *certified),
+        curve=(*done.curve, *curve),
     )
 
 
 def _examples(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
-    """Keep images that were right before; what is shown is what was judged."""
+    """Keep images that were classified correctly, with what the condition made of them."""
     before, after = (predict(logits_fn, images, labels) for images in (clean, seen))
     rows = (before == labels).nonzero().squeeze(1)
     return Examples(*(t[rows].cpu() for t in (clean, seen, labels, before, after)))

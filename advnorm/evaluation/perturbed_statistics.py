@@ -24,10 +24,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from advnorm import norms
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluation.conditions import Cell
-from advnorm.evaluation.engine import judge, logits_of
+from advnorm.evaluation.conditions import Condition
+from advnorm.evaluation.engine import logits_of, run_condition
 from advnorm.evaluation.samples import by_itself, samples_of, usable
-from advnorm.evaluation.stages import natural
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.norms import StatisticsShift, StatisticsShifts
 from advnorm.records import Accuracy, Verdicts
@@ -106,7 +105,7 @@ def directions(
     }
 
 
-def judge_perturbed(
+def run_perturbed(
     model: nn.Module,
     batches: Iterable[Batch],
     what: Perturbation,
@@ -114,9 +113,10 @@ def judge_perturbed(
     *,
     total: int,
 ) -> Verdicts:
-    """Judge clean images with shifted statistics; the model is as before afterwards."""
+    """Test clean images with shifted statistics; the model is as before afterwards."""
     with norms.perturbed(model, shifts, groups=what.groups, batch=what.batch):
-        return judge(model, batches, Cell(what.name, natural(_unchanged)), total=total)
+        condition = Condition(what.name, "statistics")
+        return run_condition(model, batches, condition, total=total)
 
 
 def perturbed_statistics(
@@ -153,7 +153,7 @@ def perturbed_statistics(
         first = next(climbed.batches(model, size))
         found = directions(model, what, seed=seed, attacked=first)
         return {
-            radius: judge_perturbed(
+            radius: run_perturbed(
                 model,
                 samples.batches(model, batch_size),
                 what,
@@ -192,7 +192,3 @@ def _uniform(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
 
 def _sign(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
     return _uniform(layer, seed, number, part).sign()
-
-
-def _unchanged(clean: Tensor, draws: Draws) -> Tensor:
-    return clean

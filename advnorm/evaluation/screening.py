@@ -8,13 +8,12 @@ from torch import Tensor, nn
 
 from advnorm.data import Batch
 from advnorm.evaluation.checks.checklist import larger_radius_weaker, one_step_better
-from advnorm.evaluation.checks.context import FEW, GRADIENT_FREE, Finding
+from advnorm.evaluation.checks.context import FEW, Finding
 from advnorm.evaluation.checks.examiner import flags_of, has_gradients, kept, probe
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.memory import remembers
 from advnorm.evaluation.checks.outputs import MASKED
-from advnorm.evaluation.condition_names import family_of
-from advnorm.evaluation.conditions import Cell
+from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.samples import Samples
 from advnorm.records import Check, Verdicts
 from advnorm.threat import Threat
@@ -39,13 +38,13 @@ class Suspicion:
         """Whether gradients or scores are suspect."""
         return bool(self.flagged & MASKED)
 
-    def refuse_blind(self, columns: Iterable[Cell]) -> None:
+    def refuse_blind(self, conditions: Iterable[Condition]) -> None:
         """Refuse to follow gradients where there are none."""
-        for cell in columns:
-            follows = cell.searches and not cell.name.startswith(GRADIENT_FREE)
+        for condition in conditions:
+            follows = condition.searches and condition.needs_gradients
             if follows and not has_gradients(self.checks):
                 raise ValueError(
-                    f"{cell.name} follows gradients, and none reaches the images: "
+                    f"{condition.name} follows gradients, and none reaches the images: "
                     "something in the model cuts the graph (detach, argmax); repair that, "
                     "or attack with square or hop_skip_jump"
                 )
@@ -66,37 +65,37 @@ def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History
 
 
 def contradictions(
-    columns: Sequence[Cell], verdicts: Sequence[Verdicts]
+    conditions: Sequence[Condition], verdicts: Sequence[Verdicts]
 ) -> list[tuple[str, ...]]:
-    """Return the flags that results raise against each other, a tuple a cell.
+    """Return the flags that results raise against each other, a tuple a condition.
 
     One step that breaks more than many, and a larger radius that breaks less than a
     smaller one, are signs of an attack that does not search well.
     """
-    searching = [(cell, _robust(v)) for cell, v in zip(columns, verdicts, strict=True)]
-    searching = [(cell, robust) for cell, robust in searching if cell.searches]
-    flags: dict[str, list[str]] = {cell.key: [] for cell in columns}
-    for (one, few), (other, many) in combinations(searching, 2):
-        for finding in _compared(one, few, other, many):
+    pairs = zip(conditions, verdicts, strict=True)
+    searching = [(c, _robust(v)) for c, v in pairs if c.searches]
+    flags: dict[str, list[str]] = {condition.key: [] for condition in conditions}
+    for (a, robust_a), (b, robust_b) in combinations(searching, 2):
+        for finding in _compare(a, robust_a, b, robust_b):
             if finding[1].flagged:
-                for cell in (one, other):
-                    flags[cell.key].append(_check(*finding).flag)
-    return [tuple(dict.fromkeys(flags[cell.key])) for cell in columns]
+                for condition in (a, b):
+                    flags[condition.key].append(_check(*finding).flag)
+    return [tuple(dict.fromkeys(flags[condition.key])) for condition in conditions]
 
 
-def _compared(
-    one: Cell, robust: Tensor, other: Cell, robust_too: Tensor
+def _compare(
+    a: Condition, robust_a: Tensor, b: Condition, robust_b: Tensor
 ) -> Iterable[tuple[str, Finding]]:
     """Yield what two results say of each other."""
-    assert one.threat and other.threat
-    results = {one.name: robust, other.name: robust_too}
-    if one.threat == other.threat and _ONE_STEP in results:
-        (many,) = (name for name in results if name != _ONE_STEP)
-        if not family_of(many).startswith(GRADIENT_FREE):
-            finding = one_step_better(results[_ONE_STEP], results[many], many)
+    assert a.threat and b.threat
+    results = {a.name: robust_a, b.name: robust_b}
+    if a.threat == b.threat and _ONE_STEP in results:
+        (many,) = (condition for condition in (a, b) if condition.name != _ONE_STEP)
+        if many.needs_gradients:
+            finding = one_step_better(results[_ONE_STEP], results[many.name], many.name)
             yield "one_step_stronger", finding
-    if one.name == other.name and one.threat.name == other.threat.name:
-        by_radius = {one.threat.eps: robust, other.threat.eps: robust_too}
+    if a.name == b.name and a.threat.name == b.threat.name:
+        by_radius = {a.threat.eps: robust_a, b.threat.eps: robust_b}
         yield "not_monotone_in_eps", larger_radius_weaker(dict(sorted(by_radius.items())))
 
 

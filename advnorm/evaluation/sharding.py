@@ -1,38 +1,38 @@
-"""A batch judged by all ranks, each its rows; every rank learns what all found."""
+"""A batch shared by all ranks: each takes its rows, and learns the others' verdicts."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import Tensor
 
 from advnorm import ranks
-from advnorm.attacks import LogitsFn
-from advnorm.draws import Draws
 
 
-def dealt(
-    judge: Callable[[LogitsFn, Tensor, Tensor, Draws], tuple[Any, ...]],
-    logits_fn: LogitsFn,
-    images: Tensor,
-    labels: Tensor,
-    draws: Draws,
-) -> tuple[Any, ...]:
-    """Return what ``judge`` finds on the batch: tensors of a row a sample.
+def own_rows(count: int) -> slice:
+    """Return this rank's rows of a batch; the first one where it has none.
 
-    A rank without rows judges the first sample and throws the finding away. What one rank
-    raises stops all of them.
+    A rank without rows runs along on the first sample, and its verdict is thrown away.
     """
+    return ranks.shard(count) if ranks.rank() < count else slice(0, 1)
+
+
+def gather_rows(own: Tensor, count: int) -> Tensor:
+    """Return the rows of all ranks, from those of each."""
     if ranks.size() == 1:
-        return judge(logits_fn, images, labels, draws)
-    count, failure, found = len(images), None, None
-    own = ranks.shard(count)
-    rows = own if ranks.rank() < count else slice(0, 1)
+        return own
+    return ranks.all_gather(own[: len(range(count)[ranks.shard(count)])], count)
+
+
+@contextmanager
+def failing_together() -> Iterator[None]:
+    """Stop all ranks where one of them raises."""
+    if ranks.size() == 1:
+        yield
+        return
+    failure = None
     try:
-        found = judge(logits_fn, images[rows], labels[rows], draws[rows])
+        yield
     except Exception as error:
         failure = error
     if ranks.all_reduce_max(int(failure is not None)):
         raise failure or ranks.OtherRankError("another rank failed, and says why")
-    assert found is not None
-    mine = len(range(count)[own])
-    return tuple(p if p is None else ranks.all_gather(p[:mine], count) for p in found)

@@ -1,91 +1,232 @@
-"""Who wins: images that nobody chose, or the worst that adversaries find."""
+"""The stages of a condition: a natural change, a certificate, attacks, a curve of steps.
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+A condition shows the model its images (:class:`NaturalChange`), and then runs a short list
+of stages. Each sees what those before it left: samples that are robust and not certified.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from advnorm.attacks import LogitsFn
+from advnorm.attacks import AIMS, AttackName, LogitsFn, classify
+from advnorm.attacks.pgd import begin, climb
+from advnorm.bounds import is_certified
 from advnorm.draws import Draws
-from advnorm.evaluation.predictions import predict
+from advnorm.evaluation.inputs import check_finite
 from advnorm.records import Setting
 from advnorm.threat import Threat
 
-Attack = Callable[[LogitsFn, Tensor, Tensor, Draws], Tensor]
-STANDS = -1
+NOT_BROKEN = -1
 
 
-class Judged(NamedTuple):
-    """What became of a batch: the images as seen, predictions, still right or not.
+class StageInput(NamedTuple):
+    """A model and a batch, as stages see them."""
 
-    ``by`` is the number of the attack that broke a sample, else :data:`STANDS`, which also
-    holds for one that was wrong from the start.
-    """
+    model: nn.Module
+    logits_fn: LogitsFn
+    clean: Tensor
+    labels: Tensor
+    draws: Draws
+
+
+class BatchVerdicts(NamedTuple):
+    """What became of a batch, one row a sample; stages write into it."""
 
     images: Tensor
+    """The images as the model saw them last."""
     predictions: Tensor
     robust: Tensor
-    by: Tensor
+    broken_by: Tensor
+    """The number of the attack that broke a sample, else :data:`NOT_BROKEN`.
+
+    It is also :data:`NOT_BROKEN` for a sample that was misclassified from the start.
+    """
+    certified: Tensor
     curve: Tensor | None = None
-    """Of a curve: which samples stand at each step count, shape ``(batch, counts)``."""
+    """Of a curve: whether a sample is robust at each step count, ``(batch, counts)``."""
+
+    def to_attack(self) -> Tensor:
+        """Return the rows that are robust so far, and that no certificate covers."""
+        return (self.robust & ~self.certified).nonzero().squeeze(1)
 
 
-class Attacker(NamedTuple):
-    """An attack of a cell, ready to run."""
+class Stage(Protocol):
+    """A step of a condition."""
+
+    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
+        """Return the verdicts after this stage."""
+        ...
+
+
+class BoundAttack(NamedTuple):
+    """An attack with its threat and settings, ready to run."""
 
     name: str
-    attack: Attack
+    attack: Callable[..., Tensor]
+    """``attack(logits_fn, clean, labels, draws=draws)``."""
     restarts: int
     settings: dict[str, Setting]
-    path: str = ""
-    """What its random numbers are drawn by, where that is not its name."""
-
-    @property
-    def stream(self) -> str:
-        """What its random numbers are drawn by."""
-        return self.path or self.name
+    random_stream: str
+    """The name of its random numbers."""
 
 
-def natural(change: Callable[[Tensor, Draws], Tensor]) -> Callable[..., Judged]:
-    """Judge images that nobody chose: the prediction on the changed image counts."""
+def predict(logits_fn: LogitsFn, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the class of each image in a fresh pass; a tie is broken against the label.
 
-    def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
-        images = change(clean, draws)
-        predictions = predict(logits_fn, images, labels)
-        stands = torch.full_like(predictions, STANDS)
-        return Judged(images, predictions, predictions == labels, stands)
+    Logits that are not finite are refused: NaN is no prediction.
+    """
+    with torch.no_grad():
+        logits = logits_fn(images)
+    check_finite(logits)
+    return classify(logits, labels)
 
-    return judge
+
+@dataclass(frozen=True)
+class NaturalChange:
+    """Change images without an adversary; the prediction on the changed image counts."""
+
+    change: Callable[[Tensor, Draws], Tensor] | None = None
+    """``None`` leaves the clean images as they are."""
+
+    def run(self, batch: StageInput) -> BatchVerdicts:
+        """Show the model the changed images."""
+        images = self.change(batch.clean, batch.draws) if self.change else batch.clean
+        predictions = predict(batch.logits_fn, images, batch.labels)
+        robust = predictions == batch.labels
+        return BatchVerdicts(
+            images=images,
+            predictions=predictions,
+            robust=robust,
+            broken_by=torch.full_like(predictions, NOT_BROKEN),
+            certified=torch.zeros_like(robust),
+        )
 
 
-def worst_case(attackers: Sequence[Attacker], threat: Threat) -> Callable[..., Judged]:
-    """Judge by adversaries: one confirmed success of any of them breaks a sample.
+CLEAN = NaturalChange()
 
-    A sample that is wrong when clean is not attacked; a broken one is dropped at once. A
+
+@dataclass(frozen=True)
+class Certificate:
+    """Prove by ``method`` that no image of the threat is misclassified."""
+
+    method: str
+    threat: Threat
+    decides: bool = False
+    """Whether it alone decides: a sample is robust only if it is certified."""
+
+    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
+        """Certify the samples that are classified correctly."""
+        rows = verdicts.to_attack()
+        dtype = next((p.dtype for p in batch.model.parameters()), batch.clean.dtype)
+        clean, labels = batch.clean[rows].to(dtype), batch.labels[rows]
+        sure = torch.zeros_like(verdicts.certified)
+        sure[rows] = is_certified(
+            batch.model, clean, labels, self.threat, method=self.method
+        )
+        robust = sure.clone() if self.decides else verdicts.robust
+        return verdicts._replace(certified=sure, robust=robust)
+
+
+@dataclass(frozen=True)
+class AttackSearch:
+    """Run attacks in turn: one confirmed success of any of them breaks a sample.
+
+    A misclassified or certified sample is not attacked; a broken one is dropped at once. A
     success counts only if a fresh forward pass confirms it, inside the ball and the bounds.
     A ball of radius 0 holds the clean image alone: nothing is searched.
     """
-    runs = [
-        (number, attacker.attack, (attacker.stream, restart))
-        for number, attacker in enumerate(attackers)
-        for restart in range(attacker.restarts if threat.eps else 0)
-    ]
 
-    def judge(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Judged:
-        images, predictions = clean.clone(), predict(logits_fn, clean, labels)
-        robust, by = predictions == labels, torch.full_like(predictions, STANDS)
-        for number, attack, stream in runs:
-            rows = robust.nonzero().squeeze(1)
+    attacks: Sequence[BoundAttack]
+    threat: Threat
+
+    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
+        """Attack what is robust so far."""
+        logits_fn, threat = batch.logits_fn, self.threat
+        verdicts = verdicts._replace(images=batch.clean.clone())
+        for number, attack, stream in self._restarts():
+            rows = verdicts.to_attack()
             if not len(rows):
                 break
-            x = attack(logits_fn, clean[rows], labels[rows], draws[rows].stream(*stream))
-            guess = predict(logits_fn, x, labels[rows])
-            broken = (guess != labels[rows]) & threat.contains(x, clean[rows])
-            images[rows] = x
-            predictions[rows[broken]] = guess[broken]
-            by[rows[broken]] = number
-            robust[rows[broken]] = False
-        return Judged(images, predictions, robust, by)
+            clean, labels = batch.clean[rows], batch.labels[rows]
+            draws = batch.draws[rows].stream(*stream)
+            x = attack(logits_fn, clean, labels, draws=draws)
+            predictions = predict(logits_fn, x, labels)
+            broken = (predictions != labels) & threat.contains(x, clean)
+            verdicts.images[rows] = x
+            verdicts.predictions[rows[broken]] = predictions[broken]
+            verdicts.broken_by[rows[broken]] = number
+            verdicts.robust[rows[broken]] = False
+        return verdicts
 
-    return judge
+    def _restarts(self) -> Iterator[tuple[int, Callable[..., Tensor], tuple[str, int]]]:
+        """Yield the number of each attack, the attack, and the stream of a restart."""
+        for number, bound in enumerate(self.attacks):
+            for restart in range(bound.restarts if self.threat.eps else 0):
+                yield number, bound.attack, (bound.random_stream, restart)
+
+
+@dataclass(frozen=True)
+class StepCurve:
+    """The accuracy after 10 to 2000 steps of PGD, all from one run (xie2020, Figure 2).
+
+    Projected gradient ascent has no memory: N steps are the first N of any longer run with
+    the same step size. So one run is judged at each step count. Two meanings of "accuracy
+    under N steps" are offered, because the loss may fall again along the path:
+
+    ``worst``: a sample is robust if it was classified correctly at every listed count up
+    to N. It is dropped once it is broken, and the curve can only fall. This is the stronger
+    adversary, and the default.
+
+    ``last``: a sample is robust if it is classified correctly at the N-th iterate alone,
+    which is what a separate run of N steps says, and what the paper reports. Nothing is
+    dropped.
+    """
+
+    name: AttackName
+    threat: Threat
+    step_size: float
+
+    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
+        """Run PGD from count to count; restarts count as in any other attack."""
+        right, counts = verdicts.robust, self.name.counts
+        curve = right[:, None].repeat(1, len(counts))
+        verdicts = verdicts._replace(images=batch.clean.clone(), curve=curve)
+        for restart in range(self.name.restarts if self.threat.eps else 0):
+            self._climb(batch, verdicts, restart)
+        robust = curve[:, -1]
+        verdicts.broken_by[right & ~robust] = 0
+        return verdicts._replace(robust=robust)
+
+    def _climb(self, batch: StageInput, verdicts: BatchVerdicts, restart: int) -> None:
+        """Climb from count to count, and mark in place what is broken there."""
+        name, threat, curve = self.name, self.threat, verdicts.curve
+        assert curve is not None
+        draws = batch.draws.stream(name.random_stream, restart)
+        x = begin(batch.clean, threat, clean_start=name.clean_start, draws=draws)
+        taken = 0
+        for number, count in enumerate(name.counts):
+            unbroken = curve[:, number:].any(1) & ~verdicts.certified
+            rows = unbroken.nonzero().squeeze(1)
+            if not len(rows):
+                return
+            clean, labels = batch.clean[rows], batch.labels[rows]
+            x[rows] = climb(
+                batch.logits_fn,
+                x[rows],
+                clean,
+                threat,
+                AIMS[name.target](batch.logits_fn, clean, labels, draws[rows]),
+                steps=count - taken,
+                step_size=self.step_size,
+            )
+            taken = count
+            predictions = predict(batch.logits_fn, x[rows], labels)
+            success = (predictions != labels) & threat.contains(x[rows], clean)
+            broken, end = rows[success], number + 1 if name.last else None
+            curve[broken, number:end] = False
+            verdicts.images[rows] = x[rows]
+            if not name.last or count == name.counts[-1]:
+                verdicts.predictions[broken] = predictions[success]

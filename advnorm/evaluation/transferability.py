@@ -1,33 +1,30 @@
 """Adversarial examples of one model, judged by others (galloway2019, Table 12, E.2)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluation.conditions import attackers_of
+from advnorm.evaluation.conditions import attack_search, merged_settings
 from advnorm.evaluation.engine import logits_of, search_dtype
 from advnorm.evaluation.inputs import radius_of
-from advnorm.evaluation.predictions import predict
 from advnorm.evaluation.samples import by_itself, samples_of, usable
-from advnorm.evaluation.sharding import dealt
-from advnorm.evaluation.stages import Attacker, worst_case
+from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
+from advnorm.evaluation.stages import CLEAN, AttackSearch, StageInput, predict
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
-from advnorm.records import Accuracy, Setting, ThreatRecord, TransferMatrix
+from advnorm.records import Accuracy, ThreatRecord, TransferMatrix
 from advnorm.threat import THREATS, Bounds, Threat
 
 Batches = Callable[[], Iterable[Batch]]
 
 
-class Strike(NamedTuple):
+class TransferAttack(NamedTuple):
     """An attack by its name, and what it may change."""
 
     name: str
@@ -76,45 +73,45 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     """
     if norm not in THREATS:
         raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    strike = Strike(attack, THREATS[norm](radius_of(eps), bounds), step_ratio)
+    threat = THREATS[norm](radius_of(eps), bounds)
     samples = samples_of(images, labels, bounds)
     with by_itself():
         models = {**sources, **targets}
         own = {name: usable(model) for name, model in models.items()}
         _refuse_namesakes(sources, targets)
         for model in own.values():
-            samples.check(model, [strike.threat])
+            samples.check(model, [threat])
         widest = max(own.values(), key=lambda model: search_dtype(model).itemsize)
-        return judge_transfer(
+        return run_transfer(
             {name: own[name] for name in sources},
             {name: own[name] for name in targets},
             lambda: samples.batches(widest, batch_size),
-            strike,
+            TransferAttack(attack, threat, step_ratio),
             total=len(samples.images),
             seed=seed,
             progress=progress,
         )
 
 
-def judge_transfer(
+def run_transfer(
     sources: Mapping[str, nn.Module],
     targets: Mapping[str, nn.Module],
     batches: Batches,
-    strike: Strike,
+    attack: TransferAttack,
     *,
     total: int,
     data: str = "given",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TransferMatrix:
-    """Judge every target on every source's adversarial examples, over all samples.
+    """Test every target on every source's adversarial examples, over all samples.
 
     As in Table 12 of galloway2019 all samples count, also those that the target gets wrong
     when they are clean, and all are attacked, also those that the source gets wrong.
     Several ranks share each batch, and all return the whole matrix.
     """
     _refuse_namesakes(sources, targets)
-    attackers = attackers_of(strike.name, strike.threat, step_ratio=strike.step_ratio)
+    search = attack_search(attack.name, attack.threat, step_ratio=attack.step_ratio)
     progress, start, models = progress or Quiet(), perf_counter(), {**sources, **targets}
     right = {(source, target): 0 for source in sources for target in targets}
     clean, n = dict.fromkeys(targets, 0), 0
@@ -126,22 +123,15 @@ def judge_transfer(
             n += len(batch.samples)
             for name, model in targets.items():
                 clean[name] += int(_right(model, batch.images, batch.labels).sum())
-            for name, model in sources.items():
-                images = _seen(batch.images, model)
-                found = dealt(
-                    partial(_struck, name, targets, attackers, strike),
-                    logits_of(model),
-                    images,
-                    batch.labels.to(images.device),
-                    Draws.of(seed, batch.samples.to(images.device)),
-                )
-                for target, stands in zip(targets, found, strict=True):
-                    right[name, target] += int(stands.sum())
-            progress.update(n, total, f"transfer of {strike.name}")
-    threat = strike.threat
+            for name in sources:
+                robust = _attack_source(sources, name, targets, search, batch, seed)
+                for target in targets:
+                    right[name, target] += int(robust[target].sum())
+            progress.update(n, total, f"transfer of {attack.name}")
+    threat = attack.threat
     return TransferMatrix(
-        attack=strike.name,
-        settings=_settings(attackers),
+        attack=attack.name,
+        settings=merged_settings(search.attacks),
         threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),
         data=data,
         seed=seed,
@@ -156,50 +146,56 @@ def judge_transfer(
     )
 
 
-def _struck(
+def _attack_source(
+    sources: Mapping[str, nn.Module],
     source: str,
     targets: Mapping[str, nn.Module],
-    attackers: Sequence[Attacker],
-    strike: Strike,
-    logits_fn: LogitsFn,
-    clean: Tensor,
-    labels: Tensor,
-    draws: Draws,
-) -> tuple[Tensor, ...]:
-    """Tell which of a source's adversarial examples each target gets right."""
-    found = worst_case(attackers, strike.threat)(logits_fn, clean, labels, draws)
+    search: AttackSearch,
+    batch: Batch,
+    seed: int,
+) -> dict[str, Tensor]:
+    """Tell which of a source's adversarial examples each target classifies correctly."""
+    model, count = sources[source], len(batch.samples)
+    rows = own_rows(count)
+    with failing_together():
+        clean = _moved(batch.images[rows], model)
+        labels = batch.labels[rows].to(clean.device)
+        draws = Draws.of(seed, batch.samples[rows].to(clean.device))
+        part = StageInput(model, logits_of(model), clean, labels, draws)
+        verdicts = search.run(part, CLEAN.run(part))
+        images = _attack_misclassified(part, search, verdicts.images)
+        robust = {
+            target: verdicts.robust if target == source else _right(other, images, labels)
+            for target, other in targets.items()
+        }
+    return {target: gather_rows(rows, count) for target, rows in robust.items()}
+
+
+def _attack_misclassified(
+    batch: StageInput, search: AttackSearch, images: Tensor
+) -> Tensor:
+    """Attack also what the source misclassifies; return images inside the threat."""
+    logits_fn, clean, labels = batch.logits_fn, batch.clean, batch.labels
     rows = (predict(logits_fn, clean, labels) != labels).nonzero().squeeze(1)
-    images = found.images.clone()
+    images = images.clone()
     if len(rows):
-        first = attackers[0]
-        stream = draws[rows].stream(first.stream, 0)
-        images[rows] = first.attack(logits_fn, clean[rows], labels[rows], stream)
-    inside = strike.threat.contains(images, clean)
-    images = torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
-    return tuple(
-        found.robust if target == source else _right(other, images, labels)
-        for target, other in targets.items()
-    )
+        first = search.attacks[0]
+        draws = batch.draws[rows].stream(first.random_stream, 0)
+        images[rows] = first.attack(logits_fn, clean[rows], labels[rows], draws=draws)
+    inside = search.threat.contains(images, clean)
+    return torch.where(inside.view(-1, *[1] * (images.dim() - 1)), images, clean)
 
 
 def _right(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Tell which images a model classifies well, on the labels' device."""
-    images = _seen(images, model)
+    """Tell which images a model classifies correctly, on the labels' device."""
+    images = _moved(images, model)
     own = labels.to(images.device)
     return (predict(logits_of(model), images, own) == own).to(labels.device)
 
 
-def _seen(images: Tensor, model: nn.Module) -> Tensor:
+def _moved(images: Tensor, model: nn.Module) -> Tensor:
     device = next((p.device for p in model.parameters()), images.device)
     return images.to(device, search_dtype(model))
-
-
-def _settings(attackers: Sequence[Attacker]) -> dict[str, Setting]:
-    if len(attackers) == 1:
-        return dict(attackers[0].settings)
-    return {
-        f"{a.name}.{key}": value for a in attackers for key, value in a.settings.items()
-    }
 
 
 def _refuse_namesakes(

@@ -10,7 +10,13 @@ from functools import cache
 from importlib.resources import files
 from inspect import signature
 
-from advnorm.evaluation.condition_names import NATURAL, SUITES, parse
+from advnorm.evaluation.condition_names import (
+    ALL_CORRUPTIONS,
+    CertificateName,
+    NaturalName,
+    parse_attacks,
+    parse_condition,
+)
 from advnorm.papers.artefact import Artefact, Job
 from advnorm.papers.jobs import decisive
 from advnorm.recipe import Recipe, override
@@ -23,7 +29,6 @@ DEVICE = "a100"
 """The device whose hours are listed."""
 _GRADIENT = 3
 """Passes of a step that needs a gradient: backward costs as much as two forward."""
-_TARGETS = 9
 _CERTIFICATES = {"ibp": 2, "crown-ibp": 40, "crown": 400}
 """Passes of a certificate: intervals take two, ten margins backward more."""
 _TEST = {"mnist": 10_000, "fashion_mnist": 10_000, "cifar10": 10_000, "cifar100": 10_000}
@@ -86,7 +91,7 @@ def _evaluation(recipe: Recipe, changes: Iterable[str]) -> float:
     spec = override(recipe, list(changes), "evaluation").evaluation
     whole = _whole(recipe)
     radii = len(spec.threat.eps) or 2
-    each = sum(_attack(name) * (1 if _natural(name) else radii) for name in spec.conditions)
+    each = sum(_passes_of(n) * (radii if _has_radius(n) else 1) for n in spec.conditions)
     return each * min(whole, spec.samples or whole)
 
 
@@ -95,24 +100,23 @@ def _whole(recipe: Recipe) -> int:
     return recipe.data.test or _TEST.get(recipe.data.name, 1000)
 
 
-def _natural(name: str) -> bool:
-    return name.partition("-")[0].partition("+")[0] in (*NATURAL, "corruptions")
-
-
 @cache
-def _attack(name: str) -> int:
-    """Return the passes that an attack may take for one sample.
+def _passes_of(name: str) -> int:
+    """Return the passes that a condition may take for one sample.
 
-    >>> _attack("clean"), _attack("pgd-10x2"), _attack("apgd_t-100"), _attack("square-500")
-    (1, 60, 2700, 500)
+    >>> [_passes_of(name) for name in ("clean", "pgd-10x2", "apgd_t-100", "square-500")]
+    [1, 60, 2700, 500]
     """
-    if name in SUITES:
-        return sum(map(_attack, SUITES[name]))
-    if _natural(name):
-        return 19 * 5 if name == "corruptions" else 1
-    if name in _CERTIFICATES:
+    if name == ALL_CORRUPTIONS:
+        return 19 * 5
+    condition = parse_condition(name)
+    if isinstance(condition, NaturalName):
+        return 1
+    if isinstance(condition, CertificateName):
         return _CERTIFICATES[name]
-    found = parse(name)
-    steps = max(1, found.steps) * found.restarts
-    targets = _TARGETS if found.family.endswith("_t") else 1
-    return steps * targets * (1 if found.family == "square" else _GRADIENT)
+    return sum(attack.passes for attack in parse_attacks(name))
+
+
+def _has_radius(name: str) -> bool:
+    """Tell whether a condition is tested at each radius."""
+    return name != ALL_CORRUPTIONS and not isinstance(parse_condition(name), NaturalName)

@@ -39,7 +39,7 @@ from advnorm.records import (
     over_training,
     read_record,
 )
-from advnorm.runs import assess, diagnose_run, perturb_run, questions
+from advnorm.runs import diagnose_run, evaluate_run, perturb_run, questions
 from advnorm.training import load_data, train
 from advnorm.training.checkpoints import newest
 from advnorm.training.completion import is_finished
@@ -122,7 +122,7 @@ def _judged(
     for changes in job.evaluations:
         judged = own.model_copy(update={"evaluation": job.recipe.evaluation})
         asked = override(judged, changes, "evaluation")
-        assess(run, asked, root=root, device=device, progress=progress)
+        evaluate_run(run, asked, root=root, device=device, progress=progress)
     if job.perturbed:
         parts = {"perturbation": job.recipe.perturbation}
         judged = own.model_copy(update={**parts, "evaluation": job.recipe.evaluation})

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from advnorm.text import shorten
+from advnorm.numbers import parse_number
 
 Mode = Literal["train", "batch", "running"]
 
@@ -34,11 +34,7 @@ def number(value: object) -> object:
     """
     if not isinstance(value, str):
         return counted(value)
-    over, slash, under = value.replace(" ", "").partition("/")
-    try:
-        return float(over) / float(under) if slash else float(over)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{shorten(value)} is not a number: write 0.03 or 8/255") from None
+    return parse_number(value)
 
 
 def option(value: object) -> object:

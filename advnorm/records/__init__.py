@@ -33,7 +33,14 @@ from advnorm.records.reproductions import (
     read_reproduction,
     reproductions,
 )
-from advnorm.records.results import Epoch, Result, TransferMatrix, Verdicts, result_key
+from advnorm.records.results import (
+    ConditionKind,
+    Epoch,
+    Result,
+    TransferMatrix,
+    Verdicts,
+    result_key,
+)
 from advnorm.records.run import Run, RunLostError
 
 __all__ = [
@@ -43,6 +50,7 @@ __all__ = [
     "Audit",
     "Check",
     "Claimed",
+    "ConditionKind",
     "Diagnosis",
     "Environment",
     "Epoch",

@@ -86,7 +86,7 @@ class Audit(Record):
             result.threat is not None
             and result.threat.norm == self.threat.norm
             and result.threat.eps > 0
-            and not result.certificate
+            and result.kind != "certificate"
             and result.weights == self.weights
             and result.branch in branches
         )

@@ -26,15 +26,40 @@ class Epoch(Record):
     seconds: float
 
 
-class Result(Record):
-    """One attack on one model: ``results/<key>.json``."""
+ConditionKind = Literal[
+    "clean",
+    "noise",
+    "corruption",
+    "attack",
+    "suite",
+    "curve",
+    "certificate",
+    "statistics",
+]
+"""What a model is tested with: unchanged images, an adversary, a proof, and so on.
 
-    attack: str
+``certificate``: it alone decided, a lower bound that no attack can refute. ``curve``: PGD
+at several step counts. ``statistics``: perturbed batch-norm statistics.
+"""
+
+
+class Result(Record):
+    """One model under one condition: ``results/<key>.json``."""
+
+    condition: str
+    """The condition's name as it was written: ``pgd-50x5``."""
+    kind: ConditionKind
+    attack: str | None = None
+    """Of one attack or a curve: its name without numbers and options, ``pgd``."""
+    steps: int | None = None
+    """Of one attack or a curve: the number of steps, at most."""
+    corruption: str | None = None
+    """Of a corruption, or of a data set of corrupted images: its name, ``fog``."""
+    severity: int | None = None
+    """Of a corruption: from 1 to 5."""
     settings: dict[str, Setting] = {}
     threat: ThreatRecord | None = None
     """``None`` for what has no adversary: clean images and noise."""
-    certificate: bool = False
-    """Whether a certificate alone decided it: a lower bound that no attack can refute."""
     accuracy: Accuracy
     curve: dict[int, Accuracy] = {}
     """Of a curve: the accuracy after so many steps; the last is ``accuracy``."""
@@ -60,18 +85,24 @@ class Result(Record):
 
     @property
     def key(self) -> str:
-        """A file name that says attack, norm and radius."""
+        """A file name that says condition, norm and radius."""
         other = self.data if self.other else None
-        return result_key(self.attack, self.threat, self.branch, other)
+        return result_key(self.condition, self.threat, self.branch, other)
+
+    @property
+    def key_without_branch(self) -> str:
+        """The key without the branch of a mixture norm."""
+        other = self.data if self.other else None
+        return result_key(self.condition, self.threat, data=other)
 
 
 def result_key(
-    attack: str,
+    condition: str,
     threat: ThreatRecord | None,
     branch: str | None = None,
     data: str | None = None,
 ) -> str:
-    """Name a result: attack, norm, radius; the branch or another data set if there is one.
+    """Name a result: condition, norm, radius; the branch or another data set, if any.
 
     >>> result_key("pgd-10", ThreatRecord(norm="linf", eps=8 / 255), "clean")
     'pgd-10_linf_0.03137@clean'
@@ -80,7 +111,7 @@ def result_key(
     >>> result_key("pgd-9+step=1/255", ThreatRecord(norm="linf", eps=0.1))
     'pgd-9+step=1of255_linf_0.1'
     """
-    name = f"{attack}_{threat.norm}_{threat.eps:.4g}" if threat else attack
+    name = f"{condition}_{threat.norm}_{threat.eps:.4g}" if threat else condition
     name = name.replace("/", "of")  # it names files
     name = f"{name}@{branch}" if branch else name
     return f"{name}~{re.sub(r'[^A-Za-z0-9.]+', '-', data)}" if data else name
@@ -98,7 +129,7 @@ class Verdicts(Record):
     """Under the attack where it succeeded, else on the clean image."""
     robust: tuple[bool, ...] = ()
     by: tuple[str, ...] = ()
-    """The attack that broke a sample; empty if it stands, or was wrong from the start."""
+    """The attack that broke a sample; empty if none did, or it was wrong from the start."""
     certified: tuple[bool, ...] = ()
     """Whether a certificate covers a sample, which is then not attacked; or empty."""
     curve: tuple[tuple[bool, ...], ...] = ()

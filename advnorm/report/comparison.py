@@ -116,7 +116,7 @@ def _heading(key: str, results: Sequence[Result], notes: Notes) -> ColumnHeading
     text = unlike(results)
     return ColumnHeading(
         key=key,
-        attack=results[0].attack,
+        attack=results[0].condition,
         threat=threat_label(results[0].threat) if results[0].threat else "",
         branch=branch_label(results[0].branch),
         data=f"on {results[0].data}" if results[0].other else "",

@@ -127,10 +127,10 @@ def _groups(run: Run) -> dict[tuple[str, str | None], dict[str, list[Result]]]:
     """Sort the results on corrupted data by kind and branch, then by corruption."""
     groups: dict[tuple[str, str | None], dict[str, list[Result]]] = {}
     for result in run.results():
-        ours, theirs = _OURS.fullmatch(result.attack), _THEIRS.match(result.data)
+        ours, theirs = _OURS.fullmatch(result.condition), _THEIRS.match(result.data)
         if ours and not result.other:
             place, name = ("corruptions", result.branch), ours["name"]
-        elif theirs and result.attack == "clean" and theirs["name"] != "identity":
+        elif theirs and result.condition == "clean" and theirs["name"] != "identity":
             place, name = (theirs["kind"], result.branch), theirs["name"]
         else:
             continue

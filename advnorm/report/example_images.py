@@ -142,7 +142,7 @@ def _strip(
     )
     threat = f" {threat_label(result.threat)}" if result.threat else ""
     parts = (
-        f"{result.attack}{threat}",
+        f"{result.condition}{threat}",
         branch_label(result.branch),
         unfinished_text(unfinished([result])),
     )

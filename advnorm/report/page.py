@@ -70,7 +70,7 @@ def _attack(runs: Sequence[LoadedRun], key: str | None) -> str:
     result = next((r for r in results if without_branch(r.key) == key), None)
     if result is None or result.threat is None:
         return ""
-    return f"{result.attack}, {threat_label(result.threat)}"
+    return f"{result.condition}, {threat_label(result.threat)}"
 
 
 def _data(runs: Sequence[LoadedRun]) -> list[str]:

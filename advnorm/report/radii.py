@@ -45,7 +45,7 @@ def radius_keys(groups: Sequence[RunGroup]) -> dict[RadiusPanelKey, Family]:
             for key, result in run.results.items():
                 if result.threat:
                     data = result.data if result.other else ""
-                    named = RadiusPanelKey(result.attack, result.threat.norm, data)
+                    named = RadiusPanelKey(result.condition, result.threat.norm, data)
                     family = found.setdefault(named, {}).setdefault(result.branch, {})
                     family[result.threat.eps] = key
     return dict(sorted(found.items(), key=lambda item: (item[0].data, *item[0])))

@@ -219,10 +219,10 @@ def eps_label(eps: float) -> str:
 def _order(result: Result) -> tuple[Any, ...]:
     natural = [
         (int(part), "") if part.isdecimal() else (-1, part)
-        for part in re.split(r"(\d+)", result.attack)
+        for part in re.split(r"(\d+)", result.condition)
     ]
     norm, eps = (result.threat.norm, result.threat.eps) if result.threat else ("", 0.0)
-    adversary, other = result.threat is not None, result.attack != "clean"
+    adversary, other = result.threat is not None, result.condition != "clean"
     data = result.data if result.other else ""
     return (data, adversary, other, norm, natural, eps, result.branch or "")
 

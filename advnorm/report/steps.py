@@ -123,5 +123,5 @@ def _known(results: Sequence[Result]) -> dict[float, TableCell]:
 
 def _title(result: Result) -> str:
     assert result.threat is not None
-    title = f"{result.attack}, {threat_label(result.threat)}, over steps"
+    title = f"{result.condition}, {threat_label(result.threat)}, over steps"
     return f"{title}, on {result.data}" if result.other else title

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
+from advnorm.numbers import parse_number
 from advnorm.report.groups import RunGroup
 from advnorm.report.rows import ReportRow, without_branch
 
@@ -69,7 +70,7 @@ def headline_key(groups: Sequence[RunGroup]) -> str | None:
     """
     runs = [run for group in groups for run in group.members]
     found = [r for run in runs for r in run.results.values() if r.threat]
-    attacked = [r for r in found if not r.attack.startswith("statistics-")]
+    attacked = [r for r in found if r.kind != "statistics"]
     results = [r for r in attacked if not r.other] or attacked
     if not results:
         return None
@@ -93,8 +94,7 @@ def headline_key(groups: Sequence[RunGroup]) -> str | None:
 
 def _number(text: str) -> float:
     """Read ``0.1`` or ``8/255``; anything else is NaN, which equals no radius."""
-    numerator, _, denominator = text.partition("/")
     try:
-        return float(numerator) / float(denominator or 1)
-    except (ValueError, ZeroDivisionError):
+        return parse_number(text)
+    except ValueError:
         return float("nan")

@@ -2,16 +2,17 @@
 
 from advnorm.runs.audit import audit_run
 from advnorm.runs.diagnose import diagnose_model, diagnose_run, questions
-from advnorm.runs.evaluate import assess
+from advnorm.runs.evaluate import certify_run, evaluate_run
 from advnorm.runs.load import load_model
 from advnorm.runs.perturb import perturb_run
 from advnorm.runs.transfer import transfer_runs
 
 __all__ = [
-    "assess",
     "audit_run",
+    "certify_run",
     "diagnose_model",
     "diagnose_run",
+    "evaluate_run",
     "load_model",
     "perturb_run",
     "questions",

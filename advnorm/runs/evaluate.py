@@ -1,24 +1,27 @@
-"""Evaluates a run: its weights, its data, the attacks of its recipe; resumable."""
+"""Evaluates or certifies a run: its weights and data under its recipe's conditions."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import torch
+
+from advnorm import data as sets
 from advnorm import ranks
-from advnorm.data import DataSet, expand_name
-from advnorm.evaluation import Cell, cells
-from advnorm.evaluation.certificates import certified_first, refuse_meeting
+from advnorm.bounds import METHODS
+from advnorm.evaluation import Condition, certificate_condition, parse_conditions
+from advnorm.evaluation.certificates import refuse_broken_certificates
+from advnorm.evaluation.conditions import certify_first
 from advnorm.progress import Progress, Quiet
-from advnorm.recipe import Recipe
+from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
-from advnorm.runs.condition import judged
+from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
 from advnorm.runs.load import LoadedRun, check_fit, load_run
-from advnorm.training.build import check_recipe as check_names
 from advnorm.training.build import choose_device, evaluation_threats
 from advnorm.training.components import load_data
 
 
-def assess(
+def evaluate_run(
     run: Run,
     recipe: Recipe,
     *,
@@ -26,57 +29,128 @@ def assess(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Run the recipe's evaluation on the run's weights; finished cells are not run again.
+    """Run the recipe's evaluation on the run's weights; cached results are not run again.
 
-    Under torchrun the ranks share the samples; verdicts are those of one process.
-
-    ``recipe`` is the run's own, with its ``evaluation`` changed at will.
+    ``recipe`` is the run's own, with its ``evaluation`` changed at will. Under torchrun the
+    ranks share the samples; verdicts are those of one process.
     """
-    check_names(recipe)
+    _check(recipe)
     where = choose_device(device)
-    with ranks.process_group(where), ExitStack() as held:
+    with ranks.process_group(where), ExitStack() as scopes:
         progress = progress if progress and ranks.is_first() else Quiet()
-        ranks.run_on_first(lambda: held.enter_context(run.lock()))
-        subject = load_run(run, recipe, root, where, progress)
-        columns = _columns(recipe, subject.data.shape)
-        results = [
-            judged(run, tested, cell, progress)
-            for tested in _on_each_set(subject, root)
-            for cell in columns
+        loaded = _load(run, recipe, root, where, progress, scopes)
+        conditions = _conditions(recipe, loaded.data.shape)
+        return _run_conditions(run, loaded, conditions, root, progress)
+
+
+def certify_run(
+    run: Run,
+    recipe: Recipe,
+    *,
+    method: str = "crown",
+    root: Path | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Certify the run's weights by ``method`` at each radius of the recipe's evaluation.
+
+    The results stand beside those of :func:`evaluate_run`, and are cached like them.
+    """
+    METHODS[method]  # an unknown name is refused
+    _check(recipe)
+    where = choose_device(device)
+    with ranks.process_group(where), ExitStack() as scopes:
+        progress = progress if progress and ranks.is_first() else Quiet()
+        loaded = _load(run, recipe, root, where, progress, scopes)
+        conditions = [
+            certificate_condition(method, threat) for threat in evaluation_threats(recipe)
         ]
-        refuse_meeting((result, run.verdicts(result.key)) for result in run.results())
-        return results
+        return _run_conditions(run, loaded, conditions, root, progress)
 
 
-def _columns(recipe: Recipe, shape: Sequence[int]) -> list[Cell]:
+def _check(recipe: Recipe) -> None:
+    """Refuse all that is wrong with an evaluation at once, before anything is loaded."""
+    bounds, problems = recipe.threat.bounds, []
+    for look_up in (
+        lambda: sets.DATA[recipe.data.name.partition(":")[0]],
+        lambda: parse_conditions(recipe.evaluation.conditions, [], bounds),
+        lambda: evaluation_threats(recipe),
+    ):
+        try:
+            look_up()
+        except ValueError as error:
+            problems.append(str(error))
+    if problems:
+        raise RecipeError("\n".join(problems))
+
+
+def _load(
+    run: Run,
+    recipe: Recipe,
+    root: Path | None,
+    device: torch.device,
+    progress: Progress,
+    scopes: ExitStack,
+) -> LoadedRun:
+    """Lock the run's folder, and load its model and data."""
+    ranks.run_on_first(lambda: scopes.enter_context(run.lock()))
+    return load_run(run, recipe, root, device, progress)
+
+
+def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
     spec = recipe.evaluation
     if not spec.conditions:
         raise ValueError(
             "evaluation.conditions is empty: name at least one, such as pgd-40"
         )
-    columns = cells(
+    conditions = parse_conditions(
         spec.conditions,
         evaluation_threats(recipe),
         recipe.threat.bounds,
         step_ratio=spec.step_ratio,
         shape=shape,
     )
-    return certified_first(columns, spec.certificate)
+    return certify_first(conditions, spec.certificate)
 
 
-def _on_each_set(subject: LoadedRun, root: Path | None) -> Iterator[LoadedRun]:
-    """Yield the subject on its own data, or on each set that the evaluation names."""
-    recipe = subject.recipe
+def _run_conditions(
+    run: Run,
+    loaded: LoadedRun,
+    conditions: Sequence[Condition],
+    root: Path | None,
+    progress: Progress,
+) -> list[Result]:
+    """Run the conditions on each data set and branch; compare them with certificates."""
+    results = []
+    for tested in _on_each_set(loaded, root):
+        branches = branches_of(tested)
+        for condition in conditions:
+            each = []
+            for branch in branches:
+                each.append(evaluate_condition(run, tested, condition, branch, progress))
+            if len(each) > 1:
+                results.append(worst_branch(run, condition, each, progress))
+            else:
+                results += each
+    refuse_broken_certificates((r, run.verdicts(r.key)) for r in run.results())
+    return results
+
+
+def _on_each_set(loaded: LoadedRun, root: Path | None) -> Iterator[LoadedRun]:
+    """Yield the run on its own data, or on each set that the evaluation names."""
+    recipe = loaded.recipe
     if recipe.evaluation.data is None:
-        yield subject
+        yield loaded
         return
-    for name in expand_name(recipe.evaluation.data):
-        data = _other(recipe, name, subject.data, root)
-        check_fit(recipe, subject.model, data, subject.device)
-        yield subject._replace(data=data)
+    for name in sets.expand_name(recipe.evaluation.data):
+        data = _load_other(recipe, name, loaded.data, root)
+        check_fit(recipe, loaded.model, data, loaded.device)
+        yield loaded._replace(data=data)
 
 
-def _other(recipe: Recipe, name: str, data: DataSet, root: Path | None) -> DataSet:
+def _load_other(
+    recipe: Recipe, name: str, data: sets.DataSet, root: Path | None
+) -> sets.DataSet:
     """Read a data set that the evaluation names instead of the run's own."""
     spec = recipe.data.model_copy(update={"name": name})
     other = load_data(recipe.model_copy(update={"data": spec}), root=root)

@@ -16,13 +16,13 @@ from advnorm.data import Batch
 from advnorm.evaluation.perturbed_statistics import (
     Perturbation,
     directions,
-    judge_perturbed,
+    run_perturbed,
 )
 from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
-from advnorm.runs.condition import kept
+from advnorm.runs.condition import with_training
 from advnorm.runs.load import LoadedRun, load_run
 from advnorm.training.build import check_recipe, choose_device
 
@@ -82,10 +82,10 @@ def _curve(
             seen = f"{known.fingerprint if known else None} {result.fingerprint}"
             ranks.require_same_files(seen, run.path)
             if known and known.fingerprint == result.fingerprint:
-                yield kept(run, known, subject)
+                yield with_training(run, known, subject)
                 continue
             total, batches = _samples(subject)
-            verdicts = judge_perturbed(subject.model, batches, what, shifts, total=total)
+            verdicts = run_perturbed(subject.model, batches, what, shifts, total=total)
             named = verdicts.model_copy(update={"fingerprint": result.fingerprint})
             ranks.run_on_first(partial(run.write_verdicts, result.key, named))
             result = result.model_copy(
@@ -101,7 +101,8 @@ def _result(subject: LoadedRun, what: Perturbation, radius: float) -> Result:
     spec = subject.recipe.perturbation
     threat = ThreatRecord(norm=what.part, eps=radius)
     result = Result(
-        attack=what.name,
+        condition=what.name,
+        kind="statistics",
         settings={"groups": what.groups, "attacked": spec.attack_samples},
         threat=threat,
         accuracy=Verdicts().accuracy(),

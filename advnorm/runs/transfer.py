@@ -10,7 +10,7 @@ from torch import nn
 from advnorm import ranks
 from advnorm.data import DataSet
 from advnorm.evaluation.engine import check as check_model
-from advnorm.evaluation.transferability import Strike, judge_transfer
+from advnorm.evaluation.transferability import TransferAttack, run_transfer
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import EvaluationSpec, Recipe
@@ -98,7 +98,7 @@ def _matrices(
         branches = {name: active_branch(model) for name, model in models.items()}
         for name in spec.conditions:
             for threat in radii:
-                matrix = judge_transfer(
+                matrix = run_transfer(
                     attacked,
                     models,
                     lambda: data.test.batches(
@@ -106,7 +106,7 @@ def _matrices(
                         batch_size=spec.batch_size * ranks.size(),
                         device=device,
                     ),
-                    Strike(name, threat, spec.step_ratio),
+                    TransferAttack(name, threat, spec.step_ratio),
                     total=len(order),
                     data=data.name,
                     seed=recipe.seed,

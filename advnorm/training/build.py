@@ -9,7 +9,7 @@ from torch import nn
 
 from advnorm import data as sets
 from advnorm import models, ranks
-from advnorm.evaluation import cells, check_radius
+from advnorm.evaluation import check_radius, parse_conditions
 from advnorm.objectives import CERTIFIED, check_combination, check_weights
 from advnorm.recipe import ModelSpec, Recipe, RecipeError, largest
 from advnorm.threat import THREATS, Threat
@@ -82,7 +82,7 @@ def check_recipe(recipe: Recipe) -> None:
         lambda: sets.AUGMENTATIONS[recipe.data.augment],
         lambda: _model_options(recipe.model),
         lambda: components.build_norm(recipe),
-        lambda: cells(recipe.evaluation.conditions, [], recipe.threat.bounds),
+        lambda: parse_conditions(recipe.evaluation.conditions, [], recipe.threat.bounds),
         lambda: recipe.threat.build(),
         lambda: check_schedule(recipe),
         lambda: evaluation_threats(recipe),

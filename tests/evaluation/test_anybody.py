@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from advnorm import norms
-from advnorm.attacks import ATTACKS
-from advnorm.evaluation import evaluate, judge
+from advnorm.attacks import ATTACKS, AttackEntry, pgd
+from advnorm.evaluation import evaluate, run_condition
 
 
 def network():
@@ -27,14 +27,14 @@ def test_a_model_in_another_precision_is_fed_its_own_and_attacked_in_a_wide_one(
             return super().forward(x)
 
     def spy(logits_fn, clean, labels, threat, *, steps, step_size, draws):
-        x = ATTACKS["pgd"](
+        x = pgd(
             logits_fn, clean, labels, threat, steps=steps, step_size=step_size, draws=draws
         )
         searched.update({clean.dtype, x.dtype, logits_fn(x).dtype})
         return x
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ATTACKS._entries, "spy", spy)
+        patch.setitem(ATTACKS._entries, "spy", AttackEntry("spy", spy, "Spy"))
         model, images = Spy(6, 2).to(dtype), torch.rand(50, 6)
         labels = model(images.to(dtype)).argmax(1)
         got.clear()
@@ -133,9 +133,9 @@ def test_the_search_is_given_tensors_of_its_own(monkeypatch):
     def spy(model, batches, cell, **settings):
         batches = list(batches)
         seen.extend(batches)
-        return judge(model, batches, cell, **settings)
+        return run_condition(model, batches, cell, **settings)
 
-    monkeypatch.setattr("advnorm.evaluation.api.judge", spy)
+    monkeypatch.setattr("advnorm.evaluation.api.run_condition", spy)
     model, images = nn.Linear(6, 2), torch.rand(5, 6, requires_grad=True)
     evaluate(model, images, torch.zeros(5).long(), eps=0.1)
     with torch.inference_mode():

@@ -200,8 +200,14 @@ def make_run(path):
 
 
 def result(**changed):
-    values = {"attack": "pgd-10", "threat": LINF, "accuracy": Accuracy(correct=1, n=2)}
-    more = {"data": "d", "weights": "best sha256:1", "seed": 0, "seconds": 0.0}
+    values = {"condition": "pgd-10", "kind": "attack", "threat": LINF}
+    more = {
+        "accuracy": Accuracy(correct=1, n=2),
+        "data": "d",
+        "weights": "best sha256:1",
+        "seed": 0,
+        "seconds": 0.0,
+    }
     return Result(**values | more | changed)
 
 
@@ -219,7 +225,7 @@ def test_an_audit_flags_the_results_that_it_concerns_and_a_better_one_takes_it_b
     for each in (own, result(attack="clean", threat=None), result(attack="x", weights="w")):
         run.write_result(each)
     run.write_audit(make_audit())
-    told = {r.attack: r.flags for r in run.results()}
+    told = {r.condition: r.flags for r in run.results()}
     assert told["pgd-10"] == ("doubtful by itself", "audit, randomized: two passes differ")
     assert told["clean"] == () and told["x"] == ()
     run.write_audit(make_audit("passed"))
@@ -238,7 +244,7 @@ def test_an_audit_is_about_attacks_of_its_norm_and_not_about_certificates(tmp_pa
         run.write_result(result(attack=name, threat=threat))
     run.write_result(result(attack="ibp", certificate=True))
     run.write_audit(make_audit())
-    assert [r.attack for r in run.results() if r.flags] == ["smaller"]
+    assert [r.condition for r in run.results() if r.flags] == ["smaller"]
 
 
 def test_flags_of_a_probe_stay_until_an_audit_speaks():

@@ -1,20 +1,18 @@
 """Names of cells: read in full, or refused before anything runs."""
 
-from inspect import signature
-
 import pytest
 import torch
 from torch import nn
 
 import advnorm
-from advnorm.attacks import ATTACKS, FROM_CLEAN, Search
+from advnorm.attacks import ATTACKS, Search
 from advnorm.draws import Draws
-from advnorm.evaluation import cells
+from advnorm.evaluation import parse_conditions
 from advnorm.threat import L2, Linf
 
 
 def test_cells_carry_their_settings():
-    (cell,) = cells(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
+    (cell,) = parse_conditions(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
     assert cell.key == "pgd-20x3_l2_0.5"
     assert cell.settings == {"restarts": 3, "steps": 20, "step_size": 0.05}
 
@@ -56,7 +54,7 @@ def test_cells_carry_their_settings():
 def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
     family = name.partition("-")[0].rstrip("0123456789").removesuffix("x")
     with pytest.raises(ValueError, match=f"'{name}' is not understood: write {family}"):
-        cells([name], threats, (0.0, 1.0))
+        parse_conditions([name], threats, (0.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,7 @@ def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
     ],
 )
 def test_names_are_read_in_full(name, settings):
-    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
     assert cell.name == name and cell.settings == pytest.approx(settings)
 
 
@@ -92,22 +90,25 @@ def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour(monkey
     monkeypatch.setattr(
         Draws, "bits", lambda self, *shape: (drawn.append(1), bits(self, *shape))[1]
     )
-    for name, attack in ((name, ATTACKS[name]) for name in ATTACKS):
+    for name, entry in ((name, ATTACKS[name]) for name in ATTACKS):
         settings = {"steps": 2, "step_size": 0.01, "search": Search(steps=2, constants=1)}
-        known = signature(attack).parameters
-        more = {key: value for key, value in settings.items() if key in known}
+        more = {k: value for k, value in settings.items() if k in entry.parameters}
         threat = L2(0.1) if name == "cw" else Linf(1e-3)
         drawn.clear()
-        attack(model, clean, labels, threat, draws=Draws.of(0, torch.arange(5)), **more)
-        assert bool(drawn) == (name not in FROM_CLEAN), name
+        draws = Draws.of(0, torch.arange(5))
+        entry.function(model, clean, labels, threat, draws=draws, **more)
+        assert bool(drawn) != entry.from_clean, name
 
 
 def test_colliding_radii_are_refused_only_where_their_results_would_collide():
     close = [Linf(0.1), Linf(0.100001)]
     with pytest.raises(ValueError, match=r"'pgd-5_linf_0\.1'"):
-        cells(["clean", "pgd-5"], close, (0.0, 1.0))
-    assert len(cells(["clean"], close, (0.0, 1.0))) == 1
-    assert len(cells(["pgd-5"], [Linf(0.1), L2(0.1), Linf(0.1001)], (0.0, 1.0))) == 3
+        parse_conditions(["clean", "pgd-5"], close, (0.0, 1.0))
+    assert len(parse_conditions(["clean"], close, (0.0, 1.0))) == 1
+    assert (
+        len(parse_conditions(["pgd-5"], [Linf(0.1), L2(0.1), Linf(0.1001)], (0.0, 1.0)))
+        == 3
+    )
 
 
 def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
@@ -137,7 +138,7 @@ def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
     ],
 )
 def test_options_are_recorded(name, settings):
-    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
     found = {key: cell.settings[key] for key in settings}
     assert cell.name == name and found == pytest.approx(settings)
 
@@ -182,16 +183,16 @@ def test_options_are_recorded(name, settings):
 )
 def test_options_that_mean_nothing_are_refused_in_one_sentence(name, advice):
     with pytest.raises(ValueError, match=advice) as error:
-        cells([name], [], (0.0, 1.0))
+        parse_conditions([name], [], (0.0, 1.0))
     assert "\n" not in str(error.value)
 
 
 def test_restarts_from_the_clean_image_may_draw_other_targets():
-    assert cells(["pgd-10x3+clean+random"], [Linf(0.1)], (0.0, 1.0))
+    assert parse_conditions(["pgd-10x3+clean+random"], [Linf(0.1)], (0.0, 1.0))
 
 
 def test_a_fraction_in_a_name_makes_no_folder():
-    (cell,) = cells(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
     assert cell.key == "pgd-10+step=1of255_linf_0.1"
 
 
@@ -200,7 +201,7 @@ def test_a_fraction_in_a_name_makes_no_folder():
 )
 def test_a_short_square_search_goes_through_the_whole_schedule(name, horizon):
     """AutoAttack's own 5,000 queries keep its schedule, which is for 10,000."""
-    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
     assert cell.settings.get("horizon") == horizon
-    (suite,) = cells(["standard"], [Linf(0.1)], (0.0, 1.0))
+    (suite,) = parse_conditions(["standard"], [Linf(0.1)], (0.0, 1.0))
     assert not any("horizon" in key for key in suite.settings)

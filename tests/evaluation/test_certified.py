@@ -5,14 +5,11 @@ import torch
 from torch import nn
 
 import advnorm
-from advnorm.draws import Draws
-from advnorm.evaluation.certificates import (
-    CertificateError,
-    certified_first,
-    judge_cell,
-    refuse_meeting,
-)
-from advnorm.evaluation.conditions import Attacker, Cell, worst_case
+from advnorm.attacks import ATTACKS, AttackEntry
+from advnorm.data import Batch
+from advnorm.evaluation import parse_conditions, run_condition
+from advnorm.evaluation.certificates import CertificateError, refuse_broken_certificates
+from advnorm.evaluation.conditions import certify_first
 from advnorm.records import Accuracy, Result, ThreatRecord, Verdicts
 from advnorm.threat import Linf
 
@@ -52,32 +49,28 @@ def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(subject, m
     assert plain.verdicts[key].certified == ()
 
 
-def test_covered_samples_are_not_attacked(subject):
-    seen, model = [], subject[0]
+def test_certified_samples_are_not_attacked(subject, monkeypatch):
+    seen, (model, images, labels) = [], subject
 
-    def attack(logits_fn, clean, labels, draws):
+    def idle(logits_fn, clean, labels, threat, *, draws):
         seen.append(len(clean))
         return clean
 
-    cell = Cell(
-        "fake",
-        worst_case([Attacker("fake", attack, 1, {})], Linf(0.05)),
-        Linf(0.05),
-        {},
-        ("fake",),
-    )
-    (cell,) = certified_first([cell], "crown")
-    found, sure = judge_cell(
-        model, cell, model, *subject[1:], Draws.of(0, torch.arange(120))
-    )
-    right = model(subject[1]).argmax(1) == subject[2]
-    assert seen == [int((right & ~sure).sum())] and found.robust.equal(right)
+    monkeypatch.setitem(ATTACKS._entries, "idle", AttackEntry("idle", idle, "Idle"))
+    conditions = parse_conditions(["idle"], [Linf(0.05)], (0.0, 1.0))
+    (condition,) = certify_first(conditions, "crown")
+    batch = Batch(images, labels, torch.arange(120))
+    verdicts = run_condition(model, [batch], condition, total=120)
+    right = (model(images).argmax(1) == labels).tolist()
+    assert list(verdicts.robust) == right and any(verdicts.certified)
+    assert seen == [sum(right) - sum(verdicts.certified)]
 
 
 def result(attack, eps, **changes):
     facts = {"weights": "best", "data": "digits", "seed": 0, "seconds": 0.0} | changes
     return Result(
-        attack=attack,
+        condition=attack,
+        kind="certificate" if attack == "crown" else "attack",
         threat=ThreatRecord(norm="linf", eps=eps),
         accuracy=Accuracy(correct=1, n=2),
         **facts,
@@ -96,7 +89,7 @@ def broken(sample, eps, **changes):
 @pytest.mark.parametrize("eps", [0.1, 0.05])
 def test_an_attack_on_a_covered_sample_fails_loudly(eps):
     with pytest.raises(CertificateError, match="broke sample 0"):
-        refuse_meeting([PROOF, broken(0, eps)])
+        refuse_broken_certificates([PROOF, broken(0, eps)])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +103,7 @@ def test_an_attack_on_a_covered_sample_fails_loudly(eps):
     ids=["uncovered", "larger", "weights", "data"],
 )
 def test_what_a_certificate_does_not_speak_of_is_no_contradiction(other):
-    refuse_meeting([PROOF, other])
+    refuse_broken_certificates([PROOF, other])
 
 
 def test_an_unknown_certificate_says_which_there_are(subject):
@@ -122,5 +115,5 @@ def test_results_say_where_a_certificate_alone_decided(subject):
     model, images, labels = subject
     names = ["clean", "ibp", "pgd-2"]
     found = advnorm.evaluate(model, images, labels, eps=0.05, attacks=names, certify="ibp")
-    proved = {result.attack: result.certificate for result in found.results}
-    assert proved == {"clean": False, "ibp": True, "pgd-2": False}
+    kinds = {result.condition: result.kind for result in found.results}
+    assert kinds == {"clean": "clean", "ibp": "certificate", "pgd-2": "attack"}

@@ -10,10 +10,10 @@ from torch import nn
 import advnorm
 from advnorm.data import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
-from advnorm.evaluation import cells
+from advnorm.evaluation import parse_conditions
 from advnorm.recipe import parse
 from advnorm.records import Run
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import train
 
 
@@ -34,7 +34,7 @@ def test_a_cell_judges_the_corrupted_images():
     "shape, count", [(None, 95), ((3, 8, 8), 95), ((1, 8, 8), 90), ((2,), 95)]
 )
 def test_one_name_stands_for_all_that_the_images_can_have(shape, count):
-    made = cells(["clean", "corruptions"], [], (0.0, 1.0), shape=shape)
+    made = parse_conditions(["clean", "corruptions"], [], (0.0, 1.0), shape=shape)
     assert len(made) == 1 + count
     named = {f"corruption-{name}-{s}" for name in CORRUPTIONS for s in range(1, 6)}
     assert {cell.name for cell in made[1:]} <= named
@@ -53,9 +53,9 @@ def test_one_name_stands_for_all_that_the_images_can_have(shape, count):
 )
 def test_a_wrong_name_says_what_to_write(name, words):
     with pytest.raises(ValueError, match=words):
-        cells([name], [], (0.0, 1.0))
+        parse_conditions([name], [], (0.0, 1.0))
     with pytest.raises(ValueError, match="named twice"):
-        cells(["corruption-fog-3", "corruptions"], [], (0.0, 1.0))
+        parse_conditions(["corruption-fog-3", "corruptions"], [], (0.0, 1.0))
 
 
 def published(root: Path, pixels: np.ndarray, labels: np.ndarray) -> None:
@@ -93,6 +93,6 @@ def test_the_published_files_are_evaluated_by_one_name(tmp_path):
     )
     out = tmp_path / "run"
     train(recipe, out)
-    found = assess(Run.open(out), recipe, root=tmp_path)
+    found = evaluate_run(Run.open(out), recipe, root=tmp_path)
     assert [r.data for r in found][:2] == ["mnist-c:brightness", "mnist-c:canny_edges"]
     assert len(found) == 16 and all(r.other and r.accuracy.n == 40 for r in found)

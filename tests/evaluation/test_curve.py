@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from advnorm.attacks.names import step_counts
 from advnorm.evaluation import evaluate
-from advnorm.evaluation.condition_names import counts
 from advnorm.records import Result, Verdicts
-from advnorm.runs.condition import worst
+from advnorm.runs.condition import worst_of
 
 STEPS = (1, 2, 5, 10, 20, 30)
 SETTINGS = [
@@ -97,8 +97,8 @@ def test_broken_samples_are_dropped_and_steps_are_not_repeated():
 
 
 def test_counts_are_the_ends_and_a_series_between():
-    assert counts(10, 2000) == (10, 20, 50, 100, 200, 500, 1000, 2000)
-    assert counts(7, 60) == (7, 10, 20, 50, 60)
+    assert step_counts(10, 2000) == (10, 20, 50, 100, 200, 500, 1000, 2000)
+    assert step_counts(7, 60) == (7, 10, 20, 50, 60)
 
 
 def test_a_curve_survives_its_record(five_classes):
@@ -122,7 +122,7 @@ def test_the_worst_of_two_branches_is_the_worst_at_each_count():
         )
         for side in sides
     ]
-    assert worst(found).curve == ((True, False), (True, False))
+    assert worst_of(found).curve == ((True, False), (True, False))
 
 
 def test_what_a_certificate_covers_stands_at_every_count(five_classes):

@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 from advnorm import ranks
-from advnorm.evaluation import SUITES, audit, cells, evaluate, judge, transfer
+from advnorm.evaluation import (
+    SUITES,
+    audit,
+    evaluate,
+    parse_conditions,
+    run_condition,
+    transfer,
+)
 from advnorm.evaluation.perturbed_statistics import Perturbation, perturbed_statistics
 from advnorm.threat import L2, Linf
 
@@ -76,8 +83,8 @@ def test_a_single_layer_in_train_mode_is_refused_by_name():
 
 
 def test_no_batches_are_no_verdicts():
-    (cell,) = cells(["pgd-1..5"], [Linf(0.1)], (0.0, 1.0))
-    verdicts = judge(nn.Linear(4, 2), [], cell, total=0)
+    (cell,) = parse_conditions(["pgd-1..5"], [Linf(0.1)], (0.0, 1.0))
+    verdicts = run_condition(nn.Linear(4, 2), [], cell, total=0)
     assert verdicts.accuracy().n == 0
     assert [a.n for a in verdicts.accuracies(cell.counts).values()] == [0, 0, 0]
 
@@ -95,8 +102,14 @@ def test_one_sample_is_enough(name):
     ("names", "shape", "words"),
     [
         (["pgd-5", "standard"], (12,), "standard: Square Attack"),
-        (["pgd-5", "square-20"], (12,), "square-20: Square Attack"),
-        (["pgd-5", "cw"], (3, 2, 2), "cw: cw minimizes the L2 distance"),
+        (
+            ["pgd-5", "square-20"],
+            (12,),
+            "square-20: Square Attack needs images of channels",
+        ),
+        (["pgd-5", "squarex2"], (12,), "squarex2: Square Attack needs images of channels"),
+        (["pgd-5", "strong"], (12,), "strong: Square Attack needs images of channels"),
+        (["pgd-5", "cw"], (3, 2, 2), "cw: cw searches l2 balls only, not linf"),
     ],
 )
 def test_what_cannot_attack_is_refused_before_anything_runs(names, shape, words):

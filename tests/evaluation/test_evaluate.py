@@ -6,9 +6,9 @@ from torch import nn
 
 import advnorm
 from advnorm import norms
-from advnorm.attacks import ATTACKS
+from advnorm.attacks import ATTACKS, AttackEntry
 from advnorm.data import Batch
-from advnorm.evaluation import cells, evaluate, judge
+from advnorm.evaluation import evaluate, parse_conditions, run_condition
 from advnorm.threat import Linf
 
 DUALS = {"linf": 1, "l2": 2}
@@ -89,11 +89,11 @@ def test_the_order_of_the_samples_does_not_matter():
     """The engine is keyed by the sample's own index, wherever it stands."""
     model = small_net(torch.float64)
     images, labels = torch.rand(40, 3, 2, 2, dtype=torch.float64), torch.arange(40) % 4
-    (cell,) = cells(["pgd-5"], [Linf(0.05)], (0.0, 1.0))
+    (cell,) = parse_conditions(["pgd-5"], [Linf(0.05)], (0.0, 1.0))
     order = torch.randperm(40)
     samples = torch.arange(40) + 1000
-    straight = judge(model, [Batch(images, labels, samples)], cell, total=40)
-    mixed = judge(
+    straight = run_condition(model, [Batch(images, labels, samples)], cell, total=40)
+    mixed = run_condition(
         model, [Batch(images[order], labels[order], samples[order])], cell, total=40
     )
     by_sample = dict(zip(mixed.samples, mixed.robust, strict=True))
@@ -104,11 +104,11 @@ def test_in_single_precision_the_order_changes_at_most_two_verdicts_in_a_thousan
     model = small_net(torch.float32)
     images, samples = torch.rand(2000, 3, 2, 2), torch.arange(2000)
     labels = model.eval()(images).argmax(1)
-    (cell,) = cells(["pgd-5"], [Linf(0.02)], (0.0, 1.0))
+    (cell,) = parse_conditions(["pgd-5"], [Linf(0.02)], (0.0, 1.0))
     robust = []
     for order in (samples, torch.randperm(2000)):
         batches = [Batch(images[i], labels[i], samples[i]) for i in order.split(300)]
-        found = judge(model, batches, cell, total=2000)
+        found = run_condition(model, batches, cell, total=2000)
         robust.append(dict(zip(found.samples, found.robust, strict=True)))
     assert sum(robust[0][s] != robust[1][s] for s in range(2000)) <= 4
     assert 100 < sum(robust[0].values()) < 1900
@@ -122,11 +122,11 @@ def test_no_parameter_requires_a_gradient_during_the_search():
             seen.append(self.weight.requires_grad or self.bias.requires_grad)
             return super().forward(x)
 
-    (cell,) = cells(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
     model, images = Spy(6, 2), torch.rand(9, 6)
     batch = Batch(images, model(images).argmax(1), torch.arange(9))
     seen.clear()
-    judge(model, [batch], cell, total=9)
+    run_condition(model, [batch], cell, total=9)
     assert len(seen) > 4 and not any(seen) and model.weight.requires_grad
 
 
@@ -150,13 +150,17 @@ def test_the_seed_decides_the_random_starts():
 def test_examples_are_of_the_first_samples_or_of_none():
     model, images = nn.Linear(6, 2), torch.rand(9, 6)
     samples, labels = torch.arange(9), model(images).argmax(1)
-    (cell,) = cells(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+    (cell,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
 
     def run(*parts, done=None):
         """Return the verdicts, and the examples that were saved."""
         batches, saved = [Batch(images[p], labels[p], samples[p]) for p in parts], []
-        verdicts = judge(model, batches, cell, total=9, done=done, save=saved.append)
-        return verdicts, [found.examples for found in saved if found.examples is not None]
+
+        def save(verdicts, examples):
+            saved.append(examples)
+
+        verdicts = run_condition(model, batches, cell, total=9, done=done, save=save)
+        return verdicts, [examples for examples in saved if examples is not None]
 
     first, rest, empty = slice(0, 4), slice(4, 9), slice(0, 0)
     whole, (examples,) = run(first, rest)
@@ -196,7 +200,7 @@ def test_a_success_outside_of_the_ball_does_not_count(monkeypatch):
     def cheat(logits_fn, clean, labels, threat, *, draws):
         return (clean + 3 * threat.eps).clamp(*threat.bounds)
 
-    monkeypatch.setitem(ATTACKS._entries, "cheat", cheat)
+    monkeypatch.setitem(ATTACKS._entries, "cheat", AttackEntry("cheat", cheat, "Cheat"))
     model, images, labels, _, _ = linear_problem()
     found = evaluate(model, images, labels, eps=0.1, attacks=["clean", "cheat"])
     assert found.results[0].accuracy == found.results[1].accuracy
@@ -206,7 +210,7 @@ def test_a_lying_attack_is_judged_by_a_fresh_forward_pass(monkeypatch):
     def idle(logits_fn, clean, labels, threat, *, draws):
         return clean.clone()
 
-    monkeypatch.setitem(ATTACKS._entries, "idle", idle)
+    monkeypatch.setitem(ATTACKS._entries, "idle", AttackEntry("idle", idle, "Idle"))
     model, images, labels, _, signed = linear_problem()
     found = evaluate(model, images, labels, eps=0.1, attacks=["idle"])
     assert found.results[0].accuracy.correct == (signed > 0).sum()
@@ -225,7 +229,7 @@ def test_wrong_and_broken_samples_are_not_attacked_again(monkeypatch):
         x[:first] += away[:first]
         return x
 
-    monkeypatch.setitem(ATTACKS._entries, "half", half)
+    monkeypatch.setitem(ATTACKS._entries, "half", AttackEntry("half", half, "Half"))
     model, images, labels, _, signed = linear_problem(n=64)
     found = evaluate(model, images, labels, eps=0.4, attacks=["half-3x4"], batch_size=64)
     right = int((signed > 0).sum())
@@ -347,4 +351,4 @@ def test_the_package_itself_is_the_way_in():
     found = advnorm.evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), eps=0.1)
     text = str(found)
     assert "clean" in text and "pgd-50_linf_0.1" in text and "n=5" in text
-    assert advnorm.evaluation.cells is cells
+    assert advnorm.evaluation.parse_conditions is parse_conditions

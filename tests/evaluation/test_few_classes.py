@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from advnorm.attacks import ATTACKS, FALLBACKS
-from advnorm.evaluation import cells, evaluate
-from advnorm.evaluation.conditions import SUITES
+from advnorm.attacks import ATTACKS
+from advnorm.evaluation import evaluate, parse_conditions
+from advnorm.evaluation.condition_names import SUITES
 from advnorm.recipe import Recipe, override
 from advnorm.report import comparison_text
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.threat import L2, Linf
 from advnorm.training import train
 
@@ -53,11 +53,11 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
     beyond, within = distance > eps * (1 + 1e-6), distance < 0.9 * eps
     for result in found.results:
         robust = torch.tensor(found.verdicts[result.key].robust)
-        assert robust[beyond].all(), f"{result.attack} breaks what cannot be broken"
+        assert robust[beyond].all(), f"{result.condition} breaks what cannot be broken"
         missed = (robust & within).sum().item()
-        most = 0 if classes == 2 or result.attack in EVERY_WAY else 2
-        most = len(images) if result.attack in ("fgsm", "square-300") else most
-        assert missed <= most, result.attack
+        most = 0 if classes == 2 or result.condition in EVERY_WAY else 2
+        most = len(images) if result.condition in ("fgsm", "square-300") else most
+        assert missed <= most, result.condition
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
 def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
     for name in (*ATTACKS, *SUITES):
         threat = L2(0.1) if name == "cw" else Linf(0.1)
-        (cell,) = cells([name], [threat], (0.0, 1.0))
-        families = {part.partition("-")[0] for part in cell.attackers}
+        (cell,) = parse_conditions([name], [threat], (0.0, 1.0))
+        families = {attack.entry.name for attack in cell.attacks}
         notes = cell.notes(classes)
         assert {note.partition(":")[0].partition("-")[0] for note in notes} == (
             families & told
         )
         assert all(f"there are {classes}: the plain margin" in note for note in notes)
-    assert set(FALLBACKS) == {"apgd_dlr", "apgd_t"}
+    assert {n for n in ATTACKS if ATTACKS[n].fallback(2)} == {"apgd_dlr", "apgd_t"}
 
 
 def test_a_note_stands_beside_the_number_in_python():
@@ -94,7 +94,7 @@ def test_a_note_is_recorded_and_printed_for_a_run(tmp_path):
     changes += ["evaluation={conditions: [clean, apgd_dlr-2], threat: {eps: [0.1]}}"]
     recipe = override(Recipe(), changes)
     run = train(recipe, tmp_path / "run")
-    clean, noted = assess(run, recipe)
+    clean, noted = evaluate_run(run, recipe)
     assert clean.notes == () and len(noted.notes) == 1 and noted.flags == ()
     assert run.result(noted.key) == noted
     assert "*1 apgd_dlr-2: the DLR needs 3 classes, there are 2" in comparison_text([run])

@@ -61,7 +61,7 @@ def files(run):
         ("evaluate", "samples=0", "evaluation.samples: Input should be greater than or eq"),
         ("evaluate", "samples=-1", "(given: -1)"),
         ("evaluate", "batch_size=0", "evaluation.batch_size"),
-        ("evaluate", "conditions=[pdg-10]", "no attack 'pdg': did you mean 'pgd'"),
+        ("evaluate", "conditions=[pdg-10]", "no condition 'pdg': did you mean 'pgd'"),
         ("evaluate", "conditions=[pgd-0]", "STEPS a whole number from 1"),
         ("evaluate", "conditions=[]", "name at least one"),
         (
@@ -93,8 +93,8 @@ def test_a_wrong_setting_is_one_sentence_and_leaves_no_file(
 @pytest.mark.parametrize(
     ("suite", "words"),
     [
-        ("apgd_cee-5", "no attack 'apgd_cee': did you mean 'apgd_ce'"),
-        ("", "no attack ''"),
+        ("apgd_cee-5", "no condition 'apgd_cee': did you mean 'apgd_ce'"),
+        ("", "no condition ''"),
         ("clean", "has no adversary"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
         ],
     )
     found = perturb_run(run, batch)
-    assert {r.attack for r in found} == {"statistics-sign-batch-4"}
+    assert {r.condition for r in found} == {"statistics-sign-batch-4"}
     assert {(r.accuracy.n, r.split, r.statistics) for r in found} == {
         (80, "train", "batch")
     }

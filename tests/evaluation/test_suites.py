@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from advnorm.attacks import ATTACKS
-from advnorm.evaluation import cells, evaluate
-from advnorm.evaluation.conditions import SUITES
+from advnorm.attacks import ATTACKS, AttackEntry
+from advnorm.evaluation import evaluate, parse_conditions
+from advnorm.evaluation.condition_names import SUITES
 from advnorm.threat import Linf
 
 
@@ -33,7 +33,7 @@ def test_the_standard_suite_equals_the_closed_form_and_says_who_broke_what(monke
     found = evaluate(model, images, labels, eps=eps, attacks=["standard"])
     (result,) = found.results
     verdicts = found.verdicts[result.key]
-    assert result.attack == "standard" and result.settings["apgd_ce-20.steps"] == 20
+    assert result.condition == "standard" and result.settings["apgd_ce-20.steps"] == 20
     clear = (distance - eps).abs() > 1e-6
     assert torch.equal(torch.tensor(verdicts.robust)[clear], (distance > eps)[clear])
     for robust, by in zip(verdicts.robust, verdicts.by, strict=True):
@@ -57,7 +57,9 @@ def test_a_later_attack_sees_only_what_still_stands(monkeypatch):
 
     model, images, labels, _ = problem(n=10)
     for name, breaks in (("first", 4), ("second", 3), ("third", 0)):
-        monkeypatch.setitem(ATTACKS._entries, name, spy(name, breaks))
+        monkeypatch.setitem(
+            ATTACKS._entries, name, AttackEntry(name, spy(name, breaks), name)
+        )
     monkeypatch.setitem(SUITES, "mine", ("first", "second", "third"))
     found = evaluate(model, images, labels, eps=0.4, attacks=["mine"])
     assert seen == [("first", 10), ("second", 6), ("third", 3)]
@@ -72,7 +74,7 @@ def test_an_attack_has_the_same_draws_alone_and_in_a_suite(monkeypatch):
         starts.append(draws.uniform(3))
         return clean
 
-    monkeypatch.setitem(ATTACKS._entries, "spy", spy)
+    monkeypatch.setitem(ATTACKS._entries, "spy", AttackEntry("spy", spy, "Spy"))
     monkeypatch.setitem(SUITES, "mine", ("fgsm", "spy"))
     model, images, labels, _ = problem()
     evaluate(model, images, labels, eps=1e-6, attacks=["spy", "mine"])
@@ -81,13 +83,13 @@ def test_an_attack_has_the_same_draws_alone_and_in_a_suite(monkeypatch):
 
 @pytest.mark.parametrize("name", list(SUITES))
 def test_every_suite_is_made_of_known_attacks_and_takes_no_number(name):
-    (cell,) = cells([name], [Linf(0.1)], (0.0, 1.0))
-    assert cell.attackers == SUITES[name]
+    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
+    assert tuple(attack.text for attack in cell.attacks) == SUITES[name]
     with pytest.raises(ValueError, match="takes no number"):
-        cells([f"{name}-3"], [Linf(0.1)], (0.0, 1.0))
+        parse_conditions([f"{name}-3"], [Linf(0.1)], (0.0, 1.0))
 
 
 def test_attacks_without_a_number_take_their_published_steps():
-    found = cells(["apgd_ce", "square", "pgd"], [Linf(0.1)], (0.0, 1.0))
+    found = parse_conditions(["apgd_ce", "square", "pgd"], [Linf(0.1)], (0.0, 1.0))
     assert [cell.settings["steps"] for cell in found] == [100, 5000, 10]
     assert "step_size" not in found[0].settings and "step_size" in found[2].settings

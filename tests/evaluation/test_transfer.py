@@ -10,10 +10,10 @@ from torch import nn
 import advnorm
 from advnorm import cli
 from advnorm.draws import Draws
-from advnorm.evaluation.conditions import attackers_of
+from advnorm.evaluation.conditions import attack_search
 from advnorm.recipe import EvaluationSpec, EvaluationThreatSpec, parse
 from advnorm.records import Run, TransferMatrix
-from advnorm.runs import assess, transfer_runs
+from advnorm.runs import evaluate_run, transfer_runs
 from advnorm.threat import Linf
 from advnorm.training import train
 
@@ -57,9 +57,9 @@ def test_every_target_is_asked_about_every_attacked_sample():
     found = advnorm.evaluation.transfer(
         {"s": source}, {"t": target}, images, labels, eps=0.3, attack="bim-10"
     )
-    (bim,) = attackers_of("bim-10", Linf(0.3))
+    (bim,) = attack_search("bim-10", Linf(0.3)).attacks
     draws = Draws.of(0, torch.arange(len(images))).stream("bim-10", 0)
-    x = bim.attack(source, images, labels, draws)
+    x = bim.attack(source, images, labels, draws=draws)
     right = int((target(x).argmax(1) == labels).sum())
     left_alone = torch.where(wrong[:, None, None, None], images, x)
     assert found.accuracies[0][0].correct == right
@@ -145,14 +145,14 @@ def test_runs_transfer_between_each_other(tmp_path, monkeypatch, capsys):
     (found,) = transfer_runs(runs, recipes)
     assert found.sources == found.targets == ("one", "two")
     for number, (run, each) in enumerate(zip(runs, recipes, strict=True)):
-        (alone,) = assess(run, each)
+        (alone,) = evaluate_run(run, each)
         assert found.accuracies[number][number] == alone.accuracy
         assert found.weights[run.path.name] == alone.weights
     l2 = EvaluationSpec(threat=EvaluationThreatSpec(norm="l2", eps=(0.5,)))
     other = [each.replace(evaluation=l2) for each in recipes]
     (found_l2,) = transfer_runs(runs, other)
     assert (found_l2.threat.norm, found_l2.threat.eps) == ("l2", 0.5)
-    (alone,) = assess(runs[0], other[0])
+    (alone,) = evaluate_run(runs[0], other[0])
     assert found_l2.accuracies[0][0] == alone.accuracy
     out = tmp_path / "matrix.json"
     command = ["transfer", *map(str, (run.path for run in runs)), "--out", str(out)]

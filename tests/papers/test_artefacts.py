@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from advnorm.data import expand_name
-from advnorm.evaluation.conditions import cells
+from advnorm.evaluation.conditions import parse_conditions
 from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Place, reproduce
 from advnorm.recipe import override
@@ -37,7 +37,7 @@ def judged(job):
         branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
         sets = [None] if spec.data is None else expand_name(spec.data)
         given = spec.conditions, evaluation_threats(recipe), recipe.threat.bounds
-        for cell in cells(*given, shape=(3, 32, 32)):
+        for cell in parse_conditions(*given, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):
                 key = result_key(cell.name, cell.threat_record, branch, data)
                 found[key] = cell.counts

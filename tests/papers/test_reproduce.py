@@ -434,7 +434,7 @@ def test_time_before_an_interruption_counts(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
-    monkeypatch.setattr(works, "assess", slow)
+    monkeypatch.setattr(works, "evaluate_run", slow)
     with pytest.raises(KeyboardInterrupt):
         carry_out(job, folder)
     (path,) = folder.iterdir()

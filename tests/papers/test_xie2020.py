@@ -2,7 +2,7 @@
 
 import pytest
 
-from advnorm.evaluation.conditions import cells
+from advnorm.evaluation.conditions import parse_conditions
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.jobs import decisive
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
@@ -93,7 +93,9 @@ def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     """As in the pipeline: a step is eps over the number of steps at least."""
     job = ARTEFACTS[f"xie2020/{name}"].jobs("full")[0]
     made = job.recipe
-    tests = cells(made.evaluation.conditions, evaluation_threats(made), made.threat.bounds)
+    tests = parse_conditions(
+        made.evaluation.conditions, evaluation_threats(made), made.threat.bounds
+    )
     steps = {cell.key: cell.settings.get("step_size") for cell in tests}
     assert steps.pop(job.numbers[column]) == pytest.approx(1.6 / 255)
     longer = {one for where, one in job.numbers.items() if where not in ("clean", column)}

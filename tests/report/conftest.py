@@ -23,6 +23,14 @@ MACHINE = Environment(
     threads=2,
 )
 EPS = 8 / 255
+NATURAL = ("clean", "noise", "corruption", "statistics")
+
+
+def kind_of(condition):
+    """Return the kind of a condition, by its name."""
+    natural = (kind for kind in NATURAL if condition.startswith(kind))
+    certificate = "certificate" if condition in ("ibp", "crown-ibp", "crown") else "attack"
+    return next(natural, certificate)
 
 
 class Maker:
@@ -74,7 +82,8 @@ class Maker:
         """Write one result; no ``eps`` is no adversary."""
         values = {"data": "digits", "weights": "best", "seed": 0, "seconds": 1.0} | more
         result = Result(
-            attack=attack,
+            condition=attack,
+            kind=kind_of(attack),
             threat=ThreatRecord(norm=norm, eps=eps) if eps else None,
             accuracy=Accuracy(correct=correct, n=n),
             flags=flags,

@@ -15,7 +15,10 @@ def make(path, errors, *, data=None, n=40, weights="best"):
         robust = np.arange(n) >= wrong
         generator.shuffle(robust)
         result = Result(
-            attack="clean" if data else f"corruption-{name}-{severity}",
+            condition="clean" if data else f"corruption-{name}-{severity}",
+            kind="clean" if data else "corruption",
+            corruption=name,
+            severity=None if data == "mnist-c" else severity,
             accuracy=Accuracy(correct=int(robust.sum()), n=n),
             data=f"{data}:{name}" + (f":{severity}" if data == "cifar10-c" else "")
             if data

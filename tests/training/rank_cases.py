@@ -14,7 +14,7 @@ from advnorm import objectives
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe, RecipeError, from_yaml, override
 from advnorm.records import Run
-from advnorm.runs import assess, perturb_run, transfer_runs
+from advnorm.runs import evaluate_run, perturb_run, transfer_runs
 from advnorm.training import NotFiniteError, check_recipe, train
 from advnorm.training.step import Stepper
 from advnorm.training.step_probe import StepProbe
@@ -150,7 +150,7 @@ def tensors(run: Run):
 
 
 def judged(run: Run, changes=JUDGED):
-    assess(run, override(from_yaml(run.recipe_text()), changes), device="cpu")
+    evaluate_run(run, override(from_yaml(run.recipe_text()), changes), device="cpu")
 
 
 def shifted(run: Run):

@@ -5,8 +5,8 @@ import pytest
 from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
-from advnorm.runs import assess
 from advnorm.runs import condition as judged_cells
+from advnorm.runs import evaluate_run
 from advnorm.training import train
 
 
@@ -30,25 +30,25 @@ def few(tiny, tmp_path):
 @pytest.fixture
 def judgements(monkeypatch):
     """Count the samples that are judged, by cell."""
-    seen, original = [], judged_cells.judge
+    seen, original = [], judged_cells.run_condition
 
     def judge(model, batches, cell, **settings):
         batches = list(batches)
         seen.append((cell.name, sum(len(batch.samples) for batch in batches)))
         return original(model, batches, cell, **settings)
 
-    monkeypatch.setattr(judged_cells, "judge", judge)
+    monkeypatch.setattr(judged_cells, "run_condition", judge)
     return seen
 
 
 def test_a_look_at_a_few_samples_loses_no_verdict(few, judgements):
     recipe, run = few
-    whole, before = assess(run, recipe), {}
+    whole, before = evaluate_run(run, recipe), {}
     for result in whole:
         before[result.key] = run.verdicts(result.key)
     judgements.clear()
     lines = Lines()
-    some = assess(run, override(recipe, ["evaluation.samples=15"]), progress=lines)
+    some = evaluate_run(run, override(recipe, ["evaluation.samples=15"]), progress=lines)
     assert not judgements and [result.accuracy.n for result in some] == [15, 15]
     for result, of_all in zip(some, whole, strict=True):
         verdicts = run.verdicts(result.key)
@@ -56,7 +56,7 @@ def test_a_look_at_a_few_samples_loses_no_verdict(few, judgements):
         assert result.accuracy.correct == sum(verdicts.robust[:15])
         assert run.result(result.key) == result and result.seconds >= of_all.seconds
     assert any("verdicts on all 40 stay" in line for line in lines.told)
-    again = assess(run, recipe)
+    again = evaluate_run(run, recipe)
     assert not judgements
     for one, other in zip(again, whole, strict=True):
         assert one.model_copy(update={"seconds": other.seconds}) == other
@@ -64,32 +64,32 @@ def test_a_look_at_a_few_samples_loses_no_verdict(few, judgements):
 
 def test_more_samples_go_on_from_fewer(few, judgements, tmp_path):
     recipe, run = few
-    assess(run, override(recipe, ["evaluation.samples=15"]))
+    evaluate_run(run, override(recipe, ["evaluation.samples=15"]))
     judgements.clear()
-    found = assess(run, recipe)
+    found = evaluate_run(run, recipe)
     assert judgements == [("clean", 25), ("pgd-3", 25)]
     other = train(recipe, tmp_path / "other")
-    for one, alone in zip(found, assess(other, recipe), strict=True):
+    for one, alone in zip(found, evaluate_run(other, recipe), strict=True):
         assert one.accuracy == alone.accuracy and one.accuracy.n == 40
         assert run.verdicts(one.key) == other.verdicts(alone.key)
 
 
 def test_verdicts_that_were_removed_are_judged_again(few, judgements):
     recipe, run = few
-    assess(run, recipe)
+    evaluate_run(run, recipe)
     before = run.verdicts("clean")
     (run.path / "verdicts" / "clean.json").unlink()
     judgements.clear()
-    assess(run, recipe)
+    evaluate_run(run, recipe)
     assert judgements == [("clean", 40)] and run.verdicts("clean") == before
 
 
 def test_fewer_samples_of_other_settings_say_what_they_replace(few):
     recipe, run = few
-    _, attacked = assess(run, recipe)
+    _, attacked = evaluate_run(run, recipe)
     lines = Lines()
     changes = ["evaluation.samples=15", "evaluation.step_ratio=1", "seed=1"]
-    assess(run, override(recipe, changes), progress=lines)
+    evaluate_run(run, override(recipe, changes), progress=lines)
     assert (
         f"{attacked.key}: replaces {attacked.accuracy}, of other settings or weights"
         in (lines.told)
@@ -101,8 +101,8 @@ def test_a_look_at_a_few_samples_of_both_branches(tiny, tmp_path):
     norm = ["norm.name=mixture", "objective.name=mixed", "evaluation.branch=worst"]
     recipe = override(tiny, [*norm, "epochs=1", "evaluation.conditions=[fgsm]"])
     run = train(recipe, tmp_path / "run")
-    whole = assess(run, recipe)
-    for result in assess(run, override(recipe, ["evaluation.samples=9"])):
+    whole = evaluate_run(run, recipe)
+    for result in evaluate_run(run, override(recipe, ["evaluation.samples=9"])):
         both = [
             run.verdicts(f"{result.key.removesuffix('worst')}{b}")
             for b in ("clean", "adversarial")
@@ -110,7 +110,7 @@ def test_a_look_at_a_few_samples_of_both_branches(tiny, tmp_path):
         assert all(len(verdicts.samples) == 40 for verdicts in both)
         stand = [all(pair) for pair in zip(*(v.robust[:9] for v in both), strict=True)]
         assert result.accuracy.n == 9 and result.accuracy.correct == sum(stand)
-    assert [r.accuracy for r in assess(run, recipe)] == [r.accuracy for r in whole]
+    assert [r.accuracy for r in evaluate_run(run, recipe)] == [r.accuracy for r in whole]
 
 
 def test_a_run_is_evaluated_in_another_norm_and_with_options(tiny, tmp_path):
@@ -118,14 +118,14 @@ def test_a_run_is_evaluated_in_another_norm_and_with_options(tiny, tmp_path):
     attacks = "[pgd-4+random+step=1/16, pgd-1..4]"
     changes = ["evaluation.threat.norm=l2", "evaluation.threat.eps=[0.5]"]
     recipe = override(tiny, [f"evaluation.conditions={attacks}", *changes])
-    one, curve = assess(run, recipe)
+    one, curve = evaluate_run(run, recipe)
     assert one.threat.norm == curve.threat.norm == "l2" and one.threat.eps == 0.5
     assert one.settings["step_size"] == 1 / 16 and one.settings["target"] == "random"
     assert list(curve.curve) == [1, 2, 4] and curve.curve[4] == curve.accuracy
     assert Run.open(run.path).result(curve.key) == curve
     assert curve.curve == run.verdicts(curve.key).accuracies([1, 2, 4])
-    with pytest.raises(RecipeError, match=r"give evaluation\.eps too"):
-        assess(run, override(recipe, ["evaluation.threat.eps=[]"]))
+    with pytest.raises(RecipeError, match=r"give evaluation\.threat\.eps too"):
+        evaluate_run(run, override(recipe, ["evaluation.threat.eps=[]"]))
 
 
 def test_radius_0_is_the_clean_accuracy_also_of_a_run(tiny, tmp_path):
@@ -134,7 +134,7 @@ def test_radius_0_is_the_clean_accuracy_also_of_a_run(tiny, tmp_path):
         "evaluation.threat.eps=[0, 0.1]",
         "evaluation.conditions=[clean, pgd-3, pgd-1..2]",
     ]
-    clean, none, some, zero, _ = assess(run, override(tiny, changes))
+    clean, none, some, zero, _ = evaluate_run(run, override(tiny, changes))
     assert none.threat.eps == zero.threat.eps == 0 and some.threat.eps == 0.1
     assert none.accuracy == zero.accuracy == clean.accuracy
     assert zero.curve == {1: clean.accuracy, 2: clean.accuracy}
@@ -144,7 +144,7 @@ def test_an_edited_recipe_is_named_where_the_weights_do_not_fit(tiny, tmp_path):
     run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
     wider = override(tiny, ["epochs=1", "model.options.width=9"])
     with pytest.raises(ValueError, match=r"recipe\.yaml is not the recipe"):
-        assess(run, wider)
+        evaluate_run(run, wider)
 
 
 def test_metrics_that_are_no_text_are_named(tiny, tmp_path):

@@ -13,8 +13,8 @@ from advnorm.attacks import pgd
 from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Accuracy, Run, Verdicts
-from advnorm.runs import assess
 from advnorm.runs import condition as judged_cells
+from advnorm.runs import evaluate_run
 from advnorm.training import NotFiniteError, checkpoints, guards, loop, step, train
 from advnorm.training.build import build_experiment
 from advnorm.training.components import build_optimizer
@@ -229,10 +229,10 @@ def test_validation_attacks_at_the_full_radius(tiny, monkeypatch):
     from advnorm.training import validate as module
 
     seen = []
-    original = module.judge
+    original = module.run_condition
     monkeypatch.setattr(
         module,
-        "judge",
+        "run_condition",
         lambda m, b, cell, **k: (seen.append(cell), original(m, b, cell, **k))[1],
     )
     validate(build_experiment(tiny, root=None, device="cpu"), Stop())
@@ -293,7 +293,7 @@ def test_validation_that_meets_nan_names_the_last_good_checkpoint(
     def judge(*args, **settings):
         raise NonFiniteGradientError("planted")
 
-    monkeypatch.setattr(module, "judge", judge)
+    monkeypatch.setattr(module, "run_condition", judge)
     with pytest.raises(NotFiniteError, match=r"planted.*The last good checkpoint is"):
         train(tiny, tmp_path / "run")
 
@@ -356,14 +356,14 @@ def test_two_processes_cannot_work_in_one_folder(tiny, tmp_path):
         os.read(ready, 1)  # the child has the lock
         for work in (
             lambda: train(override(tiny, ["epochs=1"]), tmp_path / "run", resume=True),
-            lambda: assess(run, override(tiny, ["epochs=1"])),
+            lambda: evaluate_run(run, override(tiny, ["epochs=1"])),
         ):
             with pytest.raises(ValueError, match="another process is at work"):
                 work()
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    assess(run, override(tiny, ["epochs=1"]))
+    evaluate_run(run, override(tiny, ["epochs=1"]))
 
 
 # Evaluation of runs.
@@ -394,9 +394,9 @@ def npz(tmp_path):
 def test_other_data_under_the_same_name_is_noticed(tiny, tmp_path, npz):
     recipe = override(tiny, npz())
     run = train(recipe, tmp_path / "run")
-    before = {r.key: r.accuracy.correct for r in assess(run, recipe)}
+    before = {r.key: r.accuracy.correct for r in evaluate_run(run, recipe)}
     npz(flip=8)
-    after = {r.key: r.accuracy.correct for r in assess(run, recipe)}
+    after = {r.key: r.accuracy.correct for r in evaluate_run(run, recipe)}
     assert before["clean"] != after["clean"], "verdicts of the old data were returned"
     with pytest.raises(ValueError, match="begun with other data"):
         train(recipe, tmp_path / "run", resume=True)
@@ -424,7 +424,7 @@ def done(tmp_path_factory):
 
 def test_by_default_half_the_radius_and_the_radius(done):
     recipe, run = done
-    assert [r.key for r in assess(run, recipe)] == [
+    assert [r.key for r in evaluate_run(run, recipe)] == [
         "clean",
         "pgd-3_linf_0.05",
         "pgd-3_linf_0.1",
@@ -434,7 +434,7 @@ def test_by_default_half_the_radius_and_the_radius(done):
 def test_best_and_last_weights_are_what_they_say(done):
     recipe, run = done
     for kind, prefix in (("best", "best-"), ("last", "state-")):
-        (clean, *_) = assess(run, override(recipe, [f"evaluation.weights={kind}"]))
+        (clean, *_) = evaluate_run(run, override(recipe, [f"evaluation.weights={kind}"]))
         expected = newest(run, "best" if kind == "best" else "state")
         assert clean.weights == f"{expected.path.stem} sha256:{expected.digest}"
         assert clean.weights.startswith(prefix)
@@ -447,12 +447,12 @@ def test_whatever_decides_a_verdict_makes_it_anew_and_nothing_else_does(
     done, monkeypatch, tmp_path, change
 ):
     recipe, run = done
-    assess(run, recipe)
+    evaluate_run(run, recipe)
     judged = []
-    original = judged_cells.judge
+    original = judged_cells.run_condition
     monkeypatch.setattr(
         judged_cells,
-        "judge",
+        "run_condition",
         lambda *a, **k: (judged.append(a[2].key), original(*a, **k))[1],
     )
     if change == "seed":
@@ -471,26 +471,26 @@ def test_whatever_decides_a_verdict_makes_it_anew_and_nothing_else_does(
         changed = override(recipe, ["evaluation.batch_size=7"])
     else:
         changed = override(recipe, [f"evaluation.{change}"])
-    results = assess(run, changed)
+    results = evaluate_run(run, changed)
     expected = {"none": 0, "samples=20": 0, "step_ratio=1.0": 2}.get(change, 3)
     assert len(judged) == expected, judged
     if change == "data=npz":
         assert all("~npz-" in r.key and r.other for r in results)
-    assess(run, recipe)
+    evaluate_run(run, recipe)
 
 
 def test_a_result_of_old_settings_is_not_taken_for_the_new(done, monkeypatch):
     """A kill between the last verdicts and the result leaves an old result behind."""
     recipe, run = done
-    assess(run, recipe)
+    evaluate_run(run, recipe)
     changed = override(recipe, ["evaluation.samples=20", "evaluation.conditions=[clean]"])
     monkeypatch.setattr(Run, "write_result", lambda self, result: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        assess(run, changed)
+        evaluate_run(run, changed)
     monkeypatch.undo()
-    (clean,) = assess(run, changed)
+    (clean,) = evaluate_run(run, changed)
     assert clean.accuracy.n == 20 and run.result("clean").accuracy.n == 20
-    assess(run, recipe)
+    evaluate_run(run, recipe)
 
 
 def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_path):
@@ -503,7 +503,7 @@ def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_
     other.checkpoints.mkdir(parents=True)
     checkpoints.save(other.checkpoints, "best", 1, spoilt, {})
     with pytest.raises(ValueError, match="NaN or infinite"):
-        assess(other, recipe)
+        evaluate_run(other, recipe)
 
 
 def test_a_number_option_of_the_wrong_kind_names_the_option(tiny):

@@ -18,7 +18,7 @@ from safetensors.torch import save as dump_tensors
 from advnorm import cli
 from advnorm.recipe import from_yaml, override
 from advnorm.records import Result, Run
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import checkpoints, train
 
 ROOT = Path(__file__).parents[2] / "advnorm"
@@ -295,7 +295,7 @@ def test_a_clock_that_jumps_back_gives_no_negative_time(tiny, tmp_path, monkeypa
     moments = iter(range(10**9, 0, -1000))
     monkeypatch.setattr("time.time", lambda: float(next(moments)))
     run = train(tiny, tmp_path / "run")
-    results = assess(run, tiny)
+    results = evaluate_run(run, tiny)
     assert all(epoch.seconds >= 0 for epoch in run.epochs())
     assert all(result.seconds >= 0 for result in results)
 

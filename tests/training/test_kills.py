@@ -16,7 +16,8 @@ from advnorm.records import Run
 from advnorm.training import train
 
 SETTINGS = ["conditions=[clean, pgd-2x2, pgd-1..4+random, square-9]", "batch_size=4"]
-EVENTS = {"_judged": 8000, "judge": 6000, "write_atomically": 300, "write_verdicts": 300}
+EVENTS = {"for_each_run": 8000, "run_condition": 6000}
+EVENTS |= {"write_atomically": 300, "write_verdicts": 300}
 """Functions after whose first call a life may end, and how many events later at most."""
 
 

@@ -10,7 +10,7 @@ from advnorm import files
 from advnorm.files import clear_leftovers, write_alone, write_atomically
 from advnorm.recipe import override
 from advnorm.records import Environment, Run
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import checkpoints, train
 
 
@@ -70,7 +70,7 @@ def test_half_written_best_weights(quick, tmp_path):
     )
     assert left(out) == ["best-00000003.safetensors"]
     last = override(quick, ["evaluation.weights=last"])
-    assess(Run.open(out), last)
+    evaluate_run(Run.open(out), last)
     assert left(out) == []
     assert len(list(out.glob("checkpoints/state-*.safetensors"))) == 1
 
@@ -78,9 +78,9 @@ def test_half_written_best_weights(quick, tmp_path):
 def test_a_temporary_file_of_a_killed_evaluation(quick, tmp_path):
     run = train(quick, tmp_path / "run")
     for part in (".clean.json", ".fgsm_linf_0.1.safetensors", ".pgd-3x2_linf_0.1.json"):
-        killed(lambda: assess(run, quick), os, "fsync", writes(part))
+        killed(lambda: evaluate_run(run, quick), os, "fsync", writes(part))
         assert len(left(run.path)) == 1
-    assess(run, quick)
+    evaluate_run(run, quick)
     assert left(run.path) == []
 
 

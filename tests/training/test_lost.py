@@ -12,7 +12,7 @@ import pytest
 from advnorm.progress import Quiet
 from advnorm.recipe import override
 from advnorm.records import Accuracy, Environment, Result, Run, RunLostError
-from advnorm.runs import assess, audit_run, diagnose_run, perturb_run, questions
+from advnorm.runs import audit_run, diagnose_run, evaluate_run, perturb_run, questions
 from advnorm.training import StoppedError, train
 
 
@@ -111,7 +111,7 @@ def test_training_stops_where_a_part_of_the_folder_is_removed(
     if name != "checkpoints":  # the advice works
         train(recipe, out, resume=True)
         assert Run.open(out).epochs()[-1].epoch == 3
-        assess(Run.open(out), recipe)
+        evaluate_run(Run.open(out), recipe)
 
 
 def test_what_a_resumed_run_has_lost_is_said(tiny, tmp_path):
@@ -143,7 +143,7 @@ def test_parts_that_training_can_do_without_may_go(tiny, tmp_path):
         (out / "environment.json").unlink()
 
     run = train(tiny, out, progress=At(4, strike))
-    assert len(assess(run, tiny)) == 5
+    assert len(evaluate_run(run, tiny)) == 5
 
 
 def test_a_stop_after_the_folder_is_gone_promises_nothing(tiny, tmp_path):
@@ -193,7 +193,9 @@ def test_an_evaluation_stops_and_writes_nothing_there(tiny, run, damage):
 
     watch = Strikes(run.path, "verdicts/pgd*", strike)
     with pytest.raises(RunLostError, match="put it back, or name the run"):
-        assess(run, override(tiny, ["epochs=1", "evaluation.batch_size=4"]), progress=watch)
+        evaluate_run(
+            run, override(tiny, ["epochs=1", "evaluation.batch_size=4"]), progress=watch
+        )
     assert not watch.action, "the test shows nothing"
     assert (files(run.path) if run.path.exists() else {}) == after
 
@@ -259,7 +261,8 @@ def test_a_record_that_is_written_without_the_lock_needs_a_run_folder(tmp_path):
     run = Run.create(tmp_path / "run", "{}\n", Environment.here(device="cpu", threads=1))
     shutil.rmtree(run.path)
     result = Result(
-        attack="clean",
+        condition="clean",
+        kind="clean",
         accuracy=Accuracy(correct=1, n=1),
         data="digits",
         weights="best",

@@ -11,7 +11,7 @@ import pytest
 from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
-from advnorm.runs import assess
+from advnorm.runs import evaluate_run
 from advnorm.training import StoppedError, checkpoints, train, validate
 from advnorm.training.run import how_to_resume
 from advnorm.training.stop import Stop
@@ -63,7 +63,7 @@ def test_stopped_during_validation_and_resumed_is_bitwise_the_same(
 ):
     """Two cells a validation: the fourth batch is the second epoch's robust one."""
     calls = []
-    original = validate.judge
+    original = validate.run_condition
 
     def judge(*args, **kwargs):
         calls.append(1)
@@ -71,7 +71,7 @@ def test_stopped_during_validation_and_resumed_is_bitwise_the_same(
             os.kill(os.getpid(), signal.SIGINT)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(validate, "judge", judge)
+    monkeypatch.setattr(validate, "run_condition", judge)
     with pytest.raises(StoppedError):
         train(tiny, tmp_path / "run", progress=Quiet())
     monkeypatch.undo()
@@ -211,11 +211,11 @@ def test_an_evaluation_that_was_stopped_gives_the_same_verdicts(
 ):
     fresh = shutil.ignore_patterns("results", "verdicts", "examples")
     out = shutil.copytree(whole(tiny).path, tmp_path / "run", ignore=fresh)
-    assess(whole(tiny), tiny)
+    evaluate_run(whole(tiny), tiny)
     run = Run.open(out)
     with pytest.raises(KeyboardInterrupt):
-        assess(run, tiny, progress=StopAfter(batches))
-    assess(run, tiny)
+        evaluate_run(run, tiny, progress=StopAfter(batches))
+    evaluate_run(run, tiny)
     assert records(run) == records(whole(tiny))
     for result in run.results():
         ours, theirs = run.examples(result.key), whole(tiny).examples(result.key)
@@ -225,10 +225,10 @@ def test_an_evaluation_that_was_stopped_gives_the_same_verdicts(
 
 def test_other_settings_start_an_evaluation_anew(tiny, whole):
     run = whole(tiny)
-    assess(run, tiny)
+    evaluate_run(run, tiny)
     fewer = override(tiny, ["evaluation.samples=20"])
-    assert {r.accuracy.n for r in assess(run, fewer)} == {20}
-    assert {r.accuracy.n for r in assess(run, tiny)} == {40}
+    assert {r.accuracy.n for r in evaluate_run(run, fewer)} == {20}
+    assert {r.accuracy.n for r in evaluate_run(run, tiny)} == {40}
 
 
 def test_a_run_goes_on_without_the_one_that_it_started_from(tiny, tmp_path):

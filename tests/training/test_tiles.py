@@ -5,7 +5,7 @@ import torch
 
 from advnorm.models import TiledLinear
 from advnorm.recipe import RecipeError, override
-from advnorm.runs import assess, load_model
+from advnorm.runs import evaluate_run, load_model
 from advnorm.training import load_data, train
 
 ENLARGED = ["data.size=16", "data.resample=nearest", "objective.name=standard"]
@@ -22,7 +22,7 @@ def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):
             run, recipe, load_data(recipe, root=None), weights="last", warnings=[]
         )
         assert not [layer for layer in model.modules() if isinstance(layer, TiledLinear)]
-        assess(run, recipe)
+        evaluate_run(run, recipe)
         found.append((model.state_dict(), [r.accuracy for r in run.results()]))
     (plain, expected), (tiled, accuracies) = found
     # the first weights are parted in float32, as they are drawn

@@ -8,8 +8,8 @@ from advnorm import norms
 from advnorm.objectives import CERTIFIED, OBJECTIVES, TWO_DOMAINS
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
-from advnorm.runs import assess, load_model
-from advnorm.runs.condition import worst
+from advnorm.runs import evaluate_run, load_model
+from advnorm.runs.condition import worst_of
 from advnorm.training import checkpoints, load_data, train
 from advnorm.training.build import build_experiment
 from advnorm.training.state import State
@@ -29,7 +29,9 @@ def test_every_norm_trains_with_every_objective_that_fits(tiny, tmp_path, norm, 
         assert not (tmp_path / "run").exists()
         return
     run = train(recipe, tmp_path / "run")
-    assert len(run.epochs()) == 2 and all(r.accuracy.n == 40 for r in assess(run, recipe))
+    assert len(run.epochs()) == 2 and all(
+        r.accuracy.n == 40 for r in evaluate_run(run, recipe)
+    )
 
 
 def mixture(tiny, *more):
@@ -41,7 +43,7 @@ def test_a_mixture_has_an_answer_a_branch_and_the_worst_of_both(tiny, tmp_path):
         tiny, "evaluation.branch=worst", "evaluation.conditions=[clean, pgd-3]"
     )
     run = train(recipe, tmp_path / "run")
-    results = {result.key: result for result in assess(run, recipe)}
+    results = {result.key: result for result in evaluate_run(run, recipe)}
     assert set(results) == {"clean@worst", "pgd-3_linf_0.05@worst", "pgd-3_linf_0.1@worst"}
     for key in ("clean", "pgd-3_linf_0.1"):
         branches = [run.result(f"{key}@{branch}") for branch in ("clean", "adversarial")]
@@ -65,7 +67,7 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
     batch = next(data.test.batches(order, batch_size=40, device=torch.device("cpu")))
     model.eval()(batch.images)
     for branch in ("clean", "adversarial"):
-        assess(run, override(recipe, [f"evaluation.branch={branch}"]))
+        evaluate_run(run, override(recipe, [f"evaluation.branch={branch}"]))
         plain = norms.collapse(model, branch)
         found = evaluate(plain, batch.images, batch.labels, eps=0.1, attacks=["clean"])
         expected = run.verdicts(f"clean@{branch}")
@@ -80,7 +82,7 @@ def test_the_worst_of_two_keeps_the_prediction_that_fell():
         update={"predictions": (1, 2), "robust": (True, False), "by": ("", "pgd-3")}
     )
     for pair in ([one, two], [two, one]):
-        found = worst(pair)
+        found = worst_of(pair)
         assert found.predictions == (1, 2) and found.robust == (True, False)
         assert found.by == ("", "pgd-3")
 
@@ -250,4 +252,4 @@ def test_norms_on_the_input_or_on_chosen_places(tiny):
 def test_a_branch_that_the_model_does_not_have_is_refused(tiny, tmp_path):
     run = train(override(tiny, ["epochs=1"]), tmp_path / "run")
     with pytest.raises(ValueError, match="no mixture norm"):
-        assess(run, override(tiny, ["evaluation.branch=clean"]))
+        evaluate_run(run, override(tiny, ["evaluation.branch=clean"]))

@@ -16,9 +16,9 @@ from advnorm.records import Run, TrainingProgress
 from advnorm.report import comparison_text
 from advnorm.report import write as write_page
 from advnorm.runs import (
-    assess,
     audit_run,
     diagnose_run,
+    evaluate_run,
     perturb_run,
     questions,
     transfer_runs,
@@ -73,7 +73,7 @@ def stopped(recipe, out, step):
 def test_a_result_says_how_far_training_was(recipe, tmp_path, step, epochs, steps, words):
     run = stopped(recipe, tmp_path / "run", step)
     asked = override(recipe, ["evaluation.weights=last"])
-    results = assess(run, asked, progress=(heard := Heard()))
+    results = evaluate_run(run, asked, progress=(heard := Heard()))
     assert len(results) == 2
     for result in (*results, *run.results()):
         assert result.training == TrainingProgress(epochs=epochs, steps=steps, planned=3)
@@ -93,15 +93,15 @@ def test_a_run_that_was_stopped_before_any_step(recipe, tmp_path, monkeypatch):
     with pytest.raises(StoppedError):
         train(recipe, tmp_path / "run")
     run = Run.open(tmp_path / "run")
-    (result, _) = assess(run, override(recipe, ["evaluation.weights=last"]))
+    (result, _) = evaluate_run(run, override(recipe, ["evaluation.weights=last"]))
     assert str(result.training) == "0 of 3 epochs"
     with pytest.raises(FileNotFoundError, match=r"evaluation\.weights=last"):
-        assess(run, recipe)
+        evaluate_run(run, recipe)
 
 
 def test_best_weights_are_of_a_run_that_is_so_far(recipe, tmp_path):
     run = stopped(recipe, tmp_path / "run", 7)
-    for result in assess(run, recipe):
+    for result in evaluate_run(run, recipe):
         assert result.weights.startswith("best-0000000")
         assert str(result.training) == "2 of 3 epochs and 1 step"
 
@@ -112,11 +112,13 @@ def test_the_mark_goes_with_the_end_of_training(recipe, tmp_path, monkeypatch):
         loop, "_score", lambda experiment, checked: 1.0
     )  # the first stay the best
     run = stopped(recipe, tmp_path / "run", 7)
-    before = assess(run, recipe)
+    before = evaluate_run(run, recipe)
     assert all(result.training.mark for result in before)
     train(recipe, run.path, resume=True)
-    monkeypatch.setattr("advnorm.runs.condition.judge", None)  # nothing is attacked again
-    after = assess(run, recipe)
+    monkeypatch.setattr(
+        "advnorm.runs.condition.run_condition", None
+    )  # nothing is attacked again
+    after = evaluate_run(run, recipe)
     assert [r.weights for r in after] == [r.weights for r in before]
     for result in (*after, *run.results()):
         assert (
@@ -129,11 +131,11 @@ def test_the_mark_goes_with_the_end_of_training(recipe, tmp_path, monkeypatch):
 def test_verdicts_of_unfinished_weights_are_not_taken_for_others(recipe, tmp_path):
     last = override(recipe, ["evaluation.weights=last"])
     run = stopped(recipe, tmp_path / "run", 4)
-    before = {r.key: r for r in assess(run, last)}
+    before = {r.key: r for r in evaluate_run(run, last)}
     train(recipe, run.path, resume=True)
-    after = {r.key: r for r in assess(run, last)}
+    after = {r.key: r for r in evaluate_run(run, last)}
     whole = train(recipe, tmp_path / "whole")
-    alone = {r.key: r for r in assess(whole, last)}
+    alone = {r.key: r for r in evaluate_run(whole, last)}
     for key, result in after.items():
         assert result.fingerprint != before[key].fingerprint
         assert run.verdicts(key) == whole.verdicts(key)
@@ -154,7 +156,7 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
         assert result.training == audit.training == answer.training
         assert f"{result.key}: {result.accuracy} {mark}" in heard.lines
     certified = override(few, ["evaluation.conditions=[ibp]"])
-    assert assess(run, certified)[0].training == audit.training
+    assert evaluate_run(run, certified)[0].training == audit.training
     attacked = [override(few, ["evaluation.conditions=[pgd-2]"])] * 2
     (matrix,) = transfer_runs([run, whole], attacked)
     assert matrix.training == {
@@ -170,8 +172,8 @@ def test_perturbed_results_lose_the_mark_too(recipe, tmp_path, monkeypatch):
     run = stopped(few, tmp_path / "run", 7)
     before = perturb_run(run, few)
     train(few, run.path, resume=True)
-    module = sys.modules["advnorm.runs.perturb_run"]  # perturb is the function
-    monkeypatch.setattr(module, "judge_perturbed", None)
+    module = sys.modules["advnorm.runs.perturb"]
+    monkeypatch.setattr(module, "run_perturbed", None)
     after = perturb_run(run, few)
     assert all(r.training.mark for r in before) and not any(r.training.mark for r in after)
     assert [r.fingerprint for r in after] == [r.fingerprint for r in before]
@@ -180,7 +182,7 @@ def test_perturbed_results_lose_the_mark_too(recipe, tmp_path, monkeypatch):
 def test_a_finished_run_has_no_mark_anywhere(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
     heard = Heard()
-    assess(run, recipe, progress=heard)
+    evaluate_run(run, recipe, progress=heard)
     assert "unfinished" not in "\n".join([*heard.lines, comparison_text([run])])
     assert "unfinished: " not in write_page([run], tmp_path / "page.html").read_text()
 
@@ -206,7 +208,7 @@ def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe
     run = Run.open(out)
     assert len(run.epochs()) == 3 and not is_finished(run, 3)
     assert read_completion(run, 3) == TrainingProgress(epochs=2, planned=3)
-    (result, _) = assess(run, recipe)
+    (result, _) = evaluate_run(run, recipe)
     assert result.training.mark
     assert is_finished(train(recipe, out, resume=True), 3)
 
@@ -219,10 +221,10 @@ def test_without_states_the_epochs_on_record_count(recipe, tmp_path):
     for path in run.checkpoints.glob("state-*"):
         path.unlink()
     assert read_completion(run, 3) == TrainingProgress(epochs=3, planned=3)
-    assert assess(run, recipe)[0].training.finished
+    assert evaluate_run(run, recipe)[0].training.finished
     (run.path / "metrics.jsonl").unlink()
     assert read_completion(run, 3) is None and not is_finished(run, 3)
-    assert assess(run, override(recipe, ["seed=1"]))[0].training is None
+    assert evaluate_run(run, override(recipe, ["seed=1"]))[0].training is None
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_states_that_say_nothing_are_passed_over(recipe, tmp_path, facts):
     checkpoints.save(run.checkpoints, "state", 10**7, weights, facts)
     assert read_completion(run, 3) == TrainingProgress(epochs=3, planned=3)
     last = override(recipe, ["evaluation.weights=last"])
-    assert assess(run, last)[0].training is None, "it is of these weights"
+    assert evaluate_run(run, last)[0].training is None, "it is of these weights"
 
 
 def test_a_pipe_in_place_of_a_state_is_not_waited_for(recipe, tmp_path):
@@ -251,14 +253,14 @@ def test_a_pipe_in_place_of_a_state_is_not_waited_for(recipe, tmp_path):
 
 def test_a_record_without_the_field_is_read(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
-    assess(run, recipe)
+    evaluate_run(run, recipe)
     for path in (run.path / "results").glob("*.json"):
         record = json.loads(path.read_text())
         del record["training"]
         path.write_text(json.dumps(record))
     assert {result.training for result in run.results()} == {None}
     assert "*" not in comparison_text([run]), "the run itself tells that it is finished"
-    assert [r.training.finished for r in assess(run, recipe)] == [True, True]
+    assert [r.training.finished for r in evaluate_run(run, recipe)] == [True, True]
 
 
 def test_a_start_from_an_unfinished_run_is_said(recipe, tmp_path):

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from advnorm.attacks import ATTACKS
+from advnorm.attacks import pgd
 from advnorm.evaluation.checks.context import (
     CHECKS,
     DECIDED,
@@ -139,7 +139,7 @@ def transfer_stronger(subject: Subject) -> Finding:
         raise NotRun("no surrogate was given")
     seeing = subject.standing(PGD)
     with frozen_parameters(subject.surrogate):
-        x = ATTACKS["pgd"](
+        x = pgd(
             logits_of(subject.surrogate),
             subject.images,
             subject.labels,

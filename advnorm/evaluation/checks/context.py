@@ -16,9 +16,9 @@ from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.pgd_path import Path, join, walk
 from advnorm.evaluation.checks.significance import differing, exceeds, rounding_of
 from advnorm.evaluation.checks.slopes import Slopes, measure
-from advnorm.evaluation.condition_names import SUITES
-from advnorm.evaluation.conditions import cells
-from advnorm.evaluation.engine import judge, logits_of
+from advnorm.evaluation.condition_names import SUITES, parse_attacks
+from advnorm.evaluation.conditions import Condition, parse_conditions
+from advnorm.evaluation.engine import logits_of, run_condition
 from advnorm.model_state import frozen_parameters
 from advnorm.registry import Registry
 from advnorm.threat import Threat
@@ -36,7 +36,6 @@ DECISIONS, DECIDED = "hop_skip_jump-20", 64
 """The attack on decisions, and the samples that it is tried on where nothing is suspect."""
 STRONG = SUITES["strong"]
 """Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
-GRADIENT_FREE = ("clean", "hop_skip_jump", "square")
 
 
 class Finding(NamedTuple):
@@ -67,7 +66,10 @@ class Subject:
     ) -> None:
         self.model, self.surrogate, self.threat = model, surrogate, threat
         self.images, self.labels, self.samples = batch
-        self.suite = tuple(name for name in _parts(suite) if self._possible(name))
+        names = [attack for name in suite for attack in parse_attacks(name)]
+        flat = batch.images.ndim != 4
+        names = [name for name in names if not (flat and name.entry.image_shaped)]
+        self.suite = tuple(name.text for name in names)
         self.batch_size, self.seed = batch_size, seed
         self.logits_fn = logits_of(model)
         self.draws = Draws.of(seed, self.samples).stream("audit")
@@ -76,9 +78,6 @@ class Subject:
         self.masked = False
         """Whether a check found gradients or scores suspect, so far."""
         self._known: dict[tuple[str, float], Tensor] = {}
-
-    def _possible(self, name: str) -> bool:
-        return self.images.ndim == 4 or not name.startswith("square")
 
     def logits(self, images: Tensor) -> Tensor:
         """Return logits without a graph, a batch at a time."""
@@ -153,32 +152,35 @@ class Subject:
     def standing(
         self, attack: str, *, threat: Threat | None = None, among: Tensor | None = None
     ) -> Tensor:
-        """Tell which samples stay right under an attack, named as a cell.
+        """Tell which samples are robust under an attack, by its name.
 
-        With ``among`` only these are attacked, and the others do not stand.
+        With ``among`` only these are attacked, and the others count as not robust.
         """
         threat = threat or self.threat
-        if not self._possible(attack):
+        (condition,) = parse_conditions([attack], [threat], threat.bounds)
+        if self.images.ndim != 4 and any(a.entry.image_shaped for a in condition.attacks):
             raise NotRun(f"{attack} needs images (channels, height, width)")
-        if not attack.startswith(GRADIENT_FREE) and self.gradients is None:
+        if condition.needs_gradients and self.gradients is None:
             raise NotRun(f"{attack} needs gradients, and the model has none")
         if among is not None:
-            return self._judged(attack, threat, among)
+            return self._run(condition, among)
         key = (attack, threat.eps)
         if key not in self._known:
-            self._known[key] = self._judged(attack, threat, torch.ones_like(self.right))
+            self._known[key] = self._run(condition, torch.ones_like(self.right))
         return self._known[key]
 
-    def _judged(self, attack: str, threat: Threat, among: Tensor) -> Tensor:
-        (cell,) = cells([attack], [threat], threat.bounds)
+    def _run(self, condition: Condition, among: Tensor) -> Tensor:
         rows = among.nonzero().squeeze(1)
         batches = (
             Batch(self.images[part], self.labels[part], self.samples[part])
             for part in torch.split(rows, self.batch_size)
         )
-        found = judge(self.model, batches, cell, total=len(rows), seed=self.seed)
+        total = len(rows)
+        verdicts = run_condition(
+            self.model, batches, condition, total=total, seed=self.seed
+        )
         robust = torch.zeros_like(among)
-        robust[rows] = torch.tensor(found.robust, dtype=torch.bool, device=among.device)
+        robust[rows] = torch.tensor(verdicts.robust, dtype=torch.bool, device=among.device)
         return robust
 
     @cached_property
@@ -229,8 +231,3 @@ class Subject:
 
 
 CHECKS: Registry[Callable[[Subject], Finding]] = Registry("check")
-
-
-def _parts(suite: Sequence[str]) -> Iterator[str]:
-    for name in suite:
-        yield from SUITES.get(name, (name,))

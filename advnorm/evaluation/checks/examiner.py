@@ -25,7 +25,7 @@ from advnorm.evaluation.checks.context import CHECKS, FEW, STRONG, WEAK, NotRun,
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import Held
-from advnorm.evaluation.conditions import attackers_of
+from advnorm.evaluation.condition_names import parse_attacks
 from advnorm.evaluation.engine import look
 from advnorm.evaluation.inputs import check_labels, radius_of
 from advnorm.evaluation.samples import by_itself, samples_of, usable
@@ -162,7 +162,7 @@ class Examiner:
         for name in self.checks:
             CHECKS[name]  # an unknown name is refused before anything is run
         for name in self.suite:
-            attackers_of(name, threat)
+            parse_attacks(name)
         with kept(model, self.seed), kept(self.surrogate or nn.Identity(), self.seed):
             subject = Subject(
                 model,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from advnorm.attacks import ATTACKS, LogitsFn
+from advnorm.attacks import LogitsFn, pgd
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
@@ -33,9 +33,7 @@ def walk(
         return logits
 
     size = 2.5 * threat.eps / STEPS
-    found = ATTACKS["pgd"](
-        watched, clean, labels, threat, steps=STEPS, step_size=size, draws=draws
-    )
+    found = pgd(watched, clean, labels, threat, steps=STEPS, step_size=size, draws=draws)
     with torch.no_grad():
         logits = torch.stack([*seen, logits_fn(found)])
     losses = F.cross_entropy(

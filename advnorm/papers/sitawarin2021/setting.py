@@ -1,9 +1,9 @@
 """The setting of sitawarin2021 (appendix B), its methods, and what a run is asked."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Literal
 
+from advnorm.numbers import parse_number
 from advnorm.papers.claims import Part, more
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
@@ -69,7 +69,7 @@ def eps(problem: Problem) -> str:
 
 def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, str]:
     """Return where the accuracies Clean, PGD and AA are, each name after a prefix."""
-    radius = f"_linf_{float(Fraction(eps(problem))):.4g}"
+    radius = f"_linf_{parse_number(eps(problem)):.4g}"
     found = {
         "Clean": "clean",
         "PGD": f"{_PGD[scale]}{radius}",
@@ -186,7 +186,7 @@ def _problem(scale: Scale, problem: Problem) -> list[str]:
     return [
         *(_IMAGENETTE if problem == "Imagenette" else []),
         f"threat.eps={radius}",
-        f"attack.step_size={_STEP[scale] * float(Fraction(radius))}",
+        f"attack.step_size={_STEP[scale] * parse_number(radius)}",
         f"evaluation.conditions={attacks}",
         f"evaluation.threat.eps=[{radius}]",
         f"monitor={{questions: [wasserstein], every: {1 if scale == 'smoke' else 10}}}",

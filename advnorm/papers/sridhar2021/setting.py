@@ -12,6 +12,7 @@ watches are watched in the tables too, so that they are trained once.
 
 from typing import Literal, NamedTuple
 
+from advnorm.numbers import parse_number
 from advnorm.recipe import Recipe, override
 from advnorm.records import Scale
 
@@ -42,8 +43,7 @@ class Budget(NamedTuple):
 
     def key(self, attack: str) -> str:
         """Name the result of an attack at the radius of the tests."""
-        over, _, under = self.test.partition("/")
-        return f"{attack}_linf_{float(over) / float(under or 1):.4g}"
+        return f"{attack}_linf_{parse_number(self.test):.4g}"
 
 
 MNIST = (

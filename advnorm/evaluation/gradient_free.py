@@ -1,0 +1,140 @@
+"""Attacks without gradients, added where gradients or scores are suspect."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from advnorm.data import Batch
+from advnorm.evaluation.checks.context import DECISIONS
+from advnorm.evaluation.conditions import Condition, parse_conditions
+from advnorm.evaluation.engine import run_condition
+from advnorm.evaluation.samples import Samples
+from advnorm.progress import Progress
+from advnorm.records import Result, Verdicts
+from advnorm.threat import Threat
+
+_SCORES = "square-1000"
+
+
+class ConditionResult(NamedTuple):
+    """A condition, its result and its verdicts."""
+
+    condition: Condition
+    result: Result
+    verdicts: Verdicts
+
+
+class Broken(NamedTuple):
+    """What a sample is taken for, and the attack that did it."""
+
+    prediction: int
+    by: str
+
+
+class EvaluationSetup(NamedTuple):
+    """A model and samples, and how they are attacked."""
+
+    model: nn.Module
+    samples: Samples
+    batch_size: int
+    seed: int
+    progress: Progress | None
+
+
+def add_gradient_free(
+    setup: EvaluationSetup, results: Sequence[ConditionResult]
+) -> list[ConditionResult]:
+    """Attack without gradients what other attacks left, and let it count in their results.
+
+    Square needs scores, and breaks most of what hides gradients alone; the attack on
+    decisions comes after it. A result then is the worst case over its own attacks and
+    these, and says so.
+    """
+    added = (_SCORES, DECISIONS) if setup.samples.images.ndim == 4 else (DECISIONS,)
+    broken: dict[Threat, dict[int, Broken]] = {}
+    for condition, _, _ in results:
+        threat = condition.threat
+        if threat is not None and condition.searches and threat not in broken:
+            alike = [r for r in results if r.condition.threat == threat]
+            robust = {sample for r in alike for sample in _robust(r)}
+            broken[threat] = {}
+            for attack in added:
+                left = sorted(robust - broken[threat].keys())
+                broken[threat] |= _attack(setup, attack, threat, left)
+    return [
+        _count_broken(r, broken[r.condition.threat], " and ".join(added))
+        if r.condition.searches and r.condition.threat
+        else r
+        for r in results
+    ]
+
+
+def _robust(result: ConditionResult) -> Iterator[int]:
+    """Yield the samples that the attacks did not break, and no certificate covers."""
+    verdicts = result.verdicts
+    certificates = verdicts.certified or (False,) * len(verdicts.samples)
+    if result.condition.searches:
+        rows = zip(verdicts.samples, verdicts.robust, certificates, strict=True)
+        yield from (sample for sample, robust, certified in rows if robust > certified)
+
+
+def _attack(
+    setup: EvaluationSetup, attack: str, threat: Threat, samples: Sequence[int]
+) -> dict[int, Broken]:
+    """Return the samples that an attack breaks."""
+    (condition,) = parse_conditions([attack], [threat], threat.bounds)
+    verdicts = run_condition(
+        setup.model,
+        _batches(setup, samples),
+        condition,
+        total=len(samples),
+        seed=setup.seed,
+        progress=setup.progress,
+    )
+    rows = zip(verdicts.samples, verdicts.predictions, verdicts.robust, strict=True)
+    return {s: Broken(prediction, attack) for s, prediction, robust in rows if not robust}
+
+
+def _batches(setup: EvaluationSetup, samples: Sequence[int]) -> Iterator[Batch]:
+    for batch in setup.samples.batches(setup.model, setup.batch_size):
+        chosen = torch.tensor(samples, device=batch.samples.device)
+        wanted = torch.isin(batch.samples, chosen)
+        if bool(wanted.any()):
+            yield Batch(*(tensor[wanted] for tensor in batch))
+
+
+def _count_broken(
+    result: ConditionResult, broken: dict[int, Broken], added: str
+) -> ConditionResult:
+    """Count the samples that the added attacks broke in a result, and note it."""
+    condition, record, verdicts = result
+    rows = [i for i, s in enumerate(verdicts.samples) if s in broken and verdicts.robust[i]]
+    predictions, robust = list(verdicts.predictions), list(verdicts.robust)
+    by, curve = list(verdicts.by), list(verdicts.curve)
+    for row in rows:
+        predictions[row], by[row] = broken[verdicts.samples[row]]
+        robust[row] = False
+        if curve:
+            curve[row] = (False,) * len(curve[row])
+    verdicts = verdicts.model_copy(
+        update={
+            "predictions": tuple(predictions),
+            "robust": tuple(robust),
+            "by": tuple(by),
+            "curve": tuple(curve),
+        }
+    )
+    note = (
+        f"{added} count too, because gradients or scores are suspect; {condition.name} "
+        f"alone leaves {record.accuracy}"
+    )
+    record = record.model_copy(
+        update={
+            "accuracy": verdicts.accuracy(),
+            "curve": verdicts.accuracies(condition.counts),
+            "notes": (*record.notes, note),
+        }
+    )
+    return ConditionResult(condition, record, verdicts)
