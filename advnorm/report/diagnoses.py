@@ -1,4 +1,4 @@
-"""Why a choice works or fails: each question with the runs that have its answer."""
+"""Why a choice works or fails: the section of each diagnosed question."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from advnorm.records import Diagnosis, Panel, Picture
 from advnorm.report import diagnosis_panels, figures
 from advnorm.report.completion_marks import unfinished_diagnoses
 from advnorm.report.diagnosis_panels import StyledPanel
-from advnorm.report.example_images import png
+from advnorm.report.example_images import png_url
 from advnorm.report.groups import LoadedRun, RunGroup
 from advnorm.report.styles import OTHER_STYLE, GroupStyle
 
 MOST_NUMBERS = 40
-"""Numbers of one question in the table; beyond these they are in the record alone."""
+"""The most numbers of a question in its table; the others are in the record only."""
 MOST_COLUMNS = 7
-"""Columns of a table; of more numbers each has a row, and each group a column."""
+"""The most columns of a table; more numbers are rows, and groups the columns."""
 MOST_PICTURES = 40
-"""Pictures of one run in one panel."""
-EVERY = "every run"
-"""Names what is the same for all groups, because nothing of the model is in it."""
+"""The most pictures of one run in one panel."""
+EVERY_RUN = "every run"
+"""The label of answers that are equal for all groups: they do not depend on the model."""
 
 
 @dataclass(frozen=True)
 class GroupAnswers:
-    """A group, and what its runs answered: one diagnosis a seed."""
+    """A group, and the diagnoses of its runs: one a seed."""
 
     label: str
     style: GroupStyle
@@ -37,17 +37,17 @@ class GroupAnswers:
 
     @property
     def family(self) -> str:
-        """What the group is beside its norm: runs of one family share axes."""
+        """The label without the norm: groups of one family share axes."""
         return self.label.partition(" · ")[2]
 
     @property
     def unfinished(self) -> str:
-        """How far the runs were, where their training was not finished."""
+        """The progress of the runs whose training was not finished."""
         return unfinished_diagnoses(self.diagnoses)
 
     @property
-    def named(self) -> str:
-        """The group, with that."""
+    def title(self) -> str:
+        """The label, with the mark of unfinished runs."""
         return f"{self.label} ({self.unfinished})" if self.unfinished else self.label
 
     def cells(self, names: Sequence[str]) -> list[str]:
@@ -63,11 +63,11 @@ class Gallery:
 
     title: str
     strips: tuple[tuple[str, GroupStyle, tuple[tuple[str, str], ...]], ...]
-    """Label, style, and the pictures: address and caption each."""
+    """Label, style, and the pictures: URL and caption each."""
 
     @property
     def single(self) -> bool:
-        """Whether each group has one picture: they are drawn larger, side by side."""
+        """Whether each group has one picture: those are larger, side by side."""
         return all(len(pictures) == 1 for *_, pictures in self.strips)
 
 
@@ -96,16 +96,16 @@ class QuestionSection:
         return len(self.numbers) > MOST_COLUMNS
 
 
-def topics(
+def question_sections(
     groups: Sequence[RunGroup], styles: figures.GroupStyles, prefix: str
 ) -> list[QuestionSection]:
-    """Return every question that a run has the answer of; those over training first."""
+    """Return a section for every diagnosed question; those over training come first."""
     shown = [group for group in groups if styles[group.label] is not OTHER_STYLE]
-    found = dict.fromkeys(q for g in shown for run in g.one_per_seed for q in run.diagnoses)
-    names = sorted(found, key=lambda name: (not name.endswith("over_training"), name))
+    names = {q for g in shown for run in g.one_per_seed for q in run.diagnoses}
+    ordered = sorted(names, key=lambda name: (not name.endswith("over_training"), name))
     return [
-        _topic(name, list(_answers(name, shown, styles)), f"{prefix}{number}")
-        for number, name in enumerate(names)
+        _section(name, list(_answers(name, shown, styles)), f"{prefix}{number}")
+        for number, name in enumerate(ordered)
     ]
 
 
@@ -115,11 +115,11 @@ def _answers(
     for group in groups:
         runs = tuple(run for run in group.one_per_seed if name in run.diagnoses)
         if runs:
-            found = tuple(run.diagnoses[name] for run in runs)
-            yield GroupAnswers(group.label, styles[group.label], runs, found)
+            diagnoses = tuple(run.diagnoses[name] for run in runs)
+            yield GroupAnswers(group.label, styles[group.label], runs, diagnoses)
 
 
-def _topic(name: str, answers: Sequence[GroupAnswers], prefix: str) -> QuestionSection:
+def _section(name: str, answers: Sequence[GroupAnswers], prefix: str) -> QuestionSection:
     every = [diagnosis for answer in answers for diagnosis in answer.diagnoses]
     numbers = tuple(dict.fromkeys(n for d in every for n in d.numbers))[:MOST_NUMBERS]
     kinds = {panel.title: panel.kind for d in every for panel in d.panels}
@@ -142,51 +142,51 @@ def _topic(name: str, answers: Sequence[GroupAnswers], prefix: str) -> QuestionS
 
 
 def _differing(answers: Sequence[GroupAnswers]) -> Sequence[GroupAnswers]:
-    """Return the answers, or one for all of them where they have the same numbers."""
+    """Return the answers, or a single one if all have the same numbers."""
     first = answers[0].diagnoses[0]
     if len(answers) > 1 and _same([d.numbers for a in answers for d in a.diagnoses]):
-        return [GroupAnswers(EVERY, OTHER_STYLE, answers[0].runs, (first,))]
+        return [GroupAnswers(EVERY_RUN, OTHER_STYLE, answers[0].runs, (first,))]
     return answers
 
 
-def _same(found: Sequence[object]) -> bool:
-    return all(one == found[0] for one in found)
+def _same(values: Sequence[object]) -> bool:
+    return all(value == values[0] for value in values)
 
 
 def _settings(diagnoses: Sequence[Diagnosis]) -> str:
-    """Write the settings; where they differ, each and a warning."""
+    """Write the settings; if they differ, all of their values and a warning."""
     keys = dict.fromkeys(key for d in diagnoses for key in d.settings)
     values = {k: [str(d.settings.get(k, "none")) for d in diagnoses] for k in keys}
-    told = ", ".join(f"{k} {' or '.join(dict.fromkeys(v))}" for k, v in values.items())
+    text = ", ".join(f"{k} {' or '.join(dict.fromkeys(v))}" for k, v in values.items())
     differ = not _same([d.settings for d in diagnoses])
-    return f"{told} (settings differ: compare with care)" if differ else told
+    return f"{text} (settings differ: compare with care)" if differ else text
 
 
 def _drawn(
     title: str, answers: Sequence[GroupAnswers], prefix: str
 ) -> Iterator[figures.SvgPanel]:
     """Draw one panel: the norms of a family in the same axes, or each by itself."""
-    found = [(answer, list(_panels(title, answer))) for answer in answers]
-    found = [(answer, panels) for answer, panels in found if panels]
-    every = [panel for _, panels in found for panel in panels]
-    if len(found) > 1 and _same(every):
-        yield diagnosis_panels.alone(
-            title, StyledPanel(EVERY, OTHER_STYLE, every[0]), prefix
+    pairs = [(answer, list(_panels(title, answer))) for answer in answers]
+    pairs = [(answer, panels) for answer, panels in pairs if panels]
+    every = [panel for _, panels in pairs for panel in panels]
+    if len(pairs) > 1 and _same(every):
+        yield diagnosis_panels.draw_single(
+            title, StyledPanel(EVERY_RUN, OTHER_STYLE, every[0]), prefix
         )
         return
-    if not diagnosis_panels.together(every):
-        for number, (answer, panels) in enumerate(found):
-            named = f"{title}: {answer.named}" if len(answers) > 1 else title
-            one = StyledPanel(answer.named, answer.style, panels[0])
-            yield diagnosis_panels.alone(named, one, f"{prefix}-{number}")
+    if not diagnosis_panels.can_overlay(every):
+        for number, (answer, panels) in enumerate(pairs):
+            name = f"{title}: {answer.title}" if len(answers) > 1 else title
+            styled = StyledPanel(answer.title, answer.style, panels[0])
+            yield diagnosis_panels.draw_single(name, styled, f"{prefix}-{number}")
         return
-    radius_keys: dict[str, list[StyledPanel]] = {}
-    for answer, panels in found:
-        several = [StyledPanel(answer.named, answer.style, panel) for panel in panels]
-        radius_keys.setdefault(answer.family, []).extend(several[: figures.MOST_RUNS])
-    for number, (family, shown) in enumerate(radius_keys.items()):
-        named = f"{title}: {family}" if len(radius_keys) > 1 else title
-        yield diagnosis_panels.overlay(named, shown, f"{prefix}-{number}")
+    families: dict[str, list[StyledPanel]] = {}
+    for answer, panels in pairs:
+        styled_panels = [StyledPanel(answer.title, answer.style, panel) for panel in panels]
+        families.setdefault(answer.family, []).extend(styled_panels[: figures.MOST_RUNS])
+    for number, (family, shown) in enumerate(families.items()):
+        name = f"{title}: {family}" if len(families) > 1 else title
+        yield diagnosis_panels.draw_overlay(name, shown, f"{prefix}-{number}")
 
 
 def _panels(title: str, answer: GroupAnswers) -> Iterator[Panel]:
@@ -195,29 +195,30 @@ def _panels(title: str, answer: GroupAnswers) -> Iterator[Panel]:
 
 
 def _gallery(title: str, answers: Sequence[GroupAnswers]) -> Gallery:
-    found = [(answer, next(_panels(title, answer), None)) for answer in answers]
+    panels = [(answer, next(_panels(title, answer), None)) for answer in answers]
     shown = [
-        (answer.named, answer.style, panel) for answer, panel in found if panel is not None
+        (answer.title, answer.style, panel) for answer, panel in panels if panel is not None
     ]
     if len(shown) > 1 and _same([panel for *_, panel in shown]):
-        shown = [(EVERY, OTHER_STYLE, shown[0][2])]
+        shown = [(EVERY_RUN, OTHER_STYLE, shown[0][2])]
     return Gallery(title, tuple((a, b, picture_urls(panel)) for a, b, panel in shown))
 
 
 def picture_urls(panel: Panel) -> tuple[tuple[str, str], ...]:
-    """Return the pictures of a panel: address and caption each."""
-    return tuple((picture_url(one), one.label) for one in panel.pictures[:MOST_PICTURES])
+    """Return the pictures of a panel: URL and caption each."""
+    pictures = panel.pictures[:MOST_PICTURES]
+    return tuple((picture_url(picture), picture.label) for picture in pictures)
 
 
 def picture_url(picture: Picture) -> str:
-    """Return a picture as PNG: signed ones blue below zero and red above."""
+    """Return a picture as the URL of a PNG; signed ones are blue below 0 and red above."""
     values = np.array(picture.channels, dtype=np.float64)
     if picture.signed:
-        return png(diverging(values.mean(0)))
+        return png_url(diverging(values.mean(0)))
     low, high = float(values.min(initial=0.0)), float(values.max(initial=1.0))
     if picture.stretched:
         low, high = float(values.min()), float(values.max())
-    return png((values - low) / (high - low or 1.0))
+    return png_url((values - low) / (high - low or 1.0))
 
 
 def diverging(values: NDArray[np.float64]) -> NDArray[np.float64]:

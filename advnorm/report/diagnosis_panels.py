@@ -15,9 +15,9 @@ from advnorm.report import figures
 from advnorm.report.styles import GroupStyle
 
 MOST_SERIES = 4
-"""Kinds of lines that are told apart in one colour; more need colours of their own."""
+"""The most series that share a colour and differ in their line; more have own colours."""
 MOST_POINTS = 300
-"""Points of a line; of more, every so many-th is drawn."""
+"""The most points of a line; longer ones are subsampled."""
 _LINE_STYLES: Any = ("-", "--", ":", "-.")
 _COLOURS = (
     "#0072b2",
@@ -36,14 +36,14 @@ _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "*", "<", ">")
 
 @dataclass(frozen=True)
 class StyledPanel:
-    """A panel of one run, and how its group is drawn."""
+    """A panel of one run, with the label and the style of its group."""
 
     label: str
     style: GroupStyle
     panel: Panel
 
 
-def together(panels: Sequence[Panel]) -> bool:
+def can_overlay(panels: Sequence[Panel]) -> bool:
     """Tell whether the panels of several runs can share axes, a colour each."""
     names = {s.name for panel in panels for s in panel.series if not s.faint}
     kinds = {panel.kind for panel in panels}
@@ -52,7 +52,7 @@ def together(panels: Sequence[Panel]) -> bool:
     return kinds == {"lines"} and len(names) <= MOST_SERIES
 
 
-def overlay(title: str, shown: Sequence[StyledPanel], prefix: str) -> figures.SvgPanel:
+def draw_overlay(title: str, shown: Sequence[StyledPanel], prefix: str) -> figures.SvgPanel:
     """Draw the panels of several runs in the same axes: colours are groups."""
     names = _names(s.panel for s in shown)
     with rc_context(figures.RC_PARAMS):
@@ -70,11 +70,11 @@ def overlay(title: str, shown: Sequence[StyledPanel], prefix: str) -> figures.Sv
         if len(names) > 1:
             _legend(axes, names, ["#8a8a8a"] * len(names), _LINE_STYLES, None)
         svg = figures.to_svg(axes, prefix)
-    told = (f"{s.label}: {_ends(s.panel)}" for s in shown)
-    return figures.SvgPanel(title, figures.join_limited(told), svg)
+    ends = (f"{s.label}: {_ends(s.panel)}" for s in shown)
+    return figures.SvgPanel(title, figures.join_limited(ends), svg)
 
 
-def alone(title: str, shown: StyledPanel, prefix: str) -> figures.SvgPanel:
+def draw_single(title: str, shown: StyledPanel, prefix: str) -> figures.SvgPanel:
     """Draw the panel of one run by itself: colours are its series."""
     panel, names = shown.panel, _names([shown.panel])
     with rc_context(figures.RC_PARAMS):
@@ -100,12 +100,12 @@ def alone(title: str, shown: StyledPanel, prefix: str) -> figures.SvgPanel:
 
 
 def _names(panels: Iterable[Panel]) -> list[str]:
-    found = [s.name for panel in panels for s in panel.series if not s.faint]
-    return list(dict.fromkeys(found))
+    names = [s.name for panel in panels for s in panel.series if not s.faint]
+    return list(dict.fromkeys(names))
 
 
 def _axes(panel: Panel) -> Axes:
-    return figures.plot(panel.x, panel.y)
+    return figures.new_axes(panel.x, panel.y)
 
 
 def _line(axes: Axes, series: Series, colour: str, style: Any, marker: str) -> None:
@@ -130,7 +130,7 @@ def _bars(axes: Axes, series: Series, colour: str, place: int, count: int) -> No
 
 
 def _finite_points(series: Series) -> list[tuple[float, float]]:
-    """Return the points of a series that axes can hold."""
+    """Return the points of a series that axes can show."""
     points = zip(
         map(figures.finite_or_nan, series.x),
         map(figures.finite_or_nan, series.y),
@@ -146,7 +146,7 @@ def _subsample(series: Series, more: int = 1) -> tuple[list[float], list[float]]
 
 
 def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
-    """Choose the axes: logarithmic over two decades or more, whole numbers for counts."""
+    """Set scales and ticks: logarithmic beyond two decades, whole numbers for counts."""
     points = [
         point for panel in panels for s in panel.series for point in _finite_points(s)
     ]
@@ -155,14 +155,14 @@ def _finish(axes: Axes, panels: Sequence[Panel]) -> None:
     bars = panels[0].kind == "bars"
     if any(p.log for p in panels) and positive and max(positive) > 100 * min(positive):
         axes.set_yscale("log")
-        if bars:  # what is a rounding error away from zero needs no room
+        if bars:  # a value that is a rounding error gets no decades of its own
             axes.set_ylim(bottom=max(min(positive), 1e-4 * max(positive)) / 2)
     elif bars and not positive:
         axes.set_ylim(min(values, default=0.0) or 0.0, 1.0)
     if panels[0].y == "accuracy":
         axes.set_ylim(-0.02, 1.02)
     if names := panels[0].names:
-        axes.set_xticks(range(len(names)), [figures.plain(name) for name in names])
+        axes.set_xticks(range(len(names)), [figures.axis_text(name) for name in names])
     else:
         whole = all(x == int(x) for x, _ in points)
         axes.xaxis.set_major_locator(MaxNLocator(7, integer=whole))
@@ -177,7 +177,7 @@ def _legend(
     styles: Sequence[Any],
     markers: Sequence[str] | None,
 ) -> None:
-    """Name the series above the axes, where no data is."""
+    """Name the series above the axes, where they hide no data."""
     handles = [
         Line2D(
             [],
@@ -186,7 +186,7 @@ def _legend(
             linestyle=styles[i % len(styles)],
             marker=markers[i % len(markers)] if markers else "none",
             markersize=4,
-            label=figures.plain(name),
+            label=figures.axis_text(name),
         )
         for i, name in enumerate(names)
     ]
@@ -204,6 +204,6 @@ def _legend(
 
 
 def _ends(panel: Panel) -> str:
-    """Say where each line ends, for who cannot see it."""
-    told = [f"{s.name} {s.y[-1]:.3g}" for s in panel.series if s.y and not s.faint]
-    return figures.join_limited(told, 6)
+    """Describe in words where each line ends."""
+    ends = [f"{s.name} {s.y[-1]:.3g}" for s in panel.series if s.y and not s.faint]
+    return figures.join_limited(ends, 6)

@@ -1,9 +1,10 @@
-"""Example images as ``data:`` PNGs: clean, adversarial, and what the attack changed."""
+"""Example images as ``data:`` PNGs: clean, adversarial, and their difference."""
 
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,26 @@ from safetensors.numpy import load as parse_tensors
 
 from advnorm.files import read_bytes
 from advnorm.records import Result
-from advnorm.report.completion_marks import unfinished, unfinished_text
+from advnorm.report.completion_marks import unfinished_runs, unfinished_text
 from advnorm.report.groups import LoadedRun, RunGroup
 from advnorm.report.rows import branch_label, threat_label, without_branch
 from advnorm.text import cut
 
 MOST_RUNS = 8
-"""Runs whose images are shown."""
+"""The most runs whose images are shown."""
 MOST_IMAGES = 8
-"""Images a run."""
+"""The most images of a run."""
 MOST_PIXELS = 128
 """Larger images are subsampled to this side."""
 LARGEST = 1 << 28
-"""Bytes of a file of examples."""
+"""The largest size of a file of examples, in bytes."""
 _FACTORS = (100, 50, 20, 10, 5, 2, 1)
 _NAMES = ("clean", "adversarial", "labels", "clean_predictions", "adversarial_predictions")
 
 
 @dataclass(frozen=True)
 class ExampleImage:
-    """One image: three PNGs, and what the model said."""
+    """One image: three PNGs, its label and the predictions."""
 
     clean: str
     adversarial: str
@@ -52,28 +53,23 @@ class ExampleStrip:
     run: str
     attack: str
     factor: int
-    """The difference is drawn this many times as large, around middle grey."""
+    """The difference is multiplied by it, on middle grey."""
     stride: int
-    """Every how many-th pixel is shown; 1 is all."""
+    """Every ``stride``-th pixel is shown; 1 is all."""
     examples: tuple[ExampleImage, ...]
 
 
-def strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleStrip]:
-    """Return examples of the first runs of the groups, under ``key`` where it has some."""
-    found = []
-    for group in groups:
-        strip = next(
-            filter(None, (_of_run(group, run, key) for run in group.members)), None
-        )
-        if strip:
-            found.append(strip)
-        if len(found) == MOST_RUNS:
-            break
-    return found
+def example_strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleStrip]:
+    """Return examples of the first run of each group, under ``key`` if it has some."""
+    strips = (
+        next(filter(None, (_run_strip(group, run, key) for run in group.members)), None)
+        for group in groups
+    )
+    return list(islice(filter(None, strips), MOST_RUNS))
 
 
-def _of_run(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | None:
-    """Read the run's examples; ``None`` where there are none that are images."""
+def _run_strip(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | None:
+    """Read the examples of a run; ``None`` if there are none, or they are not images."""
     attacked = [name for name, result in run.results.items() if result.threat]
     for name in sorted(attacked, key=lambda name: without_branch(name) != key):
         path = run.run.examples(name)
@@ -88,28 +84,27 @@ def _of_run(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
         tensors = parse_tensors(read_bytes(path, LARGEST))
-        found = {name: tensors[name] for name in _NAMES}
+        examples = {name: tensors[name] for name in _NAMES}
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
     except Exception as error:  # a type that numpy does not have, an offset beyond the end
         raise _damaged(path, f"{type(error).__name__}: {cut(str(error))}") from error
-    images, numbers = [found[name] for name in _NAMES[:2]], _NAMES[2:]
+    images, classes = [[examples[n] for n in names] for names in (_NAMES[:2], _NAMES[2:])]
     count = images[0].shape[:1]
-    if images[0].shape != images[1].shape or any(found[n].shape != count for n in numbers):
+    if images[0].shape != images[1].shape or any(c.shape != count for c in classes):
         raise _damaged(path, "its tensors differ in shape")
-    kinds = [image.dtype.kind for image in images] + [found[n].dtype.kind for n in numbers]
-    if kinds != [*"ff", *"iii"]:
-        raise _damaged(path, "its images are no floats, or its labels no whole numbers")
-    return found
+    if [tensor.dtype.kind for tensor in images + classes] != [*"ff", *"iii"]:
+        raise _damaged(path, "its images must be floats, and its labels integers")
+    return examples
 
 
 def _damaged(path: Path, why: str) -> ValueError:
-    """Say what to do: only what has no verdicts is attacked again, and leaves images."""
+    """Return the error; images are written again only by an attack without verdicts."""
     run, file = path.parent.parent, f"{path.stem}.json"
     others = f"{run / 'results' / file} and {run / 'verdicts' / file}"
     return ValueError(
-        f"{path} is damaged ({why}): remove it, and the page has no images of it; to have "
-        f"them again, remove {others} too, and evaluate as before"
+        f"{path} is damaged ({why}): remove it, and the page omits these images; to make "
+        f"them again, remove {others} too, and evaluate again"
     )
 
 
@@ -126,14 +121,14 @@ def _strip(
     difference = 0.5 + factor * (adversarial - clean)
     stride = ceil(max(clean.shape[2:]) / MOST_PIXELS)
 
-    def shown(images: NDArray[Any], index: int) -> str:
-        return png(images[index, :, ::stride, ::stride])
+    def url(images: NDArray[Any], index: int) -> str:
+        return png_url(images[index, :, ::stride, ::stride])
 
     examples = tuple(
         ExampleImage(
-            clean=shown(clean, i),
-            adversarial=shown(adversarial, i),
-            difference=shown(difference, i),
+            clean=url(clean, i),
+            adversarial=url(adversarial, i),
+            difference=url(difference, i),
             label=int(tensors["labels"][i]),
             clean_prediction=int(tensors["clean_predictions"][i]),
             adversarial_prediction=int(tensors["adversarial_predictions"][i]),
@@ -144,10 +139,10 @@ def _strip(
     parts = (
         f"{result.condition}{threat}",
         branch_label(result.branch),
-        unfinished_text(unfinished([result])),
+        unfinished_text(unfinished_runs([result])),
     )
-    named = filter(None, parts)
-    return ExampleStrip(label, run, ", ".join(named), factor, stride, examples)
+    name = ", ".join(filter(None, parts))
+    return ExampleStrip(label, run, name, factor, stride, examples)
 
 
 def amplification(largest: float) -> int:
@@ -159,8 +154,8 @@ def amplification(largest: float) -> int:
     return next((f for f in _FACTORS if 0 < f * largest <= 0.5), 1)
 
 
-def png(image: NDArray[Any]) -> str:
-    """Return an image (channels, height, width) in [0, 1] as a ``data:`` address."""
+def png_url(image: NDArray[Any]) -> str:
+    """Return an image (channels, height, width) in [0, 1] as a ``data:`` URL."""
     levels = np.rint(np.nan_to_num(image).clip(0, 1) * 255).astype(np.uint8)
     pixels = levels[0] if len(levels) == 1 else levels.transpose(1, 2, 0)
     file = BytesIO()

@@ -1,7 +1,7 @@
-"""Figures as small inline SVG panels. Names stay out of them: the page's legend has those.
+"""Figures as small inline SVG panels; the page's legend names the groups.
 
-Each panel is narrow enough for a telephone, and the page lets them flow. Text and grid take
-the page's colours, so that one figure serves a light and a dark page.
+Each panel is narrow enough for a phone, and the page wraps them. Text and grid take the
+page's colours, so that one figure serves a light and a dark page.
 """
 
 import re
@@ -23,9 +23,9 @@ from advnorm.text import cut, printable
 GroupStyles = Mapping[str, GroupStyle]
 
 MOST_RUNS = 40
-"""Training curves beyond these are left out."""
+"""The most training curves of a panel; further runs are left out."""
 MOST_PANELS = 9
-"""Panels of attack and norm beyond these are left out."""
+"""The most panels of a section; further ones are left out."""
 FLAGGED = " (flagged)"
 BRANCH_LINE_STYLES = {None: "-", "adversarial": "--", "clean": ":", "worst": "-."}
 _LARGEST = 1e100
@@ -54,50 +54,50 @@ RC_PARAMS: Any = {
 
 @dataclass(frozen=True)
 class SvgPanel:
-    """One drawing: its title and description are text of the page."""
+    """One drawing; its title and its description are text of the page."""
 
     title: str
     alt: str
     svg: Markup
 
 
-def plot(xlabel: str, ylabel: str, *, size: tuple[float, float] = (4.2, 3.0)) -> Axes:
-    """Return empty axes of a panel's size."""
+def new_axes(xlabel: str, ylabel: str, *, size: tuple[float, float] = (4.2, 3.0)) -> Axes:
+    """Return empty axes of the size of a panel."""
     axes = Figure(figsize=size, layout="constrained").add_subplot()
-    axes.set_xlabel(plain(xlabel))
-    axes.set_ylabel(plain(ylabel))
+    axes.set_xlabel(axis_text(xlabel))
+    axes.set_ylabel(axis_text(ylabel))
     return axes
 
 
-def plain(text: str) -> str:
-    """Return a name as it is drawn: no formula, no control character, not endless."""
+def axis_text(text: str) -> str:
+    """Return a name for a figure: short, without formulas and control characters."""
     return printable(cut(text, 60)).replace("$", r"\$")
 
 
 def finite_or_nan(value: float) -> float:
-    """Return a value that axes can hold; any other is a gap in a line."""
+    """Return a value that axes can show; NaN, a gap in a line, for any other."""
     return value if abs(value) <= _LARGEST else nan
 
 
 def to_svg(axes: Axes, prefix: str) -> Markup:
-    """Return inline SVG: no prolog, page colours, and ids that no other figure has."""
+    """Return inline SVG: no prolog, the page's colours, ids that begin with ``prefix``."""
     file = StringIO()
     figure = axes.get_figure(root=True)
     assert figure is not None
-    nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    metadata = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    figure.savefig(file, format="svg", transparent=True, metadata=metadata)
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}-", text)
     text = text.replace(_INK, "currentColor").replace(_GRID, "var(--grid)")
-    return Markup(text)  # only numbers and the words of this file are in it
+    return Markup(text)  # it holds numbers and names through axis_text alone
 
 
-def draw(
+def draw_accuracies(
     axes: Axes, known: Mapping[float, TableCell], style: GroupStyle, linestyle: str
 ) -> None:
-    """Draw one line of accuracies with its 95% band; a flagged one has a "!" beside it."""
+    """Draw a line of accuracies over x with its 95% band, and a "!" at flagged ones."""
     fractions = [100 * cell.fraction for cell in known.values()]
     low = [100 * cell.interval[0] for cell in known.values()]
     high = [100 * cell.interval[1] for cell in known.values()]
@@ -109,34 +109,34 @@ def draw(
         if cell.flags:
             mark_flagged(axes, place, 100 * cell.fraction)
         if cell.unfinished != before:  # once a line, and where it changes
-            progress(axes, place, 100 * cell.fraction, cell.unfinished)
+            mark_unfinished(axes, place, 100 * cell.fraction, cell.unfinished)
         before = cell.unfinished
 
 
 def mark_flagged(axes: Axes, x: float, y: float) -> None:
-    """Write a "!" beside a point that is flagged."""
+    """Write a "!" beside a flagged point."""
     axes.annotate("!", (x, y), (5, 3), textcoords="offset points", weight="bold", size=12)
 
 
-def progress(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
-    """Write how far training was beside a point of a run that was not finished."""
+def mark_unfinished(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
+    """Write the progress of training beside a point of an unfinished run."""
     text = "; ".join(unfinished)
     axes.annotate(text, (x, y), (5, -9), textcoords="offset points", size=7)
 
 
 def accuracy_text(cell: TableCell) -> str:
-    """Write an accuracy for a description, with its warning."""
+    """Write an accuracy for a description, with its warnings."""
     mark = f" ({unfinished_text(cell.unfinished)})" if cell.unfinished else ""
     return f"{cell.fraction:.1%}{FLAGGED if cell.flags else ''}{mark}"
 
 
 def with_branch(name: str, branch: str | None) -> str:
-    """Name a line: the group, and the branch of a mixture norm."""
+    """Name a line: the group, and the branch if it has a mixture norm."""
     return f"{name}, {branch_label(branch)}" if branch else name
 
 
 def join_limited(items: Iterable[str], most: int = 12) -> str:
-    """Write the first items of a description, and how many more there are."""
-    told = list(items)
-    more = [f"and {len(told) - most} more"] if len(told) > most else []
-    return "; ".join(told[:most] + more)
+    """Join the first items of a description, and say how many more there are."""
+    texts = list(items)
+    more = [f"and {len(texts) - most} more"] if len(texts) > most else []
+    return "; ".join(texts[:most] + more)

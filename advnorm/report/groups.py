@@ -1,4 +1,4 @@
-"""Run folders read once, and the runs that differ only in their seed put together."""
+"""Read run folders, and group the runs that differ only in their seed."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from advnorm.records import (
 from advnorm.report.completion_marks import UNRECORDED, infer_progress
 from advnorm.text import cut
 
-OF_ONE_RUN = ("name", "seed", "out")
+KEYS_OF_A_RUN = ("name", "seed", "out")
 """Recipe keys in which the runs of one group may differ."""
 
 
@@ -28,17 +28,17 @@ class LoadedRun:
 
     run: Run
     name: str
-    """The folder's name, with as many parents as make it the only one."""
+    """The folder's name, with as many parents as make it unique."""
     recipe: dict[str, str]
-    """Dotted keys to shown values: ``{"norm.name": "batch", ...}``."""
+    """Dotted keys to values as text: ``{"norm.name": "batch", ...}``."""
     text: str
     epochs: tuple[Epoch, ...]
     results: dict[str, Result]
     environment: Environment | None
     diagnoses: dict[str, Diagnosis]
-    """By question, with those that were watched in training."""
+    """By question, with those that were monitored in training."""
     training: TrainingProgress | None
-    """How far the run is now."""
+    """The progress of the run as it is now."""
 
     @property
     def seed(self) -> str:
@@ -51,12 +51,12 @@ class LoadedRun:
 
     @property
     def alarms(self) -> tuple[str, ...]:
-        """What was wrong in training: each text once, with the epochs that had it."""
-        seen: dict[str, list[int]] = {}
+        """The alarms in training: each text once, with its epochs."""
+        by_text: dict[str, list[int]] = {}
         for epoch in self.epochs:
             for alarm in epoch.alarms:
-                seen.setdefault(alarm, []).append(epoch.epoch)
-        return tuple(f"{alarm} ({_span(epochs)})" for alarm, epochs in seen.items())
+                by_text.setdefault(alarm, []).append(epoch.epoch)
+        return tuple(f"{alarm} ({_span(epochs)})" for alarm, epochs in by_text.items())
 
 
 @dataclass(frozen=True)
@@ -75,26 +75,26 @@ class RunGroup:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """How far its unfinished runs are, or were when a number of them was measured."""
-        told: dict[str, None] = {}
+        """The progress of unfinished runs, now and when their numbers were measured."""
+        texts: dict[str, None] = {}
         for member in self.members:
             results = (result.training for result in member.results.values())
             answers = (answer.training for answer in member.diagnoses.values())
             for training in (member.training, *results, *answers):
                 if training and not training.finished:
                     seed = f"seed {member.seed}: " if len(self.members) > 1 else ""
-                    told[f"{seed}{training}"] = None
-        return tuple(told)
+                    texts[f"{seed}{training}"] = None
+        return tuple(texts)
 
 
 def load_groups(runs: Sequence[Run]) -> list[RunGroup]:
-    """Read ``runs`` and group them, in the order in which they were given.
+    """Read ``runs`` and group them, in their order.
 
-    A run that is given twice counts once; no run at all is refused.
+    A run that is listed twice counts once; no run at all is refused.
     """
     if not runs:
         raise ValueError(
-            "no run to report on: give at least one run folder, the --out of an "
+            "no run to report on: name at least one run folder, the --out of an "
             "'advnorm train'"
         )
     paths = list(dict.fromkeys(run.path.resolve() for run in runs))
@@ -103,33 +103,34 @@ def load_groups(runs: Sequence[Run]) -> list[RunGroup]:
     groups: dict[tuple[tuple[str, str], ...], list[LoadedRun]] = {}
     for path in paths:
         loaded = _load(first[path], names[path])
-        groups.setdefault(tuple(sorted(shared(loaded.recipe).items())), []).append(loaded)
+        identity = tuple(sorted(group_recipe(loaded.recipe).items()))
+        groups.setdefault(identity, []).append(loaded)
     members = list(groups.values())
     labels = _labels([group[0] for group in members])
     return [RunGroup(label, tuple(g)) for label, g in zip(labels, members, strict=True)]
 
 
-def shared(recipe: Mapping[str, str]) -> dict[str, str]:
+def group_recipe(recipe: Mapping[str, str]) -> dict[str, str]:
     """Return the part of a flat recipe that all runs of a group have in common.
 
-    What is watched in training changes nothing of it.
+    Monitoring does not change training, so it is not part of it.
     """
-    own = (key for key in recipe if key not in OF_ONE_RUN)
-    return {key: recipe[key] for key in own if not key.startswith("watch.")}
+    own = (key for key in recipe if key not in KEYS_OF_A_RUN)
+    return {key: recipe[key] for key in own if not key.startswith("monitor.")}
 
 
 def differences(recipes: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the keys in which flat recipes differ; a key that one lacks differs too.
+    """Return the keys in which flat recipes differ; a missing key is a difference.
 
     >>> differences([{"norm": "batch", "eps": "0.1"}, {"norm": "group", "eps": "0.1"}])
     ['norm']
     """
-    keys = dict.fromkeys(key for recipe in recipes for key in shared(recipe))
+    keys = dict.fromkeys(key for recipe in recipes for key in group_recipe(recipe))
     return [key for key in keys if len({recipe.get(key) for recipe in recipes}) > 1]
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield dotted keys and shown values of nested mappings.
+    """Yield the dotted keys of nested mappings, with values as text.
 
     >>> dict(flatten({"norm": {"name": "batch", "affine": True}, "seed": 0}))
     {'norm.name': 'batch', 'norm.affine': 'true', 'seed': '0'}
@@ -148,16 +149,15 @@ def _load(run: Run, name: str) -> LoadedRun:
     try:
         recipe = run.recipe()
     except (OSError, ValueError) as error:
-        what = cut(str(error))
         raise ValueError(
-            f"{path} is damaged ({what}): put the recipe back or leave this run out"
+            f"{path} is damaged ({cut(str(error))}): restore it, or leave this run out"
         ) from error
     epochs = tuple(run.epochs())
     training = TrainingProgress.read(
         recipe.get("epochs"), epochs[-1].epoch if epochs else 0
     )
     planned = training.planned if training else None
-    watched = [
+    monitored = [
         answer.model_copy(update={"training": training})
         for answer in over_training(run.monitored())
     ]
@@ -167,15 +167,15 @@ def _load(run: Run, name: str) -> LoadedRun:
         recipe=dict(flatten(recipe)),
         text=run.recipe_text(),
         epochs=epochs,
-        results={r.key: _dated(r, epochs, planned) for r in run.results()},
+        results={r.key: _with_progress(r, epochs, planned) for r in run.results()},
         environment=run.environment() if run.described else None,
-        diagnoses={answer.question: answer for answer in (*watched, *run.diagnoses())},
+        diagnoses={answer.question: answer for answer in (*monitored, *run.diagnoses())},
         training=training,
     )
 
 
-def _dated(result: Result, epochs: Sequence[Epoch], planned: int | None) -> Result:
-    """Return a result that says how far training was, or that it is not known."""
+def _with_progress(result: Result, epochs: Sequence[Epoch], planned: int | None) -> Result:
+    """Return a result with the progress of training, or a note that it is not known."""
     if result.training or planned is None:
         return result
     training = infer_progress(result.weights, epochs, planned)
@@ -195,14 +195,14 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def _labels(firsts: Sequence[LoadedRun]) -> list[str]:
-    """Say norm, objective and model; where that is not unique, what else differs."""
+    """Label each group by norm, objective and model, and by what else differs if needed."""
     kinds = ("norm", "objective", "model")
     plain = [" · ".join(run.choice(kind) for kind in kinds) for run in firsts]
     labels = []
     for label, run in zip(plain, firsts, strict=True):
         alike = [r.recipe for r, other in zip(firsts, plain, strict=True) if other == label]
-        told = [f"{key} {run.recipe.get(key, 'unset')}" for key in differences(alike)]
-        labels.append(" · ".join([label, *told[:3]]))
+        more = [f"{key} {run.recipe.get(key, 'unset')}" for key in differences(alike)]
+        labels.append(" · ".join([label, *more[:3]]))
     count = Counter(labels)
     return [
         f"{label} · {run.name}" if count[label] > 1 else label

@@ -1,4 +1,4 @@
-"""A page a paper: its claims on top, then tables with ours beside theirs, then figures."""
+"""The page of a paper: its claims, then our numbers beside the paper's, then figures."""
 
 import re
 from collections import Counter
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from advnorm.records import MARKS, Panel, Reproduction, counted
-from advnorm.report import diagnosis_panels, figures, reproduced_figure
+from advnorm.report import diagnosis_panels, figures
 from advnorm.report.diagnoses import picture_urls
+from advnorm.report.reproduced_figure import draw_reproduction
 from advnorm.report.reproductions import ReproductionTable, build_table
 from advnorm.report.styles import STYLES
 from advnorm.report.template import environment
 
 MOST_PANELS = 24
-"""Panels of one artefact beyond these are left out."""
+"""The most panels of an artefact; further ones are left out."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,6 @@ class ArtefactSection:
     """One artefact, as the page has it."""
 
     record: Reproduction
-    name: str
     table: ReproductionTable
     figure: figures.SvgPanel | None
     panels: tuple[figures.SvgPanel, ...]
@@ -29,16 +29,26 @@ class ArtefactSection:
     left_out: int
 
     @property
+    def anchor(self) -> str:
+        """The artefact without its paper: ``table1``."""
+        return self.record.artefact.partition("/")[2]
+
+    @property
+    def name(self) -> str:
+        """The artefact as papers write it: ``Table 1``."""
+        return re.sub(r"(\d+)", r" \1", self.anchor).capitalize()
+
+    @property
     def command(self) -> str:
-        """What makes it again."""
+        """The command that makes it again."""
         record = self.record
         seeds = f" --seeds {record.seeds}" if record.seeds > 1 else ""
         return f"advnorm reproduce {record.artefact} --scale {record.scale}{seeds}"
 
 
 def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] = ()) -> str:
-    """Return the page of one paper; ``damaged`` says which records it leaves out."""
-    shown = [_shown(record, f"a{number}") for number, record in enumerate(records)]
+    """Return the page of one paper; ``damaged`` names the records that it leaves out."""
+    sections = [_section(record, f"a{number}") for number, record in enumerate(records)]
     claims = [claim for record in records for claim in record.claims if claim.judged]
     verdicts = Counter(claim.verdict for claim in claims)
     return (
@@ -47,7 +57,7 @@ def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] =
         .render(
             paper=paper,
             damaged=damaged,
-            shown=shown,
+            sections=sections,
             verdicts=[
                 (counted(verdicts[name], name), mark) for name, mark in MARKS.items()
             ],
@@ -59,14 +69,13 @@ def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] =
     )
 
 
-def _shown(record: Reproduction, prefix: str) -> ArtefactSection:
+def _section(record: Reproduction, prefix: str) -> ArtefactSection:
     drawn = [panel for panel in record.drawn if panel.kind != "pictures"]
     pictures = [panel for panel in record.drawn if panel.kind == "pictures"]
     return ArtefactSection(
         record=record,
-        name=_title(record.artefact.partition("/")[2]),
         table=build_table(record),
-        figure=reproduced_figure.lines(record, f"{prefix}-own") if record.x else None,
+        figure=draw_reproduction(record, f"{prefix}-own") if record.x else None,
         panels=tuple(_panels(drawn[:MOST_PANELS], prefix)),
         galleries=tuple(map(_gallery, pictures[:MOST_PANELS])),
         left_out=max(0, len(drawn) - MOST_PANELS) + max(0, len(pictures) - MOST_PANELS),
@@ -74,7 +83,7 @@ def _shown(record: Reproduction, prefix: str) -> ArtefactSection:
 
 
 def _title(name: str) -> str:
-    """Write a caption's name as papers do.
+    """Write the name of an artefact as papers do.
 
     >>> _title("table13")
     'ReproductionTable 13'
@@ -84,8 +93,8 @@ def _title(name: str) -> str:
 
 def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.SvgPanel]:
     for number, panel in enumerate(panels):
-        one = diagnosis_panels.StyledPanel(panel.title, STYLES[0], panel)
-        yield diagnosis_panels.alone(panel.title, one, f"{prefix}-{number}")
+        styled = diagnosis_panels.StyledPanel(panel.title, STYLES[0], panel)
+        yield diagnosis_panels.draw_single(panel.title, styled, f"{prefix}-{number}")
 
 
 def _gallery(panel: Panel) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -14,9 +14,9 @@ from advnorm.report.figures import (
     GroupStyles,
     SvgPanel,
     accuracy_text,
-    draw,
+    draw_accuracies,
     join_limited,
-    plot,
+    new_axes,
     to_svg,
     with_branch,
 )
@@ -75,14 +75,14 @@ def _radius(
     styles: GroupStyles,
     prefix: str,
 ) -> SvgPanel:
-    axes = plot(f"radius eps ({norm_label(named.norm)})", "accuracy (%)")
+    axes = new_axes(f"radius eps ({norm_label(named.norm)})", "accuracy (%)")
     told = []
     for row in rows:
         for branch, keys in family.items():
             clean = result_key("clean", None, branch, named.data or None)
             known = _by_radius(row, {0.0: clean, **keys})
             if styles[row.label] is not OTHER_STYLE and known:
-                draw(axes, known, styles[row.label], BRANCH_LINE_STYLES[branch])
+                draw_accuracies(axes, known, styles[row.label], BRANCH_LINE_STYLES[branch])
                 shown = (f"{accuracy_text(c)} at {eps_label(e)}" for e, c in known.items())
                 told.append(f"{with_branch(row.label, branch)}: " + ", ".join(shown))
     axes.set_ylim(0, 100)

@@ -1,4 +1,4 @@
-"""A reproduced figure whose columns are values: a line a row, the paper's beside it."""
+"""A reproduced figure: a line a row, with the paper's numbers dotted beside it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,26 +10,26 @@ from advnorm.records import Measured, Reproduction
 from advnorm.report import figures
 from advnorm.report.styles import OTHER_STYLE, STYLES, GroupStyle
 
-_DECADES = 50.0
-"""Values that span more than this are drawn on a logarithmic axis."""
+_LOG_RATIO = 50.0
+"""Values whose largest ratio is above it are drawn on a logarithmic axis."""
 
 
-def lines(record: Reproduction, prefix: str) -> figures.SvgPanel:
-    """Draw the numbers of each row over the columns; hollow and dotted is the paper's."""
+def draw_reproduction(record: Reproduction, prefix: str) -> figures.SvgPanel:
+    """Draw the numbers of each row over the columns; the paper's are hollow and dotted."""
     places = _places(record.columns)
     with rc_context(figures.RC_PARAMS):
-        axes = figures.plot(record.x, record.y, size=(5.2, 3.4))
+        axes = figures.new_axes(record.x, record.y, size=(5.2, 3.4))
         _scale(axes, record.columns, places)
         for number, cells in enumerate(record.rows.values()):
             _row(axes, cells, places, _style(number))
         _legend(axes, list(record.rows))
         svg = figures.to_svg(axes, prefix)
-    told = (f"{row}: {_told(cells)}" for row, cells in record.rows.items())
-    return figures.SvgPanel(record.title, figures.join_limited(told), svg)
+    texts = (f"{row}: {_description(cells)}" for row, cells in record.rows.items())
+    return figures.SvgPanel(record.title, figures.join_limited(texts), svg)
 
 
 def _places(columns: Sequence[str]) -> dict[str, float]:
-    """Return where each column is drawn: its value, or its place where it is a word."""
+    """Return the x of each column: its value, or its position if it is not a number."""
     try:
         return {column: float(column.rstrip("%")) for column in columns}
     except ValueError:
@@ -38,10 +38,10 @@ def _places(columns: Sequence[str]) -> dict[str, float]:
 
 def _scale(axes: Axes, columns: Sequence[str], places: Mapping[str, float]) -> None:
     values = list(places.values())
-    if values and min(values) > 0 and max(values) > _DECADES * min(values):
+    if values and min(values) > 0 and max(values) > _LOG_RATIO * min(values):
         axes.set_xscale("log")
     else:
-        axes.set_xticks(values, labels=[figures.plain(column) for column in columns])
+        axes.set_xticks(values, labels=[figures.axis_text(column) for column in columns])
 
 
 def _row(
@@ -77,7 +77,7 @@ def _legend(axes: Axes, names: Sequence[str]) -> None:
             [],
             color=_style(number).colour,
             marker=_style(number).marker,
-            label=figures.plain(name),
+            label=figures.axis_text(name),
         )
         for number, name in enumerate(names)
     ]
@@ -95,5 +95,5 @@ def _style(number: int) -> GroupStyle:
     return STYLES[number] if number < len(STYLES) else OTHER_STYLE
 
 
-def _told(cells: Mapping[str, Measured]) -> str:
+def _description(cells: Mapping[str, Measured]) -> str:
     return ", ".join(f"{column} {cell.mean:.3g}" for column, cell in cells.items())

@@ -11,7 +11,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
-from advnorm.report.completion_marks import unfinished
+from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.groups import LoadedRun, RunGroup, load_groups
 
 _BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
@@ -271,5 +271,5 @@ def _cell(key: str, runs: Sequence[LoadedRun]) -> TableCell | None:
         n=min(result.accuracy.n for result in results),
         flags=tuple(dict.fromkeys(flag for result in results for flag in result.flags)),
         notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
-        unfinished=unfinished(results),
+        unfinished=unfinished_runs(results),
     )

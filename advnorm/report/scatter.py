@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from matplotlib import rc_context
 
 from advnorm.records import Accuracy, result_key
-from advnorm.report.completion_marks import unfinished, unfinished_text
+from advnorm.report.completion_marks import unfinished_runs, unfinished_text
 from advnorm.report.figures import (
     FLAGGED,
     RC_PARAMS,
@@ -14,8 +14,8 @@ from advnorm.report.figures import (
     SvgPanel,
     join_limited,
     mark_flagged,
-    plot,
-    progress,
+    mark_unfinished,
+    new_axes,
     to_svg,
     with_branch,
 )
@@ -35,7 +35,7 @@ def scatter_panel(
         return None
     labels = {run.name: group.label for group in groups for run in group.members}
     with rc_context(RC_PARAMS):
-        axes = plot("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
+        axes = new_axes("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
         for point in points:
             style = styles[labels[point.run]]
             axes.errorbar(
@@ -54,7 +54,7 @@ def scatter_panel(
             if point.flagged:
                 mark_flagged(axes, *place)
             if point.unfinished:
-                progress(axes, *place, point.unfinished)
+                mark_unfinished(axes, *place, point.unfinished)
         svg = to_svg(axes, prefix)
     told = [
         f"{with_branch(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
@@ -91,7 +91,7 @@ def _points(run: LoadedRun, key: str) -> list[ScatterPoint]:
                 clean.accuracy,
                 result.accuracy,
                 bool(result.flags),
-                unfinished([result]) or unfinished([clean]),
+                unfinished_runs([result]) or unfinished_runs([clean]),
             )
             found += [point] if point.clean.n and point.robust.n else []
     return found

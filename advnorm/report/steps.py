@@ -8,7 +8,7 @@ from matplotlib import rc_context
 
 from advnorm.records import Result
 from advnorm.report import figures
-from advnorm.report.completion_marks import unfinished
+from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.groups import RunGroup
 from advnorm.report.rows import TableCell, threat_label, without_branch
 from advnorm.report.styles import OTHER_STYLE
@@ -55,11 +55,11 @@ def steps(
 def _panel(
     title: str, walks: Sequence[StepCurve], styles: figures.GroupStyles, prefix: str
 ) -> figures.SvgPanel:
-    axes = figures.plot("steps of the attack", "accuracy (%)")
+    axes = figures.new_axes("steps of the attack", "accuracy (%)")
     axes.set_xscale("log")
     told = []
     for walk in walks:
-        figures.draw(
+        figures.draw_accuracies(
             axes, walk.known, styles[walk.label], figures.BRANCH_LINE_STYLES[walk.branch]
         )
         shown = (f"{figures.accuracy_text(c)} after {n:g}" for n, c in walk.known.items())
@@ -111,7 +111,7 @@ def _known(results: Sequence[Result]) -> dict[float, TableCell]:
     counts = [n for n in sorted(results[0].curve) if all(n in r.curve for r in results)]
     found = {n: [result.curve[n] for result in results] for n in counts}
     flags = tuple(dict.fromkeys(flag for result in results for flag in result.flags))
-    far = unfinished(results)
+    far = unfinished_runs(results)
     return {
         float(n): TableCell(
             tuple(a.fraction for a in each), min(a.n for a in each), flags, unfinished=far

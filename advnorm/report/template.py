@@ -1,4 +1,4 @@
-"""The templates of the pages, and what they all are given."""
+"""The environment of the page templates."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -14,12 +14,12 @@ _FOLDER = Path(__file__).parent
 
 
 def environment() -> Environment:
-    """Return where templates are found; text is escaped, a name left out is an error.
+    """Return the environment: text is escaped, and an undefined name is an error.
 
-    Text of records and names of files are cleaned as for a terminal: a page is UTF-8, and
-    no sign in it turns the direction of what follows.
+    Control characters in the text of records and file names are written out, so that a page
+    is valid UTF-8 and nothing in it reverses the text direction.
     """
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -27,18 +27,18 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(digest=_digest, shell=lambda path: quote(str(path)))
-    made.globals["css"] = Markup((_FOLDER / "page.css").read_text())
-    return made
+    templates.filters.update(digest=_digest, shell=lambda path: quote(str(path)))
+    templates.globals["css"] = Markup((_FOLDER / "page.css").read_text())
+    return templates
 
 
 def _clean(value: object) -> object:
-    """Return what is shown of a value; what the page itself made stays as it is."""
+    """Return a value without control characters; markup of the page itself is kept."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable(value)
     return printable(str(value)) if isinstance(value, PurePath) else value
 
 
 def _digest(script: str) -> str:
-    """Return the base64 SHA-256 by which the page's policy knows its one script."""
+    """Return the base64 SHA-256 by which the page's policy allows its script."""
     return b64encode(sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""The comparison for a terminal: a line a result, a column a group."""
+"""The comparison as text for a terminal: a line a result, a column a group."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from advnorm.report.groups import LoadedRun, load_groups
 from advnorm.report.rows import ReportRow, TableCell, key_label, rows, unlike
 
 WIDTH = 100
-"""Groups that do not fit go into a further block below."""
+"""Characters of a line; groups that do not fit go into another block below."""
 Column = Sequence[str]
-"""Its cells, from above."""
+"""The cells of a column, from top to bottom."""
 
 
 def comparison_text(runs: Sequence[Run]) -> str:
@@ -26,19 +26,19 @@ def comparison_text(runs: Sequence[Run]) -> str:
     names = ["", "", "", *(_name(key, loaded, notes) for key in keys), "in training"]
     first = [name.ljust(max(map(len, names))) for name in names]
     columns = [_column(row, keys, notes) for row in lines]
-    shown = ["\n".join(_joined(block)) for block in blocks(first, columns)]
+    shown = ["\n".join(_joined(block)) for block in split_blocks(first, columns)]
     numbered = [f"*{number} {note}" for number, note in enumerate(notes, start=1)]
     return "\n\n".join([*shown, "\n".join(numbered)]).rstrip()
 
 
-def blocks(first: Column, columns: Sequence[Column]) -> list[list[Column]]:
-    """Share columns, each of one width, among blocks that fit and begin with the first."""
-    found: list[list[Column]] = []
+def split_blocks(first: Column, columns: Sequence[Column]) -> list[list[Column]]:
+    """Split columns into blocks that fit a terminal; each begins with the first column."""
+    blocks: list[list[Column]] = []
     for column in columns:
-        if not found or _width([*found[-1], column]) > WIDTH:
-            found.append([first])
-        found[-1].append(column)
-    return found
+        if not blocks or _width([*blocks[-1], column]) > WIDTH:
+            blocks.append([first])
+        blocks[-1].append(column)
+    return blocks
 
 
 def _name(key: str, runs: Sequence[LoadedRun], notes: list[str]) -> str:
@@ -66,9 +66,9 @@ def _cell_text(cell: TableCell | None, notes: list[str]) -> str:
 
 
 def _marks(texts: Sequence[str], notes: list[str]) -> str:
-    told = [text for text in texts if text]
-    notes.extend(text for text in told if text not in notes)
-    return "".join(f" *{notes.index(text) + 1}" for text in told)
+    marked = [text for text in texts if text]
+    notes.extend(text for text in marked if text not in notes)
+    return "".join(f" *{notes.index(text) + 1}" for text in marked)
 
 
 def _joined(columns: Sequence[Column]) -> list[str]:

@@ -15,7 +15,7 @@ from advnorm.report.figures import (
     SvgPanel,
     finite_or_nan,
     join_limited,
-    plot,
+    new_axes,
     to_svg,
 )
 from advnorm.report.groups import LoadedRun, RunGroup
@@ -27,8 +27,8 @@ def training_panels(
 ) -> list[SvgPanel]:
     """Draw loss and validation accuracies by epoch: one line a run.
 
-    A ring is the best checkpoint, a cross an epoch with an alarm. What no run has recorded
-    is left out.
+    A ring is the best checkpoint, a cross an epoch with an alarm. A measure that no run has
+    recorded is left out.
     """
     series: dict[str, list[TrainingCurve]] = {}
     for label, run in _limited(groups, styles):
@@ -57,7 +57,7 @@ class TrainingCurve:
     best: list[int]
     alarms: list[int]
     mark: str
-    """How far training is, where it is not finished."""
+    """The progress of training, if it is not finished."""
 
 
 def _limited(
@@ -86,7 +86,7 @@ def _curve(
     title: str, lines: Sequence[TrainingCurve], styles: GroupStyles, prefix: str
 ) -> SvgPanel:
     with rc_context(RC_PARAMS):
-        axes = plot("epoch", "loss" if "loss" in title else "accuracy (%)")
+        axes = new_axes("epoch", "loss" if "loss" in title else "accuracy (%)")
         for line in lines:
             style = styles[line.label]
             alone = len(line.epochs) == 1
@@ -109,8 +109,8 @@ def _curve(
                 )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         svg = to_svg(axes, prefix)
-    told = [f"{line.name} ends at {line.values[-1]:.3g}{line.mark}" for line in lines]
-    return SvgPanel(title, join_limited(told), svg)
+    ends = [f"{line.name} ends at {line.values[-1]:.3g}{line.mark}" for line in lines]
+    return SvgPanel(title, join_limited(ends), svg)
 
 
 def _percent(accuracy: Accuracy | None) -> float:

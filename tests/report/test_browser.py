@@ -188,7 +188,7 @@ def test_page_renders_without_errors_or_requests_and_does_not_scroll_sideways(
         "Training",
         "Accuracy against the radius",
         "Images",
-        "How it was made",
+        "Recipes and environment",
     ]
     assert browser.value("document.querySelector('#comparison tbody').rows.length") == 4
     assert browser.value("document.documentElement.scrollWidth") <= width

@@ -10,8 +10,8 @@ from PIL import Image
 
 from advnorm.records import Diagnosis, MonitoredStep, Panel, Picture, Run, Series
 from advnorm.report import write
-from advnorm.report.diagnoses import diverging, picture_url, topics
-from advnorm.report.diagnosis_panels import MOST_POINTS, together
+from advnorm.report.diagnoses import diverging, picture_url, question_sections
+from advnorm.report.diagnosis_panels import MOST_POINTS, can_overlay
 from advnorm.report.groups import load_groups
 from advnorm.report.styles import STYLES
 
@@ -35,7 +35,7 @@ def line(*values, name="a", faint=False):
 def looked(runs):
     groups = load_groups(runs)
     styles = {g.label: style for g, style in zip(groups, STYLES, strict=False)}
-    return topics(groups, styles, "why")
+    return question_sections(groups, styles, "why")
 
 
 def test_norms_of_one_family_share_axes_in_their_own_colours(maker):
@@ -67,8 +67,8 @@ def test_clouds_and_many_lines_are_drawn_run_by_run(maker):
     names = ["Sharpness: batch · madry · cnn", "Sharpness: none · madry · cnn"]
     assert [panel.title for panel in cloud.panels] == names
     assert [panel.title for panel in many.panels] == names
-    assert together([Panel(kind="lines", title="", series=[line(1.0)])])
-    assert not together([Panel(kind="points", title="", series=[line(1.0)])])
+    assert can_overlay([Panel(kind="lines", title="", series=[line(1.0)])])
+    assert not can_overlay([Panel(kind="points", title="", series=[line(1.0)])])
 
 
 def test_numbers_are_means_over_seeds(maker):

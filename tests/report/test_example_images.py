@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from advnorm.report.example_images import amplification, png, strips
+from advnorm.report.example_images import amplification, example_strips, png_url
 from advnorm.report.groups import load_groups
 
 EPS = 8 / 255
 KEY = "pgd-10_linf_0.03137"
 
 
-def pixels(picture_url):
-    kind, _, data = picture_url.partition(",")
+def pixels(url):
+    kind, _, data = url.partition(",")
     assert kind == "data:image/png;base64"
     return np.asarray(Image.open(BytesIO(b64decode(data))))
 
@@ -31,7 +31,7 @@ def attacked(maker, name="a", **shown):
 def test_png_keeps_every_pixel(channels, shape):
     image = np.random.default_rng(0).integers(0, 256, (channels, 4, 5)).astype(np.float32)
     expected = image[0] if channels == 1 else image.transpose(1, 2, 0)
-    read = pixels(png(image / 255))
+    read = pixels(png_url(image / 255))
     assert read.shape == shape and (read == expected).all()
 
 
@@ -39,14 +39,14 @@ def test_difference_is_amplified_around_middle_grey(maker):
     clean = np.full((1, 1, 2, 2), 0.5, dtype=np.float32)
     changed = clean + np.array([[0.04, -0.04], [0.0, 0.02]], dtype=np.float32)
     run = attacked(maker, count=1, clean=clean, adversarial=changed)
-    (strip,) = strips(load_groups([run]), KEY)
+    (strip,) = example_strips(load_groups([run]), KEY)
     assert strip.factor == 10
     difference = pixels(strip.examples[0].difference) / 255
     np.testing.assert_allclose(difference, [[0.9, 0.1], [0.5, 0.7]], atol=0.003)
 
 
 def test_labels_and_predictions_are_those_of_the_file(maker):
-    (strip,) = strips(load_groups([attacked(maker, shape=(3, 32, 32))]), KEY)
+    (strip,) = example_strips(load_groups([attacked(maker, shape=(3, 32, 32))]), KEY)
     second = strip.examples[1]
     assert (second.label, second.clean_prediction, second.adversarial_prediction) == (
         1,
@@ -63,20 +63,20 @@ def test_bounds_of_the_threat_are_black_and_white(maker):
     run.write_result(result.model_copy(update={"threat": wide}))
     clean = np.array([-1.0, 0.0, 1.0, 1.0], dtype=np.float32).reshape(1, 1, 2, 2)
     maker.examples(run, KEY, count=1, clean=clean, adversarial=clean)
-    (strip,) = strips(load_groups([run]), KEY)
+    (strip,) = example_strips(load_groups([run]), KEY)
     assert pixels(strip.examples[0].clean).tolist() == [[0, 128], [255, 255]]
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 4, 4)], ids=["vectors", "two channels"])
 def test_what_is_no_image_is_skipped(maker, shape):
-    assert strips(load_groups([attacked(maker, shape=shape)]), KEY) == []
+    assert example_strips(load_groups([attacked(maker, shape=shape)]), KEY) == []
 
 
 def test_numbers_are_limited_and_large_images_thinned(maker):
     runs = [attacked(maker, f"n{i}", shape=(1, 4, 4)) for i in range(9)]
-    assert len(strips(load_groups(runs), KEY)) == 8
+    assert len(example_strips(load_groups(runs), KEY)) == 8
     run = attacked(maker, "big", shape=(1, 300, 200), count=12)
-    (strip,) = strips(load_groups([run]), KEY)
+    (strip,) = example_strips(load_groups([run]), KEY)
     assert strip.stride == 3 and len(strip.examples) == 8
     assert pixels(strip.examples[0].clean).shape == (100, 67)
 
@@ -85,13 +85,13 @@ def test_a_damaged_file_is_named(maker):
     run = attacked(maker)
     run.examples(KEY).write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"0\.03137\.safetensors is damaged"):
-        strips(load_groups([run]), KEY)
+        example_strips(load_groups([run]), KEY)
 
 
 def test_tensors_that_do_not_fit_are_named(maker):
     run = attacked(maker, count=3, labels=np.zeros(2, dtype=np.int64))
     with pytest.raises(ValueError, match="differ in shape"):
-        strips(load_groups([run]), KEY)
+        example_strips(load_groups([run]), KEY)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_every_section_is_there(whole):
     for heading in (
         "Accuracy against the radius",
         "Images",
-        "How it was made",
+        "Recipes and environment",
         "Environment",
     ):
         assert heading in whole.text
@@ -126,11 +126,9 @@ def test_only_the_settings_that_differ_are_compared(maker, tmp_path):
 def test_a_run_without_anything_says_what_would_make_it(maker, tmp_path):
     run = maker.run("bare")
     read = page([run], tmp_path)
-    assert (
-        f"Not evaluated yet: bare. Make it with advnorm evaluate {run.path}." in read.text
-    )
+    assert f"Not evaluated yet: bare. Run advnorm evaluate {run.path}." in read.text
     train = f"advnorm train {run.path}/recipe.yaml --resume --out {run.path}"
-    assert f"No finished epoch: bare. Make it with {train}." in read.text
+    assert f"No epoch is completed: bare. Run {train}." in read.text
     assert "There are no example images" in read.text
     assert read.count("svg") == 0 and read.count("img") == 0
 
@@ -139,8 +137,8 @@ def test_one_epoch_and_no_validation_are_said(maker, tmp_path):
     run = maker.run("short")
     maker.train(run, epochs=1, validation=False)
     read = page([run], tmp_path)
-    assert "One epoch only, so a point and no line: short" in read.text
-    assert "No validation accuracy was recorded: short" in read.text
+    assert "With a single epoch, a point instead of a line: short" in read.text
+    assert "Without a validation accuracy: short" in read.text
     assert read.count("svg") == 1
 
 
@@ -246,7 +244,7 @@ def test_branches_of_a_mixture_norm_are_lines_points_and_headings_of_their_own(
         "mixed, worst branch 60.0% clean, 20.0% robust",
     ]
     assert "mixed, pgd-10 L∞ 8/255, worst branch" in read.text
-    assert "dashed is adversarial, dotted clean" in read.text
+    assert "dashed is adversarial, dotted is clean" in read.text
     assert "Warnings" not in read.text
 
 
@@ -358,7 +356,7 @@ def test_flagged_points_are_marked_in_every_figure_and_described(maker, tmp_path
     assert "flagged" not in drawn[f"{name}, L∞ 4/255, over steps"]
     marks = [word.strip() for word in told.words]
     assert marks.count("!") == 1 + 1 + 2  # scatter, radius, steps: text of the drawings
-    assert told.text.count("A ! is beside a point that is flagged") == 3
+    assert told.text.count("A ! marks a flagged point") == 3
 
 
 def test_a_page_without_flags_does_not_speak_of_marks(maker, tmp_path):

@@ -22,7 +22,7 @@ from advnorm.records import (
 )
 from advnorm.report import write_paper_pages
 from advnorm.report.paper import MOST_PANELS
-from advnorm.report.reproduced_figure import _row, _scale, lines
+from advnorm.report.reproduced_figure import _row, _scale, draw_reproduction
 from advnorm.report.styles import STYLES
 
 TABLE = Reproduction(
@@ -113,7 +113,7 @@ def test_claims_stand_above_tables_and_tables_above_figures(folder):
 def test_every_claim_has_its_reason_and_no_claim_is_said(folder):
     text = page(folder)
     assert "1 against 2." in text and "2 against 1." in text
-    assert text.count("makes no claim that a machine can check") == 1
+    assert text.count("no claim that can be checked automatically") == 1
     assert "2 artefacts, 2 minutes of runs on 4 cores of a machine" in text
 
 
@@ -126,7 +126,7 @@ def test_claims_at_smoke_are_not_counted(folder):
     assert "Of 3 claims" in text and "Made at scale smoke" not in text
     for path in (folder / "here2020").glob("*-[fr]*.json"):
         path.unlink()
-    assert "Made at scale smoke: the path works, no claim is judged." in page(folder)
+    assert "Scale smoke: a quick test of the pipeline; no claim is judged." in page(folder)
 
 
 def test_claims_about_another_scale_are_not_counted(folder):
@@ -145,15 +145,15 @@ def test_claims_about_another_scale_are_not_counted(folder):
     (folder / "here2020" / "table2-full.json").unlink()
     path.write_text(FIGURE.model_copy(update={"claims": told[:1]}).model_dump_json())
     text = page(folder)
-    assert "No claim could be judged at this scale." in text
+    assert "No claim can be judged at this scale." in text
     assert "Made at scale smoke" not in text
 
 
 def test_a_record_without_numbers_says_so(folder):
     path = folder / "here2020" / "table2-full.json"
-    assert "Nothing is measured yet." not in page(folder)
+    assert "No measurements yet." not in page(folder)
     path.write_text(TABLE.model_copy(update={"rows": {}}).model_dump_json())
-    assert "Nothing is measured yet." in page(folder)
+    assert "No measurements yet." in page(folder)
 
 
 def test_a_figure_is_drawn_and_too_many_drawings_are_left_out(folder):
@@ -165,7 +165,7 @@ def test_a_figure_is_drawn_and_too_many_drawings_are_left_out(folder):
     (folder / "here2020" / "figure10-reduced.json").write_text(record.model_dump_json())
     text = page(folder)
     assert text.count("<svg") == text.count("<img") + 1 == MOST_PANELS + 1
-    assert "4 more drawings are in the run folders." in text
+    assert "4 more panels are in the record only." in text
 
 
 def test_numbers_stand_beside_the_published_ones(folder):
@@ -211,7 +211,7 @@ def test_words_have_places():
             },
         }
     )
-    drawn = lines(words, "f")
+    drawn = draw_reproduction(words, "f")
     assert "few" in drawn.svg and drawn.alt == "line: few 1, many 2"
 
 
@@ -294,7 +294,7 @@ def test_how_many_samples_there_are_stands_once(folder):
     path.write_text(record.model_dump_json())
     text = section(page(folder), "table2")
     assert text.count("n=2000") == 1
-    assert text.index("Each number is an accuracy of n=2000 samples.") < text.index("<th")
+    assert text.index("Each number is an accuracy on n=2000 samples.") < text.index("<th")
     assert '<td class="number">50<small>47.8–52.2</small></td>' in text  # Wilson, by hand
     assert "91 ± 1* [80 ± 1]</td>" in text, "over seeds the error is said, and no range"
 

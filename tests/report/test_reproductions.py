@@ -88,7 +88,7 @@ def test_one_seed_has_the_interval_of_its_samples():
         "angle": Measured(values=(45.0,)),
     }
     text = reproduction_text(record({"one": cells})).splitlines()
-    assert text[3] == "  A range is the 95% interval of one seed, for its samples."
+    assert text[3] == "  A range is the 95% interval of one seed, over its samples."
     assert text[5].split() == ["test", "(n=10)", "angle"]
     assert text[6] == "  one  90 (59.6–98.2) [95 ± 1]  45"
 

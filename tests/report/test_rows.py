@@ -121,7 +121,7 @@ def test_no_samples_are_said_and_not_divided_by(maker):
 
 
 def test_no_run_is_refused():
-    with pytest.raises(ValueError, match="give at least one run folder"):
+    with pytest.raises(ValueError, match="name at least one run folder"):
         comparison_rows([])
 
 
