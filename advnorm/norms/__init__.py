@@ -1,4 +1,4 @@
-"""Normalization: whose statistics, which domain, and does this pass move them."""
+"""Normalization layers, and scopes for their mode (statistics) and route (domains)."""
 
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.convert import check_statistics, collapse, convert

@@ -1,4 +1,4 @@
-"""Swap the batch norms of any model, and go back to plain PyTorch ones."""
+"""Convert the batch norms of any model to another norm, and back to PyTorch's."""
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -16,13 +16,13 @@ from advnorm.norms.route import DOMAINS, Domain
 from advnorm.norms.standard import NORMS, BatchNorm
 from advnorm.registry import validate
 
-_CONSTRUCTED: dict[str, type[nn.Module]] = {
+_LAYERS: dict[str, type[nn.Module]] = {
     "batch": BatchNorm,
     "mixture": MixtureNorm,
     "dual": DualNorm,
     "borrowed": BorrowedNorm,
 }
-_PLAIN = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+_TORCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 _DIMS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
 
 
@@ -33,47 +33,47 @@ def convert(
 
     Affine parameters, running statistics, momentum, eps, device, dtype, training flags and
     ``requires_grad`` are kept; a layer used in several places stays one layer. With the
-    running statistics the copy computes what ``model`` does, whatever the route. ``name``
-    is ``batch``, ``mixture``, ``dual`` or ``borrowed``; ``options`` are those of the norm,
-    except for eps, momentum and the start, which each layer brings.
+    running statistics the copy computes what ``model`` does, for every route. ``name`` is
+    ``batch``, ``mixture``, ``dual`` or ``borrowed``; ``options`` are those of the norm,
+    except for eps, momentum, affine and start, which are taken from each layer.
     """
-    if name not in _CONSTRUCTED:
+    if name not in _LAYERS:
         NORMS[name]  # an unknown name says which exist
         raise ValueError(
-            f"{name!r} has no running statistics to take over from batch norm; convert to "
-            f"{', '.join(_CONSTRUCTED)}, or build the model with norm {name!r}"
+            f"norm {name!r} cannot take over the running statistics of batch norm: convert "
+            f"to {', '.join(_LAYERS)}, or build the model with norm {name!r}"
         )
-    given = dict(options or {})
+    chosen = dict(options or {})
     for key in ("eps", "momentum", "affine", "start"):
-        if key in given:
-            raise ValueError(f"{key} is kept from each layer: leave it out of the options")
-    validate(NORMS[name], given, owner=f"norm {name!r}")
+        if key in chosen:
+            raise ValueError(f"{key} is taken from each layer: leave it out of the options")
+    validate(NORMS[name], chosen, owner=f"norm {name!r}")
 
     def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
         if not _is_batch_norm(path, parent, layer):
             return None
         assert isinstance(layer, _BatchNorm)
-        new = _CONSTRUCTED[name](
+        new = _LAYERS[name](
             layer.num_features,
             eps=layer.eps,
             momentum=layer.momentum,
             affine=layer.affine,
-            **{**({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}), **given},
+            **{**({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}), **chosen},
         )
         return _take_over(path, layer, new)
 
-    copy, count = _swapped(model, swap)
+    copy, count = _swap_layers(model, swap)
     if not count:
         raise ValueError("the model has no batch norm to convert")
     return copy
 
 
 def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
-    """Return a copy of ``model`` with plain PyTorch batch norms: one branch for good.
+    """Return a copy of ``model`` with plain PyTorch batch norms of one branch.
 
-    In evaluation it gives the outputs that ``model`` gives under
-    ``route(model, domain=domain)``, and needs no advnorm to run. A dual layer whose two
-    sets of moments differ has no such twin, and is refused by name.
+    In evaluation it computes what ``model`` computes under
+    ``route(model, domain=domain)``, and it runs without advnorm. A dual layer whose two
+    sets of moments differ has no equivalent batch norm and is refused by name.
     """
     if domain not in DOMAINS:
         raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
@@ -84,28 +84,28 @@ def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
         for inner in layer.modules():
             _refuse_losses(path, inner)
         source = _branch(path, layer, domain)
-        holder = layer if isinstance(layer, DualNorm) else source
-        seen = [bn.dims for bn in layer.modules() if isinstance(bn, BatchNorm) and bn.dims]
-        if not seen:
+        affine = layer if isinstance(layer, DualNorm) else source
+        dims = [bn.dims for bn in layer.modules() if isinstance(bn, BatchNorm) and bn.dims]
+        if not dims:
             raise ValueError(
-                f"layer {path!r} has not seen an input, so 1-D or 2-D is not known: run "
-                "the model once before you collapse it"
+                f"layer {path!r} has had no input, so it is unknown whether it is 1-D or "
+                "2-D: run the model once before you collapse it"
             )
-        plain = _PLAIN[seen[0]](
+        plain = _TORCH_NORMS[dims[0]](
             source.num_features,
             eps=source.eps,
             momentum=source.momentum,
-            affine=holder.weight is not None,
+            affine=affine.weight is not None,
         )
         _copy_statistics(source, plain)
-        _copy_affine(holder, plain)
+        _copy_affine(affine, plain)
         return plain.train(source.training)
 
-    return _swapped(model, swap)[0]
+    return _swap_layers(model, swap)[0]
 
 
 def check_statistics(model: nn.Module) -> None:
-    """Refuse running statistics that are not numbers, or variances below zero."""
+    """Refuse running statistics that are not finite, or variances below zero."""
     for path, layer in model.named_modules():
         if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
             mean, var = layer.running_mean, layer.running_var
@@ -125,10 +125,10 @@ def check_statistics(model: nn.Module) -> None:
 Swap = Callable[[str, nn.Module, nn.Module], nn.Module | None]
 
 
-def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
-    """Return a deep copy with each layer that ``swap`` answers for replaced, and how many.
+def _swap_layers(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
+    """Return a deep copy with the layers that ``swap`` replaces, and their number.
 
-    A layer that stands in several places is swapped once and stays one layer.
+    A layer that is used in several places is swapped once and stays one layer.
     """
     _refuse_ties(model)
     for path, layer in model.named_modules():
@@ -138,14 +138,14 @@ def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
                 f"layer {path!r} is lazy and has no size yet: run the model once"
             )
     copy = deepcopy(model)
-    known: dict[int, nn.Module] = {}
-    kept = []  # a replaced layer must live on, or its id could be given anew
+    swapped: dict[int, nn.Module] = {}
+    visited = []  # keeps replaced layers alive, or an id could be used again
 
     def visit(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module:
-        if id(layer) in known:
-            return known[id(layer)]
-        kept.append(layer)
-        known[id(layer)] = new = swap(path, parent, layer) or layer
+        if id(layer) in swapped:
+            return swapped[id(layer)]
+        visited.append(layer)
+        swapped[id(layer)] = new = swap(path, parent, layer) or layer
         if new is layer:
             for name, child in layer._modules.items():
                 if child is not None:
@@ -153,11 +153,11 @@ def _swapped(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
         return new
 
     root = visit("", copy, copy)
-    return root, sum(known[id(layer)] is not layer for layer in kept)
+    return root, sum(swapped[id(layer)] is not layer for layer in visited)
 
 
 def _refuse_ties(model: nn.Module) -> None:
-    """Refuse norms that share parameters with another layer: new ones would not."""
+    """Refuse norms that share parameters with another layer: new norms would not."""
     owners: dict[int, tuple[str, nn.Module]] = {}
     for path, layer in model.named_modules():
         for parameter in layer.parameters(recurse=False):
@@ -165,20 +165,20 @@ def _refuse_ties(model: nn.Module) -> None:
             norms = isinstance(layer, _BatchNorm) or isinstance(other, _BatchNorm)
             if other is not layer and norms:
                 raise NotImplementedError(
-                    f"layers {first!r} and {path!r} share a parameter, which new layers "
-                    "would not: give each its own before you convert"
+                    f"layers {first!r} and {path!r} share a parameter, which the converted "
+                    "layers would not: give each its own before you convert"
                 )
 
 
 def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
-    """Tell whether a layer can be swapped; one that does more is refused by name."""
+    """Tell whether a layer is a batch norm; one that does more is refused by name."""
     kind = type(layer)
     if kind in (MixtureNorm, DualNorm, BorrowedNorm):
         raise ValueError(f"layer {path!r} is a {kind.__name__} already: collapse it first")
     if not isinstance(layer, _BatchNorm):
         return False
-    same = kind.forward in (_BatchNorm.forward, BatchNorm.forward)
-    if not (same or kind is nn.SyncBatchNorm) or "forward" in vars(layer):
+    standard = kind.forward in (_BatchNorm.forward, BatchNorm.forward)
+    if not (standard or kind is nn.SyncBatchNorm) or "forward" in vars(layer):
         raise NotImplementedError(
             f"layer {path!r} is a {kind.__name__}, which does more than batch norm: split "
             "it into a batch norm and the rest before you convert"
@@ -186,8 +186,8 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
     _refuse_losses(path, layer)
     if (layer.weight is None) != (layer.bias is None):
         raise NotImplementedError(
-            f"layer {path!r} ({kind.__name__}) has a weight and no bias, or the reverse, "
-            "which the other norms do not know: give it both"
+            f"layer {path!r} ({kind.__name__}) has a weight but no bias, or the reverse, "
+            "which the other norms do not support: give it both"
         )
     if getattr(layer, "process_group", None) is not None:
         raise NotImplementedError(
@@ -204,7 +204,7 @@ def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
 
 
 def _refuse_losses(path: str, layer: nn.Module) -> None:
-    """Refuse a layer with more than its parameters and statistics, by name."""
+    """Refuse a layer that has more than a batch norm's parameters and statistics."""
     buffers = {"running_mean", "running_var", "num_batches_tracked"}
     own = isinstance(layer, _BatchNorm)
     hooks = [value for key, value in vars(layer).items() if key.endswith("_hooks")]
@@ -221,10 +221,10 @@ def _refuse_losses(path: str, layer: nn.Module) -> None:
 
 
 def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:
-    """Copy everything that ``layer`` has learned and was set to into ``new``."""
+    """Copy the parameters, statistics and flags of ``layer`` into ``new``."""
     if isinstance(new, DualNorm) and layer.running_mean is None:
         raise ValueError(
-            f"layer {path!r} keeps no running statistics, which a dual norm needs"
+            f"layer {path!r} has no running statistics, which a dual norm needs"
         )
     like = layer.weight if layer.affine else layer.running_mean
     if like is not None:
@@ -233,23 +233,23 @@ def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:
     for branch in branches:
         branch.dims = getattr(layer, "dims", None) or _DIMS.get(type(layer))
         _copy_statistics(layer, branch)
-    for holder in [new] if isinstance(new, DualNorm) else branches:
-        _copy_affine(layer, holder)
+    for affine in [new] if isinstance(new, DualNorm) else branches:
+        _copy_affine(layer, affine)
     return new.train(layer.training)
 
 
 def _branch(path: str, layer: nn.Module, domain: Domain) -> BatchNorm:
-    """Return the batch norm that stands for a layer in one domain."""
+    """Return the batch norm of a layer in one domain."""
     if isinstance(layer, MixtureNorm):
-        return layer.of(domain)
+        return layer.branch(domain)
     if isinstance(layer, BatchNorm):
         return layer
     assert isinstance(layer, DualNorm)
     pairs = zip(layer.clean.buffers(), layer.adversarial.buffers(), strict=True)
-    if not all(torch.equal(one, other) for one, other in pairs):
+    if not all(torch.equal(a, b) for a, b in pairs):
         raise NotImplementedError(
             f"layer {path!r} is a DualNorm whose gate depends on the input: no plain batch "
-            "norm gives its outputs"
+            "norm computes the same"
         )
     return layer.clean
 

@@ -1,24 +1,27 @@
-r"""Dual batch norm: a Gaussian gate decides whose statistics (sitawarin2021, 5 and F)."""
+r"""Dual batch norm: a Gaussian gate weighs two sets of statistics (sitawarin2021, 5, F)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from advnorm import ranks
 from advnorm.norms.dual_kernel import dual_batch_norm, reference_dual_batch_norm
+from advnorm.norms.kernel_tools import affine_parameters
+from advnorm.norms.mixture import TwoBranchNorm
 from advnorm.norms.mode import updates_running, uses_batch
-from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
-from advnorm.norms.route import RoutedLayer
-from advnorm.norms.standard import NORMS, BatchNorm, Norm
+from advnorm.norms.moments import Moments, measure_moments, to_single, update_running
+from advnorm.norms.standard import BatchNorm, register_layer
 
 
-class DualNorm(RoutedLayer):
-    r"""Normalize by both domains' moments, weighted by the posterior of each domain.
+@register_layer("dual")
+class DualNorm(TwoBranchNorm):
+    r"""Dual batch norm (DBN, sitawarin2021): two sets of moments and a Gaussian gate.
 
-    At every position, :math:`x \in \mathbb{R}^C` (Eqns. 10-20):
+    Each position is normalized by both domains' moments, weighted by the posterior of each
+    domain. At every position, :math:`x \in \mathbb{R}^C` (Eqns. 10-20):
 
     .. math::
         \hat x = p \frac{x - \mu_{cl}}{\sigma_{cl}}
@@ -28,8 +31,8 @@ class DualNorm(RoutedLayer):
 
     then :math:`w \odot \hat x + b` with shared :math:`w, b`; :math:`\sigma^2` includes the
     constant c. The gate is part of the model: gradients pass through it. In training the
-    moments of a domain are those of its rows in the batch; of a domain that the batch does
-    not have, the running ones. In evaluation the route is not needed.
+    moments of a domain are those of its rows in the batch, or the running ones if the batch
+    has no such rows. In evaluation no route is needed.
     """
 
     def __init__(
@@ -41,11 +44,7 @@ class DualNorm(RoutedLayer):
         affine: bool = True,
         sync: bool = False,
     ) -> None:
-        super().__init__()
-        make = partial(
-            BatchNorm, num_features, eps=eps, momentum=momentum, affine=False, sync=sync
-        )
-        self.clean, self.adversarial = make(), make()
+        super().__init__(num_features, eps=eps, momentum=momentum, affine=False, sync=sync)
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
@@ -54,13 +53,20 @@ class DualNorm(RoutedLayer):
     def forward(self, input: Tensor) -> Tensor:
         """Normalize ``(batch, features, ...)``, each position by its own gate."""
         x = to_single(input)
-        one, other = self.route.split(x)
-        given = self._given(self.clean, one), self._given(self.adversarial, other)
-        weight, bias = self._affine(x)
-        by = dual_batch_norm if self.fused else reference_dual_batch_norm
-        gated = by(x, len(one), given, weight, bias, self.eps)
+        clean, adversarial = self.route.split(x)
+        given = (
+            self._given(self.clean, clean),
+            self._given(self.adversarial, adversarial),
+        )
+        like = x.new_empty(self.clean.num_features)
+        weight, bias = affine_parameters(self.weight, self.bias, like)
+        kernel = dual_batch_norm if self.fused else reference_dual_batch_norm
+        gated = kernel(x, len(clean), given, weight, bias, self.eps)
         for branch, rows, moments in zip(
-            (self.clean, self.adversarial), (one, other), gated.moments, strict=True
+            (self.clean, self.adversarial),
+            (clean, adversarial),
+            gated.moments,
+            strict=True,
         ):
             if len(rows) and updates_running(branch):
                 update_running(branch, moments)
@@ -69,20 +75,17 @@ class DualNorm(RoutedLayer):
         return gated.output.to(input.dtype)
 
     def _given(self, branch: BatchNorm, rows: Tensor) -> Moments | None:
-        """Return a domain's moments, or None for those of its rows on this rank."""
+        """Return a domain's moments, or None if the kernel is to measure its rows."""
         branch._check_input_dim(rows)
         if len(rows) and uses_batch(branch):
-            alone = rows.numel() <= self.clean.num_features
-            apart = alone or (branch.sync and ranks() > 1)
-            return measure_moments(rows, sync=branch.sync) if apart else None
+            single_value = rows.numel() <= self.clean.num_features  # refused if measured
+            synced = branch.sync and ranks.size() > 1
+            if single_value or synced:
+                return measure_moments(rows, sync=branch.sync)
+            return None
         mean, var = branch.running_mean, branch.running_var
         assert mean is not None and var is not None
         return Moments(to_single(mean), to_single(var), 0)
-
-    def _affine(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        one = x.new_ones(self.clean.num_features)
-        weight = one if self.weight is None else to_single(self.weight)
-        return weight, 0 * one if self.bias is None else to_single(self.bias)
 
 
 @contextmanager
@@ -92,8 +95,8 @@ def likelihood(model: nn.Module) -> Iterator[list[Tensor]]:
     .. math::
         L = -1\{x \in cl\} \log p_{cl} - 1\{x \in adv\} \log (1 - p_{cl})
 
-    summed over positions, one term a layer and pass; the sum over layers is
-    ``sum(terms)``. Empty for a model without dual layers.
+    summed over positions, one term per layer and pass; the sum over layers is
+    ``sum(terms)``. The list stays empty for a model without dual layers.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, DualNorm)]
     before = [layer._terms for layer in layers]
@@ -105,15 +108,3 @@ def likelihood(model: nn.Module) -> Iterator[list[Tensor]]:
     finally:
         for layer, old in zip(layers, before, strict=True):
             layer._terms = old
-
-
-@NORMS.register("dual")
-def dual(
-    *,
-    eps: float = 1e-5,
-    momentum: float | None = 0.1,
-    affine: bool = True,
-    sync: bool = False,
-) -> Norm:
-    """Dual batch norm (DBN, sitawarin2021): two sets of moments and a Gaussian gate."""
-    return partial(DualNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)

@@ -1,9 +1,8 @@
-r"""The inner loop of dual batch norm, with its derivatives by hand (sitawarin2021, F).
+r"""Kernel of dual batch norm: forward and backward pass by hand (sitawarin2021, F).
 
-Written out in PyTorch operations the gate would keep and read many tensors of the size of
-the feature map. As one function it keeps one of them, and each pass writes into a buffer
-that is there already. It can be differentiated once; :func:`reference_dual_batch_norm` any
-number of times.
+In plain PyTorch operations (:func:`reference_dual_batch_norm`) the gate would store and
+read many tensors of the size of the feature map. This autograd function stores one of them
+and reuses its buffers. It can be differentiated only once.
 
 A position of a domain, :math:`x \in \mathbb{R}^C`, is :math:`u = (x - \mu_i) / \sigma_i` by
 its own domain's moments and :math:`v = r u + s` by the other's, where
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.norms.borrowed_kernel import refuse_second_derivative
+from advnorm.norms.kernel_tools import TWICE, refuse_second_derivative
 from advnorm.norms.moments import Moments, measure_moments
 from advnorm.norms.standard import affine
 
@@ -29,7 +28,7 @@ Pair = tuple[Moments | None, Moments | None]
 
 
 class DualOutput(NamedTuple):
-    """The output, each position's log-odds of its own domain, and both moments."""
+    """The output, the log-odds of each position's own domain, and both moments."""
 
     output: Tensor
     odds: Tensor
@@ -39,29 +38,29 @@ class DualOutput(NamedTuple):
 def dual_batch_norm(
     x: Tensor, clean: int, given: Pair, w: Tensor, b: Tensor, eps: float
 ) -> DualOutput:
-    r"""Normalize each position by both moments, weighed by the posterior of its domain.
+    r"""Normalize each position by both moments, weighted by the posterior of each domain.
 
     Args:
         x: ``(batch, features, ...)``; the first ``clean`` rows are clean.
-        clean: A number of rows.
-        given: The moments of the clean and of the adversarial domain; ``None`` stands for
-            those of its rows in ``x``, through which gradients pass as well.
+        clean: The number of clean rows.
+        given: The moments of the clean and of the adversarial domain; ``None`` means those
+            of its rows in ``x``, and gradients then flow through them too.
         w: The scale of each feature.
         b: The shift of each feature.
         eps: The constant c, part of each :math:`\sigma^2`.
     """
     flat = x.reshape(*x.shape[:2], -1)
     values = [part for m in given for part in ((None, None) if m is None else m[:2])]
-    with _as_given(x):
+    with _autocast_off(x):
         y, odds, *measured = _DualBatchNorm.apply(flat, w, b, *values, clean, eps)  # type: ignore[no-untyped-call]
     rows = (clean, len(x) - clean)
-    found = [
+    moments = [
         Moments(measured[2 * i], measured[2 * i + 1], rows[i] * flat.shape[2])
         if m is None
         else m
         for i, m in enumerate(given)
     ]
-    return DualOutput(y.view(x.shape), odds, (found[0], found[1]))
+    return DualOutput(y.view(x.shape), odds, (moments[0], moments[1]))
 
 
 def reference_dual_batch_norm(
@@ -70,26 +69,28 @@ def reference_dual_batch_norm(
     """Compute :func:`dual_batch_norm` in plain PyTorch, differentiable many times."""
     flat = x.reshape(*x.shape[:2], -1)
     parts = torch.split(flat, [clean, len(x) - clean])
-    seen = [m or measure_moments(part) for m, part in zip(given, parts, strict=True)]
+    moments = [m or measure_moments(part) for m, part in zip(given, parts, strict=True)]
     outputs, odds = [], []
-    for own, other, part in zip(seen, seen[::-1], parts, strict=True):
+    for own, other, part in zip(moments, moments[::-1], parts, strict=True):
         u, v = affine(part, own, eps, None, None), affine(part, other, eps, None, None)
         log_r = 0.5 * torch.log((own.var + eps) / (other.var + eps))
         odds.append((0.5 * (v * v - u * u) - log_r[:, None]).sum(1))
         p = torch.sigmoid(odds[-1])[:, None]
         outputs.append(w[:, None] * (v + p * (u - v)) + b[:, None])
-    return DualOutput(torch.cat(outputs).view(x.shape), torch.cat(odds), (seen[0], seen[1]))
+    return DualOutput(
+        torch.cat(outputs).view(x.shape), torch.cat(odds), (moments[0], moments[1])
+    )
 
 
 class _DualBatchNorm(torch.autograd.Function):
-    """See the top of the file; the arguments are those of :func:`dual_batch_norm`.
+    """The equations at the top of this file; arguments as in :func:`dual_batch_norm`.
 
-    What belongs to a feature has the shape ``(2, features)``: clean, then adversarial.
+    Values per feature have the shape ``(2, features)``: clean, then adversarial.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor, *rest: Any) -> tuple[Any, ...]:
-        *given, clean, eps = rest
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor, *args: Any) -> tuple[Any, ...]:
+        *given, clean, eps = args
         parts = (slice(0, clean), slice(clean, len(x)))
         u, y, odds = (
             torch.empty_like(x),
@@ -110,23 +111,23 @@ class _DualBatchNorm(torch.autograd.Function):
             _mix(scaled, y[part], odds[part], [v[i] for v in vectors])
         ctx.save_for_backward(u, torch.sigmoid(odds)[:, None], w, r, s, own)
         ctx.clean, ctx.measured = clean, (given[0] is None, given[2] is None)
-        found = [
+        outputs = [
             value if measured else None
             for pair, measured in zip(moments, ctx.measured, strict=True)
             for value in pair
         ]
-        ctx.mark_non_differentiable(*(value for value in found if value is not None))
-        return y, odds, *found
+        ctx.mark_non_differentiable(*(value for value in outputs if value is not None))
+        return y, odds, *outputs
 
     @staticmethod
     def backward(ctx: Any, of_y: Tensor, of_odds: Tensor, *_: Any) -> tuple[Any, ...]:
-        refuse_second_derivative()
-        with _as_given(of_y):
+        refuse_second_derivative("dual", TWICE)
+        with _autocast_off(of_y):
             return _backward(ctx, of_y, of_odds)
 
 
-def _as_given(x: Tensor) -> AbstractContextManager[object]:
-    """Leave precisions as they are, also inside autocast (which meta tensors lack)."""
+def _autocast_off(x: Tensor) -> AbstractContextManager[object]:
+    """Keep the precision of the inputs inside autocast (which meta tensors do not have)."""
     kind = x.device.type
     if torch.amp.is_autocast_available(kind):
         return torch.autocast(kind, enabled=False)
@@ -134,16 +135,16 @@ def _as_given(x: Tensor) -> AbstractContextManager[object]:
 
 
 def _center(
-    x: Tensor, u: Tensor, room: Tensor, mean: Tensor | None, var: Tensor | None
+    x: Tensor, u: Tensor, buffer: Tensor, mean: Tensor | None, var: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Write a domain's rows less their mean to ``u``; return its moments."""
+    """Write the centred rows of a domain to ``u``; return its moments."""
     if mean is not None and var is not None:
         torch.sub(x, mean[:, None], out=u)
         return mean, var
     n = x.shape[0] * x.shape[2]
     mean = x.sum((0, 2)) / n
     torch.sub(x, mean[:, None], out=u)
-    return mean, torch.mul(u, u, out=room).sum((0, 2)) / n
+    return mean, torch.mul(u, u, out=buffer).sum((0, 2)) / n
 
 
 def _forward_vectors(r: Tensor, s: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
@@ -168,23 +169,23 @@ def _backward(ctx: Any, of_y: Tensor, of_odds: Tensor) -> tuple[Any, ...]:
     parts = (slice(0, ctx.clean), slice(ctx.clean, len(u)))
     wanted = any(ctx.needs_input_grad[1:7]) or any(ctx.measured)
     dx, sums = torch.empty_like(u), []
-    room = u.new_empty(max(ctx.clean, len(u) - ctx.clean), *u.shape[1:])
+    buffer = u.new_empty(max(ctx.clean, len(u) - ctx.clean), *u.shape[1:])
     vectors = _backward_vectors(r, s, w, own)
     for i, part in enumerate(parts):
         rows = _Rows(*(t[part] for t in (of_y, u, p, of_odds, dx)))
-        sums += [_slope(rows, room[: len(rows.g)], [v[i] for v in vectors], sums=wanted)]
+        sums += [_slope(rows, buffer[: len(rows.g)], [v[i] for v in vectors], sums=wanted)]
     if not wanted:  # an attack: moments and weights are fixed
         return dx, *(None,) * 8
-    dw, db, of_mean, of_var = _shares(r, s, w, own, sums)
+    dw, db, of_mean, of_var = _moment_gradients(r, s, w, own, sums)
     for i, part in enumerate(parts):
         if ctx.measured[i]:
-            _add_moments(u[part], dx[part], room, own[i], of_mean[i], of_var[i])
-    kept = [
+            _add_moments(u[part], dx[part], buffer, own[i], of_mean[i], of_var[i])
+    given = [
         None if measured else of[i]
         for i, measured in enumerate(ctx.measured)
         for of in (of_mean, of_var)
     ]
-    return dx, dw, db, *kept, None, None
+    return dx, dw, db, *given, None, None
 
 
 def _backward_vectors(r: Tensor, s: Tensor, w: Tensor, own: Tensor) -> tuple[Tensor, ...]:
@@ -205,41 +206,48 @@ class _Rows(NamedTuple):
 
 
 def _slope(
-    rows: _Rows, room: Tensor, vectors: list[Tensor], *, sums: bool
+    rows: _Rows, buffer: Tensor, vectors: list[Tensor], *, sums: bool
 ) -> tuple[Tensor, ...]:
-    """Write the gradient of a domain's rows with fixed moments; return sums of features."""
+    """Write the gradient of a domain's rows at fixed moments; return sums per feature."""
     g, u, p, of_odds, dx = rows
     by_p, ws, own_by_p, own_wr, square, linear = vectors
-    gu = torch.mul(g, u, out=room)
+    gu = torch.mul(g, u, out=buffer)
     of_p = torch.matmul(by_p, gu).sub_(torch.matmul(ws, g))
     slope = of_p[:, None].mul_(p - p * p).add_(of_odds[:, None])
     _affine(p, own_by_p, own_wr, out=dx).mul_(g)
-    found = _sums(g, gu, u, p, slope) if sums else ()
-    dx.add_(_affine(u, square, linear, out=room).mul_(slope))
-    return found
+    totals = _sums(g, gu, u, p, slope) if sums else ()
+    dx.add_(_affine(u, square, linear, out=buffer).mul_(slope))
+    return totals
 
 
 def _sums(g: Tensor, gu: Tensor, u: Tensor, p: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
-    """Return the features' sums of g, pg, gu, pgu, lu, luu, and that of l; uses gu up."""
-    g1, gp, gu1, gup = g.sum((0, 2)), _weighed(g, p), gu.sum((0, 2)), _weighed(gu, p)
-    lu, luu = _weighed(u, slope), _weighed(torch.mul(u, u, out=gu), slope)
+    """Return sums per feature of g, pg, gu, pgu, lu, luu, and that of l; overwrites gu."""
+    g1, gp, gu1, gup = (
+        g.sum((0, 2)),
+        _weighted_sum(g, p),
+        gu.sum((0, 2)),
+        _weighted_sum(gu, p),
+    )
+    lu, luu = _weighted_sum(u, slope), _weighted_sum(torch.mul(u, u, out=gu), slope)
     return g1, gp, gu1, gup, lu, luu, slope.sum().expand_as(lu)
 
 
-def _shares(
+def _moment_gradients(
     r: Tensor, s: Tensor, w: Tensor, own: Tensor, sums: list[tuple[Tensor, ...]]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     r"""Return the gradients of w and b, and of each domain's mean and variance.
 
     A moment acts on its own rows through :math:`u`, and on all rows through r and s.
     """
-    g1, gp, gu1, gup, lu, luu, total = (torch.stack(one) for one in zip(*sums, strict=True))
-    rest, rest_u, q, t = g1 - gp, gu1 - gup, r * r - 1, r * s
-    of_r = w * rest_u + r * luu + s * lu - total / r
-    of_s = w * rest + r * lu + s * total
-    of_u = w * (r * rest + gp) + q * lu + t * total
-    of_uu = w * (r * rest_u + gup) + q * luu + t * lu
-    dw = r * rest_u + gup + s * rest
+    g1, gp, gu1, gup, lu, luu, total = (
+        torch.stack(pair) for pair in zip(*sums, strict=True)
+    )
+    other, other_u, q, t = g1 - gp, gu1 - gup, r * r - 1, r * s
+    of_r = w * other_u + r * luu + s * lu - total / r
+    of_s = w * other + r * lu + s * total
+    of_u = w * (r * other + gp) + q * lu + t * total
+    of_uu = w * (r * other_u + gup) + q * luu + t * lu
+    dw = r * other_u + gup + s * other
     of_mean = own.flip(0) * of_s - own * (of_s.flip(0) + of_u)
     crossed = (r * of_r + s * of_s).flip(0)
     of_sigma = own.flip(0) * of_r - own * (crossed + of_uu)
@@ -247,18 +255,18 @@ def _shares(
 
 
 def _add_moments(
-    u: Tensor, dx: Tensor, room: Tensor, own: Tensor, of_mean: Tensor, of_var: Tensor
+    u: Tensor, dx: Tensor, buffer: Tensor, own: Tensor, of_mean: Tensor, of_var: Tensor
 ) -> None:
     r"""Add :math:`\bar\mu / m + 2 \bar{\sigma^2} (x - \mu) / m` to the gradient."""
     m = u.shape[0] * u.shape[2]
-    dx.add_(_affine(u, 2 * of_var / (m * own), of_mean / m, out=room[: len(u)]))
+    dx.add_(_affine(u, 2 * of_var / (m * own), of_mean / m, out=buffer[: len(u)]))
 
 
 def _affine(x: Tensor, scale: Tensor, shift: Tensor, *, out: Tensor) -> Tensor:
-    """Write ``scale x + shift``, a feature at a time: two fast passes, not a slow one."""
+    """Write ``scale * x + shift`` per feature: two fast passes beat one slow pass."""
     return torch.mul(x, scale[:, None], out=out).add_(shift[:, None])
 
 
-def _weighed(x: Tensor, weight: Tensor) -> Tensor:
-    """Return each feature's sum of ``x`` under a weight a position."""
+def _weighted_sum(x: Tensor, weight: Tensor) -> Tensor:
+    """Return each feature's sum of ``x``, weighted by position."""
     return torch.matmul(weight, x.transpose(1, 2)).sum(0)[0]

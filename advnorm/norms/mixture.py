@@ -1,4 +1,4 @@
-r"""Mixture batch norm: each domain has a batch norm of its own (xie2020, section 4.2)."""
+r"""Mixture batch norm: each domain has its own batch norm (xie2020, section 4.2)."""
 
 from functools import partial
 
@@ -6,19 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.norms.route import Domain, RoutedLayer
-from advnorm.norms.standard import NORMS, BatchNorm, Norm
+from advnorm.norms.standard import BatchNorm, register_layer
 
 
-class MixtureNorm(RoutedLayer):
-    r"""Normalize clean and adversarial samples by separate statistics and parameters.
-
-    .. math::
-        \hat x = \gamma_d \frac{x - \mu_d}{\sqrt{\sigma_d^2 + c}} + \beta_d, \qquad
-        d \in \{\text{clean}, \text{adversarial}\}
-
-    The domain :math:`d` of each sample is the route's. A test-time answer is always that
-    of one branch: say which. With ``sync``, all ranks must have the same domains.
-    """
+class TwoBranchNorm(RoutedLayer):
+    """Two batch norms, ``clean`` and ``adversarial``, one for each domain."""
 
     def __init__(
         self,
@@ -35,6 +27,23 @@ class MixtureNorm(RoutedLayer):
         )
         self.clean, self.adversarial = make(), make()
 
+    def branch(self, domain: Domain) -> BatchNorm:
+        """Return the batch norm of one domain."""
+        return self.clean if domain == "clean" else self.adversarial
+
+
+@register_layer("mixture")
+class MixtureNorm(TwoBranchNorm):
+    r"""Mixture batch norm (MBN, xie2020): a separate batch norm for each domain.
+
+    .. math::
+        \hat x = \gamma_d \frac{x - \mu_d}{\sqrt{\sigma_d^2 + c}} + \beta_d, \qquad
+        d \in \{\text{clean}, \text{adversarial}\}
+
+    The route gives the domain :math:`d` of each sample. At test time one branch answers,
+    so a result must name the branch. With ``sync``, all ranks must have the same domains.
+    """
+
     def forward(self, input: Tensor) -> Tensor:
         """Normalize the first rows as clean and the rest as adversarial."""
         rows = self.route.clean_rows(len(input))
@@ -44,26 +53,10 @@ class MixtureNorm(RoutedLayer):
         output: Tensor = self.clean(input) if rows else self.adversarial(input)
         return output
 
-    def of(self, domain: Domain) -> BatchNorm:
-        """Return the batch norm of one domain."""
-        return self.clean if domain == "clean" else self.adversarial
-
 
 def active_branch(model: nn.Module) -> Domain | None:
-    """Return the branch that answers for a whole batch now; ``None`` without branches."""
+    """Return the branch that a whole batch would use now; ``None`` without branches."""
     for layer in model.modules():
         if isinstance(layer, MixtureNorm):
             return layer.route.domain
     return None
-
-
-@NORMS.register("mixture")
-def mixture(
-    *,
-    eps: float = 1e-5,
-    momentum: float | None = 0.1,
-    affine: bool = True,
-    sync: bool = False,
-) -> Norm:
-    """Mixture batch norm (MBN, xie2020): a batch norm for each domain."""
-    return partial(MixtureNorm, eps=eps, momentum=momentum, affine=affine, sync=sync)

@@ -1,11 +1,11 @@
-r"""Batch moments, over one process or over all ranks, with gradients.
+r"""Batch moments of one process or of all ranks, with gradients.
 
 .. math::
     \mu = \frac1n \sum_i x_i, \qquad \sigma^2 = \frac1n \sum_i (x_i - \mu)^2
 
 each feature by itself, over samples and positions. Over ranks the moments are combined
 exactly (Chan et al., 1979): :math:`\mu = \sum_r n_r \mu_r / n` and
-:math:`\sigma^2 = \sum_r n_r (\sigma_r^2 + (\mu_r - \mu)^2) / n`, from one exchange.
+:math:`\sigma^2 = \sum_r n_r (\sigma_r^2 + (\mu_r - \mu)^2) / n`, in one communication.
 """
 
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.ranks import communication, size
+from advnorm import ranks
 
 
 class Moments(NamedTuple):
-    """Mean and biased variance of each feature, and over how many values."""
+    """Mean and biased variance of each feature, and the number of values per feature."""
 
     mean: Tensor
     var: Tensor
@@ -27,7 +27,7 @@ class Moments(NamedTuple):
 
 
 def measure_moments(x: Tensor, *, sync: bool = False) -> Moments:
-    """Return the moments of ``(batch, features, ...)``; halves are summed in single."""
+    """Return the moments of ``(batch, features, ...)``, in single precision or wider."""
     count = x.numel() // max(x.shape[1], 1)
     dims = [0, *range(2, x.ndim)]
     if count:
@@ -35,11 +35,11 @@ def measure_moments(x: Tensor, *, sync: bool = False) -> Moments:
     else:
         mean = var = to_single(x).sum(dims)
     local = Moments(mean, var, count)
-    moments = combine_ranks(local) if sync and ranks() > 1 else local
+    moments = combine_ranks(local) if sync and ranks.size() > 1 else local
     if moments.n <= 1:
         raise ValueError(
-            "batch statistics need more than one value a feature: give a batch of at least "
-            "2, or use the running statistics (norms.mode(model, 'running'))"
+            "batch statistics need more than one value per feature: use a batch of at "
+            "least 2 samples, or the running statistics (norms.mode(model, 'running'))"
         )
     return moments
 
@@ -58,9 +58,9 @@ def combine_ranks(local: Moments) -> Moments:
 
 
 def update_running(layer: _BatchNorm, moments: Moments) -> None:
-    """Move the running statistics of ``layer`` towards ``moments``, as PyTorch does.
+    """Update the running statistics of ``layer`` by ``moments``, as PyTorch does.
 
-    The variance is moved towards the unbiased one; a momentum of ``None`` is the plain
+    The running variance follows the unbiased variance; a momentum of ``None`` is the
     average over all batches.
     """
     mean, var, count = layer.running_mean, layer.running_var, layer.num_batches_tracked
@@ -74,13 +74,8 @@ def update_running(layer: _BatchNorm, moments: Moments) -> None:
 
 
 def to_single(x: Tensor) -> Tensor:
-    """Return half precision as single, and the rest as it is."""
+    """Return half precision as single precision; leave other tensors unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
-def ranks() -> int:
-    """Return the number of processes that train together."""
-    return size()
 
 
 class _Gather(torch.autograd.Function):
@@ -88,14 +83,14 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor) -> Tensor:
-        parts = [torch.empty_like(vector) for _ in range(ranks())]
-        with communication():
+        parts = [torch.empty_like(vector) for _ in range(ranks.size())]
+        with ranks.communication():
             dist.all_gather(parts, vector.contiguous())
         return torch.stack(parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         total = grads[0].contiguous()
-        with communication():
+        with ranks.communication():
             dist.all_reduce(total)
         return total[dist.get_rank()]

@@ -1,12 +1,12 @@
-r"""Batch norms whose statistics an adversary perturbs, for the time of a block (apart2022).
+r"""Batch norms whose statistics an adversary perturbs inside a block (apart2022).
 
 .. math::
     \mathrm{BN}(x; \delta_\mu, \delta_\sigma) = \gamma (1 + \delta_\sigma)
     \frac{x - (1 + \delta_\mu) \hat\mu}{\hat\sigma} + \beta \qquad \text{(Eq. 3)}
 
 each feature by itself. :math:`\delta_\mu, \delta_\sigma` belong to the block and not to the
-model: its parameters, buffers and state dict are untouched, and the layers are as they were
-afterwards, also on error. A layer that stands in several places has one pair.
+model: parameters, buffers and state dict do not change, and the layers are restored
+afterwards, also on error. A layer that is used in several places has one pair.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm import ranks
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
+from advnorm.norms.kernel_tools import affine_parameters
 from advnorm.norms.mode import batch_norms, updates_running, uses_batch
-from advnorm.norms.moments import measure_moments, ranks, to_single, update_running
-from advnorm.norms.perturbed_kernel import perturbed_batch_norm, unit_affine
+from advnorm.norms.moments import measure_moments, to_single, update_running
+from advnorm.norms.perturbed_kernel import perturbed_batch_norm
 from advnorm.norms.standard import BatchNorm, affine
 from advnorm.norms.thread_scope import exclusive
 
@@ -31,7 +33,7 @@ _FORWARDS = (_BatchNorm.forward, BatchNorm.forward, BorrowedNorm.forward)
 
 
 class StatisticsShift(NamedTuple):
-    """Relative changes of a layer's statistics, one number a feature."""
+    """Relative changes of a layer's statistics, one number per feature."""
 
     mean: Tensor
     deviation: Tensor
@@ -41,7 +43,7 @@ StatisticsShifts = Mapping[_BatchNorm, StatisticsShift]
 
 
 class _Scope(NamedTuple):
-    """What a perturbed layer needs to know beyond its own state."""
+    """What a perturbed layer needs beside its own state."""
 
     groups: int
     at_zero: bool
@@ -49,7 +51,7 @@ class _Scope(NamedTuple):
 
 
 def check_perturbable(model: nn.Module) -> None:
-    """Refuse a model whose statistics cannot be perturbed as Eq. 3 says."""
+    """Refuse a model whose statistics cannot be perturbed as in Eq. 3."""
     if not batch_norms(model):
         raise ValueError(
             "the model has no batch norm, so there are no statistics to perturb: use the "
@@ -61,8 +63,8 @@ def check_perturbable(model: nn.Module) -> None:
                 f"layer {path!r} is a DualNorm, whose gate has no perturbed form: use the "
                 "norm batch, mixture or borrowed"
             )
-        known = type(layer).forward in _FORWARDS or type(layer) is nn.SyncBatchNorm
-        if isinstance(layer, _BatchNorm) and not known:
+        plain = type(layer).forward in _FORWARDS or type(layer) is nn.SyncBatchNorm
+        if isinstance(layer, _BatchNorm) and not plain:
             raise NotImplementedError(
                 f"layer {path!r} is a {type(layer).__name__}, which does more than batch "
                 "norm: split it into a batch norm and the rest"
@@ -73,11 +75,11 @@ def check_perturbable(model: nn.Module) -> None:
 def statistics_gradient(
     model: nn.Module, *, batch: bool = False
 ) -> Iterator[dict[_BatchNorm, StatisticsShift]]:
-    r"""Let backward passes also yield the statistics gradient (Algorithm 1, line 3).
+    r"""Let backward passes also compute the statistics gradient (Algorithm 1, line 3).
 
     Yields :math:`\delta_\mu = \delta_\sigma = 0` of each layer, which collect ``.grad``.
-    Outputs, other gradients and running statistics are those of the model as it is; with
-    ``batch`` those with the statistics of the batch, whatever the mode.
+    Outputs, other gradients and running statistics are those of the unchanged model. With
+    ``batch`` the batch's statistics are used in every mode.
     """
     check_perturbable(model)
     shifts = {layer: _zeros(layer, model) for layer in batch_norms(model)}
@@ -89,23 +91,23 @@ def statistics_gradient(
 def perturbed(
     model: nn.Module, shifts: StatisticsShifts, *, groups: int = 1, batch: bool = False
 ) -> Iterator[None]:
-    """Normalize by shifted statistics; passes here do not move the running ones.
+    """Normalize by perturbed statistics; passes here do not update the running ones.
 
     With ``groups``, the rows ``j, j + groups, j + 2 * groups, ...`` of a batch are
     normalized by their own moments, for each ``j``: groups do not see each other in the
-    batch norms (Algorithm 1, lines 7 to 11, in one pass). Which statistics are shifted is
-    up to the mode; with ``batch`` always those of the batch.
+    batch norms (Algorithm 1, lines 7 to 11, in one pass). The mode decides which statistics
+    are perturbed; with ``batch`` always those of the batch.
     """
     check_perturbable(model)
     if groups < 1:
-        raise ValueError(f"groups is a number of groups from 1, not {groups}")
+        raise ValueError(f"groups must be at least 1, not {groups}")
     with _patched(model, shifts, _Scope(groups=groups, at_zero=False, batch=batch)):
         yield
 
 
 @contextmanager
 def unperturbed(model: nn.Module) -> Iterator[None]:
-    """Run the layers as they are for a block inside :func:`statistics_gradient`."""
+    """Run the unchanged layers for a block inside :func:`statistics_gradient`."""
     with exclusive(model):
         layers = batch_norms(model)
         before = [vars(layer).pop("forward", None) for layer in layers]
@@ -148,24 +150,24 @@ def _zeros(layer: _BatchNorm, model: nn.Module) -> StatisticsShift:
 def _forward(
     layer: _BatchNorm, shift: StatisticsShift, scope: _Scope, input: Tensor
 ) -> Tensor:
-    """Stand in for ``layer.forward``."""
+    """Replace ``layer.forward``."""
     layer._check_input_dim(input)  # type: ignore[no-untyped-call]
     if not (uses_batch(layer) or scope.batch):
         return _by_running(layer, shift, input)
     if len(input) % scope.groups:
         raise ValueError(
             f"{len(input)} samples do not divide into {scope.groups} equal groups: change "
-            "the groups or the samples"
+            "the number of groups or of samples"
         )
-    n, lent = scope.groups, _lent(layer, input)
+    n, lender_rows = scope.groups, _lender_rows(layer, input)
     like = shift.mean.detach()
-    weight, bias = (v.repeat(n) for v in unit_affine(layer.weight, layer.bias, like))
+    weight, bias = (v.repeat(n) for v in affine_parameters(layer.weight, layer.bias, like))
     deltas = (shift.mean.repeat(n), shift.deviation.repeat(n))
     x = _grouped(input, n)
-    if lent is not input or _synced(layer) or x.numel() <= x.shape[1]:
-        moments = measure_moments(_grouped(lent, n), sync=_synced(layer))
-        moved = moments._replace(mean=(1 + deltas[0]) * moments.mean)
-        y = affine(x, moved, layer.eps, (1 + deltas[1]) * weight, bias)
+    if lender_rows is not input or _synced(layer) or x.numel() <= x.shape[1]:
+        moments = measure_moments(_grouped(lender_rows, n), sync=_synced(layer))
+        shifted = moments._replace(mean=(1 + deltas[0]) * moments.mean)
+        y = affine(x, shifted, layer.eps, (1 + deltas[1]) * weight, bias)
     else:
         y, moments = perturbed_batch_norm(
             x, (weight, bias), deltas, layer.eps, at_zero=scope.at_zero
@@ -176,10 +178,10 @@ def _forward(
 
 
 def _by_running(layer: _BatchNorm, shift: StatisticsShift, x: Tensor) -> Tensor:
-    """Shift the running statistics."""
+    """Normalize by perturbed running statistics."""
     mean, var = layer.running_mean, layer.running_var
     assert mean is not None and var is not None
-    weight, bias = unit_affine(layer.weight, layer.bias, shift.mean.detach())
+    weight, bias = affine_parameters(layer.weight, layer.bias, shift.mean.detach())
     weight = weight * (1 + shift.deviation)
     ratio = to_single(mean) * torch.rsqrt(to_single(var) + layer.eps)
     bias = bias - weight * shift.mean * ratio
@@ -193,8 +195,8 @@ def _grouped(x: Tensor, groups: int) -> Tensor:
     return x if groups == 1 else x.reshape(len(x) // groups, -1, *x.shape[2:])
 
 
-def _lent(layer: _BatchNorm, x: Tensor) -> Tensor:
-    """Return whose moments normalize ``x``: its own, or those of a lender's rows."""
+def _lender_rows(layer: _BatchNorm, x: Tensor) -> Tensor:
+    """Return the rows whose moments normalize ``x``: all, or the lender's."""
     if not isinstance(layer, BorrowedNorm):
         return x
     rows = layer.route.clean_rows(len(x))
@@ -206,4 +208,4 @@ def _lent(layer: _BatchNorm, x: Tensor) -> Tensor:
 
 def _synced(layer: _BatchNorm) -> bool:
     wanted = isinstance(layer, nn.SyncBatchNorm) or getattr(layer, "sync", False)
-    return bool(wanted) and ranks() > 1
+    return bool(wanted) and ranks.size() > 1

@@ -1,7 +1,8 @@
-r"""The inner loop of perturbed batch norm, with its derivatives by hand (apart2022, Eq. 3).
+r"""Kernel of perturbed batch norm: forward and backward pass by hand (apart2022, Eq. 3).
 
-As PyTorch operations, Eq. 3 would read and keep several tensors of the size of the feature
-map. Here it costs what batch norm does, and a shift. It cannot be differentiated twice.
+In plain PyTorch operations, Eq. 3 would read and store several tensors of the size of the
+feature map. Here it costs as much as batch norm and one addition. It can be differentiated
+only once.
 """
 
 from typing import Any, NamedTuple
@@ -9,11 +10,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.norms.moments import Moments, to_single
+from advnorm.norms.kernel_tools import refuse_second_derivative
+from advnorm.norms.moments import Moments
 
 
 class PerturbedOutput(NamedTuple):
-    """Values normalized by shifted batch moments, and the moments (no gradient)."""
+    """The normalized values, and the batch moments before the shift (no gradient)."""
 
     value: Tensor
     moments: Moments
@@ -27,7 +29,7 @@ def perturbed_batch_norm(
     *,
     at_zero: bool,
 ) -> PerturbedOutput:
-    r"""Normalize ``(batch, features, ...)`` by its own moments, shifted (Eq. 3).
+    r"""Normalize ``(batch, features, ...)`` by its own, perturbed moments (Eq. 3).
 
     .. math::
         y = \gamma (1 + \delta_\sigma) \frac{x - (1 + \delta_\mu) \mu}{\sigma} + \beta
@@ -36,7 +38,7 @@ def perturbed_batch_norm(
 
     with :math:`\sigma^2` the biased variance and the constant c. ``affine`` are
     :math:`\gamma, \beta`, ``deltas`` are :math:`\delta_\mu, \delta_\sigma`; with
-    ``at_zero`` they are known to be zero and only their gradients are wanted.
+    ``at_zero`` they are known to be zero and only their gradients are needed.
     """
     y, mean, var = _PerturbedBatchNorm.apply(x, *affine, *deltas, eps, at_zero)  # type: ignore[no-untyped-call]
     return PerturbedOutput(y, Moments(mean, var, x.numel() // x.shape[1]))
@@ -70,11 +72,11 @@ class _PerturbedBatchNorm(torch.autograd.Function):
         at_zero: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = weight if at_zero else weight * (1 + of_deviation)
-        mean, var = _measured(x, w)
+        mean, var = _measure(x, w)
         inverse = torch.rsqrt(var + eps)
-        # A train-mode pass would find the same moments; this one takes shifted ones.
-        near = mean if at_zero else mean * (1 + of_mean)
-        y, _, _ = torch.native_batch_norm(x, w, bias, near, var, False, 0.0, eps)
+        # A train-mode pass would measure the moments again; this one takes shifted ones.
+        shifted = mean if at_zero else mean * (1 + of_mean)
+        y, _, _ = torch.native_batch_norm(x, w, bias, shifted, var, False, 0.0, eps)
         ctx.save_for_backward(x, weight, w, of_mean, of_deviation, mean, inverse)
         ctx.eps, ctx.at_zero = eps, at_zero
         ctx.mark_non_differentiable(mean, var)
@@ -82,15 +84,11 @@ class _PerturbedBatchNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "perturbed batch norm cannot be differentiated twice: leave out "
-                "create_graph=True"
-            )
+        refuse_second_derivative("perturbed batch", "leave out create_graph=True")
         x, weight, w, of_mean, of_deviation, mean, inverse = ctx.saved_tensors
-        near = mean if ctx.at_zero else mean * (1 + of_mean)
+        shifted = mean if ctx.at_zero else mean * (1 + of_mean)
         dx, dw, db = torch.ops.aten.native_batch_norm_backward(
-            grads[0], x, w, None, None, near, inverse, True, ctx.eps, [True, True, True]
+            grads[0], x, w, None, None, shifted, inverse, True, ctx.eps, [True, True, True]
         )
         ratio = mean * inverse
         if not ctx.at_zero:
@@ -107,9 +105,9 @@ class _PerturbedBatchNorm(torch.autograd.Function):
         )
 
 
-def _measured(x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and biased variance, by the reduction of batch norm itself."""
-    if x.is_meta:  # which has no such kernel
+def _measure(x: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and biased variance, by the same reduction as batch norm."""
+    if x.is_meta:  # meta tensors have no such kernel
         var, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
     else:
         mean, var = torch.ops.aten.batch_norm_update_stats(x, None, None, 0.0)
@@ -122,11 +120,3 @@ def _shape(x: Tensor) -> tuple[int, ...]:
 
 def _like(vector: Tensor, x: Tensor) -> Tensor:
     return vector.to(x.dtype).view(_shape(x))
-
-
-def unit_affine(
-    weight: Tensor | None, bias: Tensor | None, like: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return gamma and beta in single precision or wider; 1 and 0 where there are none."""
-    w = torch.ones_like(like) if weight is None else to_single(weight)
-    return w, torch.zeros_like(like) if bias is None else to_single(bias)

@@ -1,4 +1,4 @@
-"""Norms on some layers only, and the parameters that belong to norms."""
+"""Norms in some places of a model only, and the parameters of norms."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,11 +12,11 @@ _KINDS = (_NormBase, nn.GroupNorm, nn.LayerNorm, DualNorm)
 
 
 class SelectiveNorm:
-    """A norm that normalizes only some places, counted from 0 as a model is built.
+    """A norm in some places only, counted from 0 in the order the model is built.
 
     >>> from advnorm.norms import NORMS
-    >>> some = SelectiveNorm(NORMS["batch"](), [1])
-    >>> [type(some(8)).__name__ for _ in range(3)], some.built
+    >>> norm = SelectiveNorm(NORMS["batch"](), [1])
+    >>> [type(norm(8)).__name__ for _ in range(3)], norm.built
     (['Identity', 'BatchNorm', 'Identity'], 3)
     """
 
@@ -30,7 +30,7 @@ class SelectiveNorm:
         return self.norm(features) if self.built - 1 in self.places else nn.Identity()
 
     def check(self) -> None:
-        """Refuse, after a model was built, places that it does not have."""
+        """Refuse places that the model, now built, does not have."""
         missing = sorted(place for place in self.places if not 0 <= place < self.built)
         if missing:
             raise ValueError(
@@ -40,7 +40,7 @@ class SelectiveNorm:
 
 
 def norm_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
-    """Yield the parameters of the norms: what xie2020, section 4.4, fine-tunes."""
+    """Yield the parameters of the norms, which xie2020, section 4.4, fine-tunes."""
     for layer in model.modules():
         if isinstance(layer, _KINDS):
             yield from layer.parameters(recurse=False)

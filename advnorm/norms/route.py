@@ -1,4 +1,4 @@
-"""Which samples of a batch belong to which domain: clean or adversarial."""
+"""Which domain each sample of a batch belongs to: clean or adversarial."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,28 +19,28 @@ DOMAINS: tuple[Domain, Domain] = ("clean", "adversarial")
 class Route:
     """The first ``clean`` rows are clean, the rest adversarial; or all are of one domain.
 
-    Without a route a batch is taken to be adversarial: the careful choice, and the branch
-    that an attack inside training sees.
+    Without a route a batch counts as adversarial: the conservative choice, and the branch
+    that an attack inside training uses.
     """
 
     clean: int | None = None
     domain: Domain = "adversarial"
 
     def clean_rows(self, batch: int) -> int:
-        """Return how many rows, from the first, are clean."""
+        """Return the number of clean rows, which come first."""
         if self.clean is None:
             return batch if self.domain == "clean" else 0
         if not 0 <= self.clean <= batch:
             raise ValueError(
-                f"the route says that {self.clean} rows are clean, but the batch has "
-                f"{batch}: route the batch that is passed to the model"
+                f"the route has {self.clean} clean rows, but the batch has {batch} rows: "
+                "set norms.route for the batch that is passed to the model"
             )
         return self.clean
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the clean and the adversarial rows of ``x``; their gradients are joined.
+        """Return the clean and the adversarial rows of ``x``.
 
-        Not two slices: the gradient of each would be as large as ``x``, and mostly zero.
+        By one split, not two slices: the gradient of a slice is as large as ``x``.
         """
         rows = self.clean_rows(len(x))
         clean, adversarial = torch.split(x, [rows, len(x) - rows])
@@ -48,28 +48,28 @@ class Route:
 
 
 class RoutedLayer(nn.Module):
-    """A layer that asks which domain a sample belongs to.
+    """A layer that depends on the domain of each sample.
 
-    The route is a value that every layer of a model holds; :func:`route` replaces it and
-    puts it back. So two models never meet, a copy has its own, and a block that is
-    recomputed in the backward pass sees the route of its forward pass.
+    Every such layer has its own route, which :func:`route` replaces and restores. So models
+    do not share a route, a copy has its own, and a block that is recomputed in the backward
+    pass sees the route of its forward pass.
     """
 
     route: Route = Route()
     fused: bool = True
-    """Whether it may use a function whose derivative was written by hand, once."""
+    """Whether it uses its kernel, which can be differentiated only once."""
 
 
-_PRESENT: WeakKeyDictionary[nn.Module, Route] = WeakKeyDictionary()
+_CURRENT: WeakKeyDictionary[nn.Module, Route] = WeakKeyDictionary()
 
 
 def current_route(model: nn.Module) -> Route:
-    """Return the route of a model now; also of one whose layers do not read it."""
-    return _PRESENT.get(model, Route())
+    """Return the current route of a model, also of one without domain-aware layers."""
+    return _CURRENT.get(model, Route())
 
 
 def routed_layers(model: nn.Module) -> list[RoutedLayer]:
-    """Return the layers of a model that read the route."""
+    """Return the domain-aware layers of a model."""
     return [layer for layer in model.modules() if isinstance(layer, RoutedLayer)]
 
 
@@ -77,32 +77,34 @@ def routed_layers(model: nn.Module) -> list[RoutedLayer]:
 def route(
     model: nn.Module, *, clean: int | None = None, domain: Domain | None = None
 ) -> Iterator[None]:
-    """Tell the domain-aware layers of ``model`` whose samples they see, then restore each.
+    """Set the domains of the samples for the domain-aware layers, then restore each layer.
 
-    Give ``clean``, the number of rows from the first that are clean (the rest are
-    adversarial), or ``domain``, for a whole batch. Every other layer ignores it.
+    Give either ``clean``, the number of clean rows, which come first (the others are
+    adversarial), or ``domain`` for a whole batch. Other layers ignore the route.
     """
     if (clean is None) == (domain is None):
-        raise ValueError("give either clean=ROWS or domain='clean'|'adversarial'")
+        raise ValueError(
+            "give either clean=NUMBER_OF_ROWS, or domain='clean' or domain='adversarial'"
+        )
     if domain is not None and domain not in DOMAINS:
         raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
     if clean is not None and clean < 0:
-        raise ValueError(f"clean is a number of rows, not {clean}")
+        raise ValueError(f"clean is the number of clean rows, from 0, not {clean}")
     new = Route(clean=clean, domain=domain or "adversarial")
     with exclusive(model):
         layers = routed_layers(model)
         before = [vars(layer).get("route") for layer in layers]
-        outer = _PRESENT.get(model)
+        outer = _CURRENT.get(model)
         try:
-            _PRESENT[model] = new
+            _CURRENT[model] = new
             for layer in layers:
                 layer.route = new
             yield
         finally:
             if outer is None:
-                del _PRESENT[model]
+                del _CURRENT[model]
             else:
-                _PRESENT[model] = outer
+                _CURRENT[model] = outer
             for layer, old in zip(layers, before, strict=True):
                 if old is None:
                     del layer.route
@@ -112,7 +114,7 @@ def route(
 
 @contextmanager
 def twice_differentiable(model: nn.Module) -> Iterator[None]:
-    """Let second derivatives pass through every norm, for the time of a block; slower."""
+    """Allow second derivatives through every norm inside the block; slower."""
     with exclusive(model):
         layers = [layer for layer in routed_layers(model) if layer.fused]
         try:

@@ -1,4 +1,4 @@
-"""Scopes of a model belong to one thread at a time."""
+"""Modes and routes of a model are set by one thread at a time."""
 
 import threading
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ _GUARD = threading.Lock()
 
 @contextmanager
 def exclusive(model: nn.Module) -> Iterator[None]:
-    """Let other threads wait that would change the same model's modes or routes.
+    """Make other threads wait before they set modes or routes of the same model.
 
-    Interleaved scopes would put back each other's state. One thread may nest as it likes.
+    Interleaved scopes would restore each other's state. A thread may nest scopes freely.
     """
     with _GUARD:
         lock = _LOCKS.setdefault(model, threading.RLock())

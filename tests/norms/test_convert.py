@@ -167,7 +167,7 @@ def test_a_norm_without_running_statistics_is_converted_where_that_makes_sense()
         converted = norms.convert(model, kind)
         torch.testing.assert_close(converted(x), model(x))
         torch.testing.assert_close(norms.collapse(converted)(x), model(x))
-    with pytest.raises(ValueError, match="'0' keeps no running statistics"):
+    with pytest.raises(ValueError, match="'0' has no running statistics"):
         norms.convert(model, "dual")
 
 
@@ -241,12 +241,17 @@ def qat():
         (lambda: nn.Sequential(nn.LazyBatchNorm2d()), "dual", {}, "'0' is lazy"),
         (lambda: nn.Sequential(nn.Linear(2, 2)), "dual", {}, "no batch norm"),
         (lambda: nn.Sequential(nn.BatchNorm2d(3)), "duel", {}, "did you mean 'dual'"),
-        (lambda: nn.Sequential(nn.BatchNorm2d(3)), "group", {}, "no running statistics"),
+        (
+            lambda: nn.Sequential(nn.BatchNorm2d(3)),
+            "group",
+            {},
+            "cannot take over the running statistics",
+        ),
         (
             lambda: nn.Sequential(nn.BatchNorm2d(3)),
             "dual",
             {"eps": 1.0},
-            "kept from each layer",
+            "taken from each layer",
         ),
         (lambda: nn.Sequential(nn.BatchNorm2d(3)), "borrowed", {"lend": "x"}, "'lender'"),
         (lambda: nn.Sequential(norms.DualNorm(3)), "mixture", {}, "collapse it first"),
@@ -262,7 +267,7 @@ def test_what_cannot_be_collapsed_is_refused_by_name():
     dual(torch.randn(4, 3))
     with pytest.raises(NotImplementedError, match="'0' is a DualNorm whose gate"):
         norms.collapse(dual)
-    with pytest.raises(ValueError, match="'0' has not seen an input"):
+    with pytest.raises(ValueError, match="'0' has had no input"):
         norms.collapse(nn.Sequential(norms.MixtureNorm(3)))
     with pytest.raises(ValueError, match="no domain"):
         norms.collapse(dual, "dirty")

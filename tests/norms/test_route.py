@@ -54,7 +54,7 @@ def test_a_route_that_does_not_fit_the_batch_is_refused(name):
     model = net(name)
     with (
         norms.route(model, clean=9),
-        pytest.raises(ValueError, match=r"9 rows.*batch has 5"),
+        pytest.raises(ValueError, match=r"9 clean rows.*batch has 5"),
     ):
         model(torch.randn(5, 6))
 
@@ -65,7 +65,7 @@ def test_a_route_that_does_not_fit_the_batch_is_refused(name):
         ({}, "either"),
         ({"clean": 3, "domain": "clean"}, "either"),
         ({"domain": "dirty"}, "no domain 'dirty'"),
-        ({"clean": -1}, "number of rows"),
+        ({"clean": -1}, "number of clean rows"),
     ],
 )
 def test_a_wrong_route_is_refused(settings, words):

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from advnorm import ranks
 from advnorm.bounds import interval_kernels, linear_forms
 from advnorm.bounds.box import Box, between, scaled
 from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.operations.entry import Call, Operation, register
 from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
 from advnorm.norms.mode import updates_running, uses_batch
-from advnorm.norms.moments import Moments, measure_moments, ranks, to_single, update_running
+from advnorm.norms.moments import Moments, measure_moments, to_single, update_running
 
 Coefficients = tuple[Tensor, Tensor]
 
@@ -38,7 +39,7 @@ def _mixture_interval(layer: MixtureNorm, box: Box) -> Box:
     """Take the branch of the route, with its running statistics."""
     if layer.route.clean is not None:
         raise ValueError("route a whole batch to one branch: route(model, domain=...)")
-    branch = layer.of(layer.route.domain)
+    branch = layer.branch(layer.route.domain)
     if uses_batch(branch):
         raise ValueError(
             "a mixture norm keeps the domains apart, where Alg. 1 of sridhar2021 gives "
@@ -105,7 +106,7 @@ def moments(layer: _BatchNorm, box: Box) -> Moments:
 
 
 def _synced(layer: _BatchNorm) -> bool:
-    return ranks() > 1 and bool(getattr(layer, "sync", False))
+    return ranks.size() > 1 and bool(getattr(layer, "sync", False))
 
 
 def _by_clean(layer: _BatchNorm, box: Box) -> Box:
@@ -143,7 +144,7 @@ def channel_affine(layer: _BatchNorm | MixtureNorm, box: Box) -> Coefficients:
     Nothing moves here: the interval rule has moved the running statistics where so set.
     """
     if isinstance(layer, MixtureNorm):
-        layer = layer.of(layer.route.domain)
+        layer = layer.branch(layer.route.domain)
     if uses_batch(layer):
         assert box.clean is not None, "the interval rule refuses batch statistics"
         statistics = measure_moments(box.clean, sync=bool(getattr(layer, "sync", False)))
@@ -178,7 +179,7 @@ def _size(call: Call) -> Tensor:
     """Take sizes through a norm with fixed moments, whose mean is a term too."""
     layer, size = call.target, call.box.size
     if isinstance(layer, MixtureNorm):
-        layer = layer.of(layer.route.domain)
+        layer = layer.branch(layer.route.domain)
     factor = torch.rsqrt(layer.running_var + layer.eps)
     factor = factor if layer.weight is None else factor * layer.weight.abs()
     shift = layer.running_mean.abs() * factor
