@@ -193,6 +193,29 @@ def test_an_audit_at_other_radii(tmp_path, monkeypatch, capsys):
     assert code == 2 and "give evaluation.threat.eps too" in shown
 
 
+def test_a_radius_and_a_norm_of_ones_own_are_evaluated(tmp_path, monkeypatch, capsys):
+    out, few = tmp_path / "run", ["--set", "samples=10"]
+    call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    code, said, _ = call(monkeypatch, capsys, "evaluate", out, *few, "--set", "eps=8/255")
+    assert code == 0 and "pgd-3" in said
+    l2 = ["--set", "threat.norm=l2", "--set", "threat.eps=0.5"]
+    code, said, _ = call(monkeypatch, capsys, "evaluate", out, *few, *l2)
+    assert code == 0 and "pgd-3" in said
+    threats = {(r.threat.norm, r.threat.eps) for r in Run.open(out).results() if r.threat}
+    assert threats == {("linf", 8 / 255), ("l2", 0.5)}
+
+
+def test_a_norm_that_is_a_ball_and_not_a_layer_says_what_was_meant(
+    tmp_path, monkeypatch, capsys
+):
+    out = ["--out", tmp_path / "run"]
+    code, _, error = call(
+        monkeypatch, capsys, "train", "digits.pgd", "--set", "norm=l2", *out
+    )
+    assert code == 2 and "threat.norm=l2" in error and "norm.name=" in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_plain_lines_where_there_is_no_terminal(tmp_path):
     done = run("train", "digits.pgd", "--out", tmp_path / "run", *TINY)
     assert done.returncode == 0, done.stderr
