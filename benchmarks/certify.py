@@ -136,13 +136,13 @@ def timed_network(run: Path | None, count: int) -> tuple[nn.Module, Tensor, Tens
     if run is not None:
         from advnorm.recipe import from_yaml
         from advnorm.records import Run
-        from advnorm.runs.load import load_model
+        from advnorm.runs.load import load_trained
         from advnorm.training.components import load_data
 
         folder = Run.open(run)
         recipe = from_yaml(folder.recipe_text())
         data = load_data(recipe, root=None)
-        model, _ = load_model(folder, recipe, data, weights="best", warnings=[])
+        model, _, _ = load_trained(folder, recipe, data, weights="best", warnings=[])
         order = torch.arange(min(count, len(data.test)))
         batch = next(data.test.batches(order, batch_size=count, device=torch.device("cpu")))
         return _plain(model.eval(), batch.images[:1]), batch.images, batch.labels

@@ -34,7 +34,7 @@ from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
 from advnorm.recipes import find
-from advnorm.runs.load import load_model
+from advnorm.runs.load import load_trained
 from advnorm.threat import Linf
 from advnorm.training import train
 from advnorm.training.components import load_data
@@ -48,7 +48,7 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     recipe = override(find("digits.standard"), ["model.options.width=64", "epochs=8"])
     run = train(recipe, folder / "base", device="cpu")
     data = load_data(recipe, root=None)
-    model, _ = load_model(run, recipe, data, weights="last", warnings=[])
+    model, _, _ = load_trained(run, recipe, data, weights="last", warnings=[])
     batch = next(data.test.batches(torch.arange(360), batch_size=360, device=None))
     return model, batch.images, batch.labels
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from advnorm.recipe import from_yaml
 from advnorm.records import Run
-from advnorm.runs.load import load_model
+from advnorm.runs import load as run_loader
 from advnorm.threat import Threat
 from advnorm.training.components import load_data
 
@@ -29,7 +29,9 @@ def load_trained(path: Path, root: Path | None, count: int) -> TrainedModel:
     run = Run.open(path)
     recipe = from_yaml(run.recipe_text())
     data = load_data(recipe, root=root)
-    model, weights = load_model(run, recipe, data, weights="best", warnings=[])
+    model, weights, _ = run_loader.load_trained(
+        run, recipe, data, weights="best", warnings=[]
+    )
     rows = torch.arange(min(count, len(data.test)))
     batch = next(data.test.batches(rows, batch_size=len(rows), device=torch.device("cpu")))
     return TrainedModel(

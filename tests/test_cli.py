@@ -393,7 +393,7 @@ class Pair(nn.Module):
         ("lost", "line 4: RuntimeError: no weights file"),
         ("number", "number is neither a torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),
-        ("narrow", "does not map samples of digits, of shape (1, 8, 8), to logits"),
+        ("narrow", "does not map images of shape (1, 8, 8) to logits"),
         ("Pair", "the model returns a tuple, not a tensor of logits"),
         ("plain", "no parameter"),
     ],

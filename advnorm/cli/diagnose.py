@@ -28,15 +28,12 @@ def diagnose(
 
     Example: advnorm diagnose runs/pgd hessian distances --set hessian.steps=20
     """
-    from functools import partial
-
     from advnorm.cli.settings import WEIGHTS, changed_recipe, evaluation_settings
-    from advnorm.cli.user_model import is_user_model, load_user_model
+    from advnorm.cli.user_model import diagnose_user_model, is_user_model
     from advnorm.diagnosis import QUESTIONS
     from advnorm.progress import shown
-    from advnorm.recipe import Recipe, override
     from advnorm.records import Run
-    from advnorm.runs import diagnose_model, diagnose_run, questions
+    from advnorm.runs import diagnose_run, parse_questions
 
     if not names and not all_:
         raise ValueError("name a question of 'advnorm list questions', or write --all")
@@ -45,17 +42,31 @@ def diagnose(
     settings = [change for change in set_ or [] if change.startswith(of_recipe)]
     options = [change for change in set_ or [] if not change.startswith(of_recipe)]
     evaluation_settings([s for s in settings if s.startswith("evaluation.")], WEIGHTS)
-    chosen = questions(list(QUESTIONS) if all_ else names or [], options)
-    if own:
-        recipe = override(Recipe(name=run), settings)
-        ask = partial(diagnose_model, load_user_model(run), recipe)
-    else:
-        opened = Run.open(Path(run))
-        ask = partial(diagnose_run, opened, changed_recipe(opened, settings))
+    chosen = parse_questions(list(QUESTIONS) if all_ else names or [], options)
     with shown() as progress:
-        for diagnosis in ask(
-            chosen, samples=samples, skip=all_, root=data, device=device, progress=progress
+        if own:
+            for diagnosis in diagnose_user_model(
+                run,
+                settings,
+                chosen,
+                samples=samples,
+                skip=all_,
+                root=data,
+                device=device,
+                progress=progress,
+            ):
+                echo(str(diagnosis))
+            return
+        opened = Run.open(Path(run))
+        for diagnosis in diagnose_run(
+            opened,
+            changed_recipe(opened, settings),
+            chosen,
+            samples=samples,
+            skip=all_,
+            root=data,
+            device=device,
+            progress=progress,
         ):
             echo(str(diagnosis))
-    if not own:
-        echo(f"next: advnorm report {run} --out report.html")
+    echo(f"next: advnorm report {run} --out report.html")

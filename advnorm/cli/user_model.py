@@ -2,11 +2,21 @@
 
 import runpy
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
 from torch import nn
+
+from advnorm import ranks
+from advnorm.progress import Progress
+from advnorm.recipe import Recipe, override
+from advnorm.records import Diagnosis
+from advnorm.runs.diagnose import Questions, diagnose_model
+from advnorm.runs.load import first_samples
+from advnorm.training.build import choose_device
+from advnorm.training.components import load_data
 
 
 def is_user_model(text: str) -> bool:
@@ -16,6 +26,40 @@ def is_user_model(text: str) -> bool:
     (True, False)
     """
     return ".py:" in text
+
+
+def diagnose_user_model(
+    text: str,
+    settings: Sequence[str],
+    questions: Questions,
+    *,
+    samples: int,
+    skip: bool,
+    root: Path | None,
+    device: str,
+    progress: Progress,
+) -> Iterator[Diagnosis]:
+    """Answer questions about a model of a file, on the data that ``settings`` name."""
+    recipe = override(Recipe(name=text), list(settings))
+    where = choose_device(device)
+    with ranks.process_group(where):
+        ranks.require_single_process("a diagnosis looks at all of its samples together")
+    model = load_user_model(text).to(where)
+    data = load_data(recipe, root=root)
+    images, labels, _ = first_samples(data, samples, where)
+    branch = recipe.evaluation.branch
+    for name, question in questions.items():  # one at a time: each is printed at once
+        yield from diagnose_model(
+            model,
+            images,
+            labels,
+            recipe.threat.build(),
+            {name: question},
+            branch="clean" if branch == "clean" else "adversarial",
+            skip=skip,
+            name=recipe.name,
+            progress=progress,
+        )
 
 
 def load_user_model(text: str) -> nn.Module:

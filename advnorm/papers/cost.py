@@ -21,7 +21,7 @@ from advnorm.papers.artefact import Artefact, Job
 from advnorm.papers.jobs import decisive
 from advnorm.recipe import Recipe, override
 from advnorm.records import Record, Scale
-from advnorm.runs import questions
+from advnorm.runs import parse_questions
 from advnorm.runs.devices import DEVICES
 from advnorm.runs.plan import Plan, plan
 
@@ -82,7 +82,9 @@ def _attacked_loss(job: Job) -> float:
     name = "attacked_loss"
     if name not in job.questions:
         return 0.0
-    (asked,) = questions([name], [f"{name}.{one}" for one in job.questions[name]]).values()
+    (asked,) = parse_questions(
+        [name], [f"{name}.{one}" for one in job.questions[name]]
+    ).values()
     steps = signature(asked).parameters["steps"].default
     return float(min(_whole(job.recipe), job.samples) * (steps * _GRADIENT + 2))
 

@@ -39,7 +39,7 @@ from advnorm.records import (
     over_training,
     read_record,
 )
-from advnorm.runs import diagnose_run, evaluate_run, perturb_run, questions
+from advnorm.runs import diagnose_run, evaluate_run, parse_questions, perturb_run
 from advnorm.training import load_data, train
 from advnorm.training.checkpoints import newest
 from advnorm.training.completion import is_finished
@@ -211,7 +211,7 @@ def _answer(
     (answer,) = diagnose_run(
         run,
         job.recipe,
-        questions([name], settings),
+        parse_questions([name], settings),
         samples=job.samples,
         root=root,
         device=device,

@@ -1,9 +1,9 @@
 """What is done with a run folder: evaluate, audit, diagnose, perturb, transfer, plan."""
 
 from advnorm.runs.audit import audit_run
-from advnorm.runs.diagnose import diagnose_model, diagnose_run, questions
+from advnorm.runs.diagnose import diagnose_model, diagnose_run, parse_questions
 from advnorm.runs.evaluate import certify_run, evaluate_run
-from advnorm.runs.load import load_model
+from advnorm.runs.load import load_model, load_trained
 from advnorm.runs.perturb import perturb_run
 from advnorm.runs.transfer import transfer_runs
 
@@ -14,7 +14,8 @@ __all__ = [
     "diagnose_run",
     "evaluate_run",
     "load_model",
+    "load_trained",
+    "parse_questions",
     "perturb_run",
-    "questions",
     "transfer_runs",
 ]

@@ -1,4 +1,4 @@
-"""Audits a run: whether the robustness of its weights is real."""
+"""Audits a run: checks whether the robustness of its weights is real."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -7,16 +7,14 @@ from pathlib import Path
 
 from torch.nn import Module
 
-from advnorm import ranks
 from advnorm.evaluation.checks.context import STRONG
 from advnorm.evaluation.checks.examiner import Examiner
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.recipe import Recipe
 from advnorm.records import Audit, Run
-from advnorm.runs.load import first_samples, load_run, named_threats
-from advnorm.training.build import choose_device
+from advnorm.runs.load import first_samples, named_threats, open_run
 
 SAMPLES = 200
 """Test samples of an audit, where ``evaluation.samples`` does not say."""
@@ -34,35 +32,38 @@ def audit_run(
     """Audit the run's weights, and flag the results that it concerns.
 
     ``recipe`` is the run's own, with its ``evaluation`` changed at will: ``samples``,
-    ``batch_size``, ``weights`` and ``branch`` count here too, and ``eps`` and ``norm``: an
-    audit each, by default at the recipe's radius alone. Under torchrun it is refused.
+    ``batch_size``, ``weights``, ``branch`` and ``threat`` count here too. There is an audit
+    for each threat, by default the recipe's own. Several ranks are refused.
     """
-    progress = progress or Quiet()
-    spec, where = recipe.evaluation, choose_device(device)
-    with ranks.process_group(where):
-        ranks.require_single_process("an audit looks at all of its samples together")
-    radii = named_threats(recipe)
-    with run.lock():
-        subject = load_run(run, recipe, root, where, progress)
-        batch = first_samples(subject.data, spec.samples or SAMPLES, subject.device)
+    spec, threats = recipe.evaluation, named_threats(recipe)
+    with open_run(
+        run,
+        recipe,
+        root=root,
+        device=device,
+        progress=progress,
+        single_process="an audit looks at all of its samples together",
+    ) as loaded:
+        model = loaded.model
+        batch = first_samples(loaded.data, spec.samples or SAMPLES, loaded.device)
         examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
-        found = []
-        for threat, domain in product(radii, _branches(recipe, subject.model)):
-            with route(subject.model, domain=domain) if domain else nullcontext():
-                audit = examiner.audit(subject.model, batch, threat, progress).model_copy(
+        audits = []
+        for threat, domain in product(threats, _branches(recipe, model)):
+            with route(model, domain=domain) if domain else nullcontext():
+                audit = examiner.audit(model, batch, threat, loaded.progress).model_copy(
                     update={
-                        "weights": subject.weights,
-                        "training": subject.training,
+                        "weights": loaded.weights,
+                        "training": loaded.training,
                         "branch": domain,
                     }
                 )
             run.write_audit(audit)
-            found.append(audit)
-        return found
+            audits.append(audit)
+        return audits
 
 
 def _branches(recipe: Recipe, model: Module) -> Sequence[Domain | None]:
-    """Return the branches of a mixture norm that the recipe asks for."""
+    """Return the branches of a mixture norm that the recipe names."""
     if not any(isinstance(layer, MixtureNorm) for layer in model.modules()):
         return [None]
     branch = recipe.evaluation.branch

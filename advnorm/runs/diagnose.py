@@ -1,4 +1,4 @@
-"""Asks questions about a run, or about a model and a data set of the user's own."""
+"""Asks questions about a run, or about a model of the user's own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -6,31 +6,73 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, arange, nn
 
-from advnorm import ranks
 from advnorm.allocator import freed_memory_kept
+from advnorm.data import Batch
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import validate_options
-from advnorm.norms import active_branch, route
+from advnorm.evaluation.engine import check
+from advnorm.evaluation.inputs import check_labels
+from advnorm.model_state import eval_mode
+from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.runs.load import LoadedRun, TrainedModel, check_loaded, first_samples, load_run
-from advnorm.training.build import choose_device
-from advnorm.training.components import load_data
+from advnorm.runs.load import first_samples, open_run
+from advnorm.threat import Threat
 
 SAMPLES = 200
 """Test samples of a question, where nothing else is said."""
 
-Asked = Mapping[str, Callable[..., Diagnosis]]
+Questions = Mapping[str, Callable[..., Diagnosis]]
+"""Functions of :mod:`advnorm.diagnosis` by name, with their options set."""
+
+
+def diagnose_model(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    questions: Sequence[str] | Questions,
+    *,
+    branch: Domain = "adversarial",
+    skip: bool = False,
+    name: str = "model",
+    progress: Progress | None = None,
+) -> list[Diagnosis]:
+    """Ask why a model works or fails, on some labelled images.
+
+    Args:
+        model: Maps images to logits.
+        images: Images in ``threat.bounds``, shape (n, channels, height, width) or (n, d).
+        labels: Their classes, shape (n,).
+        threat: The norm ball of questions that attack, such as ``Linf(8 / 255)``.
+        questions: Names of ``advnorm list questions``, or what :func:`parse_questions`
+            returns where a question has options.
+        branch: Of a mixture norm, the one that is asked about.
+        skip: Leave out a question that this model cannot answer; otherwise it raises.
+        name: What the records call the model.
+        progress: Where to report.
+
+    >>> import torch, advnorm
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> images, labels = torch.rand(20, 4), torch.arange(20) % 3
+    >>> (dead,) = advnorm.diagnose(model, images, labels, advnorm.Linf(0.1), ["dead"])
+    >>> dead.question
+    'dead'
+    """
+    batch = Batch(images, labels, arange(len(images)))
+    _check_model(model, batch, threat)
+    chosen = questions if isinstance(questions, Mapping) else parse_questions(questions)
+    answers = _answers(model, batch, threat, chosen, branch, skip, progress or Quiet())
+    return [answer.model_copy(update={"weights": name}) for answer in answers]
 
 
 def diagnose_run(
     run: Run,
     recipe: Recipe,
-    asked: Asked,
+    questions: Questions,
     *,
     samples: int = SAMPLES,
     skip: bool = False,
@@ -38,113 +80,93 @@ def diagnose_run(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Iterator[Diagnosis]:
-    """Answer questions on the first test samples; each is written when it is known.
+    """Answer questions on the first test samples; each answer is written at once.
 
-    ``asked`` is what :func:`questions` returns. With ``skip`` a question that cannot be
-    asked of this model is left out with a line that says why, else it raises. ``recipe`` is
-    the run's own; ``evaluation.weights`` and ``evaluation.branch`` count here too. Under
-    torchrun it is refused.
+    ``questions`` is what :func:`parse_questions` returns. With ``skip`` a question that
+    this model cannot answer is left out with a line that says why; otherwise it raises.
+    ``recipe`` is the run's own; its ``evaluation.weights`` and ``evaluation.branch`` count.
+    Several ranks are refused.
     """
-    progress, where = progress or Quiet(), _alone(device)
-    with run.lock():
-        subject = load_run(run, recipe, root, where, progress)
-        for found in _answers(subject, asked, samples, skip, progress):
-            run.write_diagnosis(found)
-            yield found
+    with open_run(
+        run,
+        recipe,
+        root=root,
+        device=device,
+        progress=progress,
+        single_process="a diagnosis looks at all of its samples together",
+    ) as loaded:
+        batch = first_samples(loaded.data, samples, loaded.device)
+        branch: Domain = "clean" if recipe.evaluation.branch == "clean" else "adversarial"
+        threat, facts = recipe.threat.build(), dict[str, Any]()
+        facts |= {"weights": loaded.weights, "training": loaded.training}
+        for answer in _answers(
+            loaded.model, batch, threat, questions, branch, skip, loaded.progress
+        ):
+            diagnosis = answer.model_copy(update=facts)
+            run.write_diagnosis(diagnosis)
+            yield diagnosis
 
 
-def diagnose_model(
-    model: nn.Module,
-    recipe: Recipe,
-    asked: Asked,
-    *,
-    samples: int = SAMPLES,
-    skip: bool = False,
-    root: Path | None = None,
-    device: str = "auto",
-    progress: Progress | None = None,
-) -> Iterator[Diagnosis]:
-    """Answer questions about a model that is no run's; nothing is written.
-
-    Of ``recipe``, data, threat and ``evaluation.branch`` count; its name stands for the
-    weights.
-    """
-    progress, where, data = (
-        progress or Quiet(),
-        _alone(device),
-        load_data(recipe, root=root),
-    )
-    try:
-        subject = check_loaded(recipe, data, TrainedModel(model, recipe.name, None), where)
-    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"{recipe.name} does not map samples of {data.name}, of shape {data.shape}, to "
-            f"logits: {error}"
-        ) from error
-    yield from _answers(subject, asked, samples, skip, progress)
-
-
-def _alone(device: str) -> torch.device:
-    where = choose_device(device)
-    with ranks.process_group(where):
-        ranks.require_single_process("a diagnosis looks at all of its samples together")
-    return where
-
-
-def _answers(
-    subject: LoadedRun, asked: Asked, samples: int, skip: bool, progress: Progress
-) -> Iterator[Diagnosis]:
-    for name, question in asked.items():
-        try:
-            found = _answer(subject, question, samples, progress)
-        except (ValueError, NotImplementedError, FloatingPointError) as error:
-            if not skip:
-                raise
-            progress.line(f"{name}: not asked ({error})")
-            continue
-        yield found
-
-
-def questions(names: Sequence[str], changes: Sequence[str] = ()) -> Asked:
+def parse_questions(names: Sequence[str], changes: Sequence[str] = ()) -> Questions:
     """Return questions by name with their options set, ``question.option=value`` each."""
-    given: dict[str, dict[str, Any]] = {name: {} for name in names}
+    options: dict[str, dict[str, Any]] = {name: {} for name in names}
     for change in changes:
         (name, *path), value = assignment(change)
         if len(path) != 1:
             raise RecipeError(
                 f"--set takes question.option=value, like hessian.steps=5, not {change!r}"
             )
-        if name not in given:
+        if name not in options:
             QUESTIONS[name]  # an unknown one says which exist
             raise RecipeError(f"--set {change}: {name} is not asked; name it too")
-        given[name][path[0]] = _numbers(value)
+        options[name][path[0]] = _numbers(value)
     return {
-        name: partial(QUESTIONS[name], **validate_options(name, o))
-        for name, o in given.items()
+        name: partial(QUESTIONS[name], **validate_options(name, values))
+        for name, values in options.items()
     }
 
 
-def _answer(
-    subject: LoadedRun,
-    question: Callable[..., Diagnosis],
-    samples: int,
+def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
+    """Try the model on a few images, and refuse what does not fit."""
+    few = Batch(*(rows[:8] for rows in batch))
+    try:
+        classes = check(model, few, bounds=threat.bounds)
+    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"the model does not map images of shape {tuple(batch.images.shape[1:])} to "
+            f"logits: {error}"
+        ) from error
+    check_labels(batch.labels, count=len(batch.images), classes=classes)
+
+
+def _answers(
+    model: nn.Module,
+    batch: Batch,
+    threat: Threat,
+    questions: Questions,
+    branch: Domain,
+    skip: bool,
     progress: Progress,
-) -> Diagnosis:
-    model, recipe, start = subject.model.eval(), subject.recipe, perf_counter()
-    images, labels, _ = first_samples(subject.data, samples, subject.device)
-    images = images.to(next(model.parameters(), images).dtype)
-    clean = recipe.evaluation.branch == "clean"
-    kept = freed_memory_kept(images)
-    with route(model, domain="clean" if clean else "adversarial"), kept:
-        found = question(
-            model, images, labels, threat=recipe.threat.build(), progress=progress
-        )
-        told = {
-            "weights": subject.weights,
-            "training": subject.training,
-            "branch": active_branch(model),
-        }
-    return found.model_copy(update={**told, "seconds": perf_counter() - start})
+) -> Iterator[Diagnosis]:
+    images = batch.images.to(next(model.parameters(), batch.images).dtype)
+    for name, question in questions.items():
+        start = perf_counter()
+        try:
+            with (
+                eval_mode(model),
+                route(model, domain=branch),
+                freed_memory_kept(images),
+            ):
+                answer = question(
+                    model, images, batch.labels, threat=threat, progress=progress
+                )
+                facts = {"branch": active_branch(model)}
+        except (ValueError, NotImplementedError, FloatingPointError) as error:
+            if not skip:
+                raise
+            progress.line(f"{name}: not asked ({error})")
+            continue
+        yield answer.model_copy(update={**facts, "seconds": perf_counter() - start})
 
 
 def _numbers(value: Any) -> Any:

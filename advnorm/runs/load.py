@@ -1,11 +1,14 @@
-"""What is evaluated: a run's model and data, loaded and tried out together."""
+"""Loads a run's model and data, and checks them together."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from advnorm import ranks
 from advnorm.data import Batch, DataSet
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.checks.examiner import flags_of, probe
@@ -13,30 +16,15 @@ from advnorm.evaluation.engine import check
 from advnorm.evaluation.inputs import check_labels
 from advnorm.models import untile
 from advnorm.norms import check_statistics
-from advnorm.progress import Progress
-from advnorm.recipe import Recipe
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe, read
 from advnorm.records import Run, TrainingProgress
 from advnorm.threat import Threat
 from advnorm.training import checkpoints
-from advnorm.training.build import evaluation_threats
+from advnorm.training.build import choose_device, evaluation_threats
 from advnorm.training.completion import completion_from, read_completion
 from advnorm.training.components import build_model, load_data
 from advnorm.training.state import MismatchError, restore
-
-
-class LoadedRun(NamedTuple):
-    """What is evaluated."""
-
-    recipe: Recipe
-    data: DataSet
-    model: nn.Module
-    weights: str
-    training: TrainingProgress | None
-    """Of a run: how far it is."""
-    device: torch.device
-    classes: int
-    flags: tuple[str, ...]
-    """Symptoms of false robustness that a few passes show."""
 
 
 class TrainedModel(NamedTuple):
@@ -46,14 +34,56 @@ class TrainedModel(NamedTuple):
     weights: str
     """Their name and digest."""
     training: TrainingProgress | None
-    """How far the run is."""
+    """How much of the training is done."""
+
+
+class LoadedRun(NamedTuple):
+    """A run's model and data, checked together."""
+
+    recipe: Recipe
+    data: DataSet
+    model: nn.Module
+    weights: str
+    training: TrainingProgress | None
+    device: torch.device
+    classes: int
+    flags: tuple[str, ...]
+    """Symptoms of false robustness that a few passes show."""
+    progress: Progress = Quiet()
+    """Where rank 0 reports."""
 
 
 def load_model(
-    run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
-) -> tuple[nn.Module, str]:
-    """Return the run's network with its best or last weights, and their name and digest."""
-    return load_trained(run, recipe, data, weights=weights, warnings=warnings)[:2]
+    run: Run | Path | str,
+    *,
+    weights: str = "best",
+    root: Path | None = None,
+    device: str = "cpu",
+) -> nn.Module:
+    """Return the model of a run folder, in evaluation mode.
+
+    Args:
+        run: The folder that ``advnorm.train`` or ``advnorm train`` wrote.
+        weights: ``best`` (highest validation accuracy) or ``last``.
+        root: The folder of data sets; the run's own tells shape and classes.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+
+    Raises:
+        FileNotFoundError: The folder is no run, or has no such weights.
+
+    >>> import tempfile, advnorm
+    >>> recipe = advnorm.recipe.Recipe(epochs=1, data=advnorm.recipe.DataSpec(train=64))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = advnorm.train(recipe, f"{folder}/run", device="cpu")
+    ...     model = advnorm.load(f"{folder}/run")
+    >>> model(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+    opened = run if isinstance(run, Run) else Run.open(Path(run))
+    recipe = read(opened.path / "recipe.yaml")
+    data = load_data(recipe, root=root)
+    trained = load_trained(opened, recipe, data, weights=weights, warnings=[])
+    return trained.model.to(choose_device(device)).eval()
 
 
 def load_trained(
@@ -88,30 +118,47 @@ def load_trained(
     )
 
 
+@contextmanager
+def open_run(
+    run: Run,
+    recipe: Recipe,
+    *,
+    root: Path | None,
+    device: str,
+    progress: Progress | None,
+    single_process: str | None = None,
+) -> Iterator[LoadedRun]:
+    """Join the ranks, lock the run folder, and load its model and data.
+
+    ``single_process`` says why several ranks are refused, where they are.
+    """
+    where = choose_device(device)
+    with ranks.process_group(where), ExitStack() as scopes:
+        if single_process:
+            ranks.require_single_process(single_process)
+        progress = progress if progress and ranks.is_first() else Quiet()
+        ranks.run_on_first(lambda: scopes.enter_context(run.lock()))
+        yield load_run(run, recipe, root, where, progress)
+
+
 def load_run(
     run: Run, recipe: Recipe, root: Path | None, device: torch.device, progress: Progress
 ) -> LoadedRun:
-    """Load the run's model and data, and try them out together."""
+    """Load the run's model and data, and check them together on a few samples."""
     data = load_data(recipe, root=root)
     warnings: list[str] = []
-    loaded = load_trained(
+    model, weights, training = load_trained(
         run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
     )
     for warning in warnings:
         progress.line(warning)
-    if loaded.training and not loaded.training.finished:
-        progress.line(f"{run.path} is unfinished: {loaded.training}")
-    return check_loaded(recipe, data, loaded, device)
-
-
-def check_loaded(
-    recipe: Recipe, data: DataSet, loaded: TrainedModel, device: torch.device
-) -> LoadedRun:
-    """Try a model and data out together, on a few samples."""
-    model, weights, training = loaded
+    if training and not training.finished:
+        progress.line(f"{run.path} is unfinished: {training}")
     classes = check_fit(recipe, model.to(device), data, device)
     flags = flags_of(probe(model, first_samples(data, FEW, device), recipe.threat.build()))
-    return LoadedRun(recipe, data, model, weights, training, device, classes, flags)
+    return LoadedRun(
+        recipe, data, model, weights, training, device, classes, flags, progress
+    )
 
 
 def first_samples(data: DataSet, count: int, device: torch.device) -> Batch:
@@ -121,7 +168,7 @@ def first_samples(data: DataSet, count: int, device: torch.device) -> Batch:
 
 
 def named_threats(recipe: Recipe) -> list[Threat]:
-    """Return the threats that an evaluation names; without any, the recipe's own alone."""
+    """Return the threats that the evaluation names; if none, the recipe's own."""
     spec, own = recipe.evaluation, recipe.threat
     named = spec.threat.eps or spec.threat.norm not in (None, own.norm)
     return evaluation_threats(recipe) if named else [own.build()]

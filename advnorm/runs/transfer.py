@@ -39,10 +39,10 @@ def transfer_runs(
     where = choose_device(device)
     with ranks.process_group(where):
         progress = progress if progress and ranks.is_first() else Quiet()
-        return _transferred(runs, recipes, sources, root, where, progress)
+        return _transfer(runs, recipes, sources, root, where, progress)
 
 
-def _transferred(
+def _transfer(
     runs: Sequence[Run],
     recipes: Sequence[Recipe],
     sources: int | None,
@@ -50,7 +50,7 @@ def _transferred(
     where: torch.device,
     progress: Progress,
 ) -> list[TransferMatrix]:
-    """Load every run's model, and attack and judge them."""
+    """Load every run's model, attack the sources and evaluate all."""
     names = _names(runs)
     models: dict[str, nn.Module] = {}
     weights: dict[str, str] = {}
@@ -60,13 +60,13 @@ def _transferred(
         check_recipe(recipe)
         data = load_data(recipe, root=root)
         shared = _same(shared or data, data, names[0], name)
-        told: list[str] = []
-        models[name], weights[name], far = load_trained(
-            run, recipe, data, weights=recipe.evaluation.weights, warnings=told
+        warnings: list[str] = []
+        models[name], weights[name], completion = load_trained(
+            run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
         )
         models[name].to(where)
-        training |= {name: far} if far else {}
-        for warning in told:
+        training |= {name: completion} if completion else {}
+        for warning in warnings:
             progress.line(warning)
     assert shared is not None
     ranks.require_equal(
@@ -74,9 +74,9 @@ def _transferred(
         "the ranks see different runs or data: give all of them the same",
     )
     attacked = {name: models[name] for name in names[:sources]}
-    found = _matrices(attacked, models, recipes[0], shared, where, progress)
-    of_runs = {"weights": weights, "training": training}
-    return [matrix.model_copy(update=of_runs) for matrix in found]
+    matrices = _matrices(attacked, models, recipes[0], shared, where, progress)
+    facts = {"weights": weights, "training": training}
+    return [matrix.model_copy(update=facts) for matrix in matrices]
 
 
 def _matrices(
@@ -90,7 +90,7 @@ def _matrices(
     spec, radii = recipe.evaluation, named_threats(recipe)
     order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
     few = next(data.test.batches(order[:8], batch_size=8, device=device))
-    found = []
+    matrices = []
     with ExitStack() as scopes:
         for model in models.values():
             scopes.enter_context(route(model, domain=_domain(spec)))
@@ -113,8 +113,8 @@ def _matrices(
                     progress=progress,
                 )
                 named = {key: value for key, value in branches.items() if value}
-                found.append(matrix.model_copy(update={"branches": named}))
-    return found
+                matrices.append(matrix.model_copy(update={"branches": named}))
+    return matrices
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

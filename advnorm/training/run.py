@@ -27,25 +27,42 @@ from advnorm.training.stop import Stop, StoppedError
 
 def train(
     recipe: Recipe,
-    out: Path,
+    out: Path | str,
     *,
     root: Path | None = None,
     device: str = "auto",
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Run:
-    """Train ``recipe`` into the folder ``out``, or go on with the run that is there.
+    """Train ``recipe`` into the folder ``out``; return the run.
 
-    Under torchrun the ranks share each batch, the first one writes, and after a restart
-    the run goes on by itself. Ranks on several machines need a folder that all can read.
+    Under torchrun the ranks share each batch, rank 0 writes, and after a restart the run
+    resumes by itself. Ranks on several machines need a folder that all can read.
+
+    Args:
+        recipe: What to train, such as ``advnorm.recipes.find("digits.pgd")``.
+        out: The run folder. It must be new, unless ``resume``.
+        root: The folder of data sets; default ``ADVNORM_DATA``.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+        resume: Continue the run in ``out``, bitwise as if it had not stopped.
+        progress: Where to report; default nowhere.
 
     Raises:
         StoppedError: After a signal; everything is saved.
-        RunLostError: If the folder, or what a run needs of it, was taken away meanwhile.
-        NotFiniteError: Before a step that NaN or infinity would have spoilt; the last good
-            checkpoint is on disk and named.
+        RunLostError: If the folder, or a part of it, was removed meanwhile.
+        NotFiniteError: Before a step with NaN or infinity; the last good checkpoint is on
+            disk and named.
         PeerLostError: Another rank or its host is lost; the same is named.
+
+    >>> import tempfile
+    >>> from advnorm.recipe import DataSpec
+    >>> recipe = Recipe(epochs=1, batch_size=32, data=DataSpec(train=64))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(recipe, f"{folder}/run", device="cpu")
+    ...     [epoch.step for epoch in run.epochs()]
+    [2]
     """
+    out = Path(out)
     with (
         _losses_named(out),
         ranks.process_group(choose_device(device)),

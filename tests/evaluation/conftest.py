@@ -9,7 +9,7 @@ from torch import nn
 
 from advnorm.recipe import override
 from advnorm.recipes import find
-from advnorm.runs.load import load_model
+from advnorm.runs.load import load_trained
 from advnorm.training import train
 from advnorm.training.components import load_data
 
@@ -37,7 +37,7 @@ def trained(tmp_path_factory):
             recipe = override(find(name), ["model.options.width=64", "epochs=8", *changes])
             run = train(recipe, tmp_path_factory.mktemp("run") / "run", device="cpu")
             data = load_data(recipe, root=None)
-            made[key], _ = load_model(run, recipe, data, weights="last", warnings=[])
+            made[key], _, _ = load_trained(run, recipe, data, weights="last", warnings=[])
         return made[key]
 
     return model

@@ -12,7 +12,7 @@ from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Place, reproduce
 from advnorm.recipe import override
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
-from advnorm.runs import questions
+from advnorm.runs import parse_questions
 from advnorm.training import check_recipe
 from advnorm.training.build import evaluation_threats
 
@@ -24,7 +24,7 @@ def test_recipes_and_questions_of_its_jobs_are_known(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
         check_recipe(job.recipe)
         for question, changes in job.questions.items():
-            questions([question], [f"{question}.{change}" for change in changes])
+            parse_questions([question], [f"{question}.{change}" for change in changes])
 
 
 def judged(job):

@@ -7,7 +7,7 @@ from torch import nn
 
 from advnorm.recipe import override
 from advnorm.records import Verdicts
-from advnorm.runs import load_model
+from advnorm.runs import load_trained
 from advnorm.training import build_experiment, guards, train
 from advnorm.training.stop import Stop
 from advnorm.training.validate import FEW, validate
@@ -28,7 +28,7 @@ def test_masked_gradients_raise_the_alarm_and_sound_ones_do_not(tiny, tmp_path, 
         train(recipe, tmp_path / "run"),
         build_experiment(recipe, root=None, device="cpu"),
     )
-    model, _ = load_model(run, recipe, experiment.data, weights="last", warnings=[])
+    model, _, _ = load_trained(run, recipe, experiment.data, weights="last", warnings=[])
     found = validate(
         replace(experiment, model=nn.Sequential(model, Times()) if masked else model),
         Stop(),

@@ -5,7 +5,7 @@ import torch
 
 from advnorm.bounds import ibp_margins, input_box, trace
 from advnorm.recipe import RecipeError, override
-from advnorm.runs import load_model
+from advnorm.runs import load_trained
 from advnorm.training import load_data, train
 from advnorm.training.build import build_experiment
 from advnorm.training.components import weight_schedules
@@ -39,7 +39,7 @@ def test_the_best_checkpoint_is_chosen_by_verified_accuracy(tiny, tmp_path):
     run = train(recipe, tmp_path / "run")
     best = [line for line in run.epochs() if line.best][-1]
     data = load_data(recipe, root=None)
-    model, _ = load_model(run, recipe, data, weights="best", warnings=[])
+    model, _, _ = load_trained(run, recipe, data, weights="best", warnings=[])
     order = torch.arange(min(30, len(data.validation)))
     images, labels, _ = next(
         data.validation.batches(order, batch_size=30, device=torch.device("cpu"))

@@ -7,7 +7,7 @@ from advnorm.diagnosis import QUESTIONS, hessian
 from advnorm.norms import mode
 from advnorm.recipe import override
 from advnorm.records import Diagnosis, Run
-from advnorm.runs import diagnose_run, load_model, questions
+from advnorm.runs import diagnose_run, load_trained, parse_questions
 from advnorm.training import load_data, train
 
 
@@ -27,10 +27,10 @@ def runs(tmp_path_factory):
 
 def test_the_answer_is_that_of_the_question_itself(tiny, runs):
     run, recipe = runs(tiny)
-    asked = questions(["hessian"], ["hessian.steps=4", "hessian.loss=adversarial"])
+    asked = parse_questions(["hessian"], ["hessian.steps=4", "hessian.loss=adversarial"])
     (found,) = diagnose_run(run, recipe, asked, samples=12, device="cpu")
     data = load_data(recipe, root=None)
-    model, weights = load_model(run, recipe, data, weights="best", warnings=[])
+    model, weights, _ = load_trained(run, recipe, data, weights="best", warnings=[])
     rows = torch.arange(12)
     images, labels, _ = next(data.test.batches(rows, batch_size=12, device="cpu"))
     again = hessian(
@@ -49,7 +49,7 @@ def test_the_answer_is_that_of_the_question_itself(tiny, runs):
 def test_a_mixture_norm_is_asked_on_the_branch_that_the_recipe_names(tiny, runs):
     changes = ["norm.name=mixture", "objective.name=mixed"]
     run, recipe = runs(tiny, *changes)
-    asked = questions(["hessian"], ["hessian.steps=3", "hessian.statistics=running"])
+    asked = parse_questions(["hessian"], ["hessian.steps=3", "hessian.statistics=running"])
     numbers = []
     for branch in ("adversarial", "clean"):
         chosen = override(recipe, [f"evaluation.branch={branch}"])
@@ -61,14 +61,14 @@ def test_a_mixture_norm_is_asked_on_the_branch_that_the_recipe_names(tiny, runs)
 
 def test_double_precision_runs_are_asked_in_double(tiny, runs):
     run, recipe = runs(tiny, "precision=float64")
-    asked = questions(["hessian"], ["hessian.steps=2"])
+    asked = parse_questions(["hessian"], ["hessian.steps=2"])
     (found,) = diagnose_run(run, recipe, asked, samples=8, device="cpu")
     assert found.numbers["largest"] > 0
 
 
 def test_what_cannot_be_asked_is_left_out_of_all_and_said(tiny, runs):
     run, recipe = runs(tiny)
-    asked = dict(questions(["hessian"], ["hessian.steps=2"]))
+    asked = dict(parse_questions(["hessian"], ["hessian.steps=2"]))
 
     def refuses(*_, **__):
         raise ValueError("the model has no batch norm")
@@ -97,7 +97,7 @@ def test_fractions_and_lists_are_numbers():
 
     try:
         name = "a question of this test"
-        asked = questions([name], [f"{name}.radii=[1/4, 1/2]"])
+        asked = parse_questions([name], [f"{name}.radii=[1/4, 1/2]"])
         assert asked[name](None, None, None) == (0.25, 0.5)
     finally:
         del QUESTIONS._entries[name]

@@ -12,7 +12,7 @@ import pytest
 from advnorm.progress import Quiet
 from advnorm.recipe import override
 from advnorm.records import Accuracy, Environment, Result, Run, RunLostError
-from advnorm.runs import audit_run, diagnose_run, evaluate_run, perturb_run, questions
+from advnorm.runs import audit_run, diagnose_run, evaluate_run, parse_questions, perturb_run
 from advnorm.training import StoppedError, train
 
 
@@ -164,7 +164,7 @@ def run(tiny, tmp_path):
 
 def asked(run, recipe, progress):
     return list(
-        diagnose_run(run, recipe, questions(["dead", "hessian"]), progress=progress)
+        diagnose_run(run, recipe, parse_questions(["dead", "hessian"]), progress=progress)
     )
 
 

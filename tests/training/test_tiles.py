@@ -5,7 +5,7 @@ import torch
 
 from advnorm.models import TiledLinear
 from advnorm.recipe import RecipeError, override
-from advnorm.runs import evaluate_run, load_model
+from advnorm.runs import evaluate_run, load_trained
 from advnorm.training import load_data, train
 
 ENLARGED = ["data.size=16", "data.resample=nearest", "objective.name=standard"]
@@ -18,7 +18,7 @@ def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):
         changes = [*ENLARGED, *SGD, "precision=float64", f"model.options.tile={tile}"]
         recipe = override(tiny, changes)
         run = train(recipe, tmp_path / str(tile))
-        model, _ = load_model(
+        model, _, _ = load_trained(
             run, recipe, load_data(recipe, root=None), weights="last", warnings=[]
         )
         assert not [layer for layer in model.modules() if isinstance(layer, TiledLinear)]

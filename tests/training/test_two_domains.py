@@ -8,7 +8,7 @@ from advnorm import norms
 from advnorm.objectives import CERTIFIED, OBJECTIVES, TWO_DOMAINS
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
-from advnorm.runs import evaluate_run, load_model
+from advnorm.runs import evaluate_run, load_trained
 from advnorm.runs.condition import worst_of
 from advnorm.training import checkpoints, load_data, train
 from advnorm.training.build import build_experiment
@@ -62,7 +62,7 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
     )
     run = train(recipe, tmp_path / "run")
     data = load_data(recipe, root=None)
-    model, _ = load_model(run, recipe, data, weights="best", warnings=[])
+    model, _, _ = load_trained(run, recipe, data, weights="best", warnings=[])
     order = torch.arange(len(data.test))
     batch = next(data.test.batches(order, batch_size=40, device=torch.device("cpu")))
     model.eval()(batch.images)

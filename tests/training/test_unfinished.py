@@ -19,8 +19,8 @@ from advnorm.runs import (
     audit_run,
     diagnose_run,
     evaluate_run,
+    parse_questions,
     perturb_run,
-    questions,
     transfer_runs,
 )
 from advnorm.training import StoppedError, checkpoints, loop, train
@@ -148,7 +148,7 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     mark = "(unfinished: 2 of 3 epochs and 1 step)"
     (audit,) = audit_run(run, override(few, ["evaluation.threat.eps=[]"]), suite=["pgd-2"])
     assert str(audit).count(mark) == 3 and run.audits() == [audit]
-    (answer,) = diagnose_run(run, few, questions(["dead"]), samples=10)
+    (answer,) = diagnose_run(run, few, parse_questions(["dead"]), samples=10)
     assert str(answer).count(mark) == len(answer.numbers)
     assert run.diagnoses() == [answer]
     heard = Heard()
