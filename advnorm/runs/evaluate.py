@@ -1,23 +1,19 @@
 """Evaluates or certifies a run: its weights and data under its recipe's conditions."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
-import torch
-
 from advnorm import data as sets
-from advnorm import ranks
 from advnorm.bounds import METHODS
 from advnorm.evaluation import Condition, certificate_condition, parse_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.conditions import certify_first
-from advnorm.progress import Progress, Quiet
+from advnorm.progress import Progress
 from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
 from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
-from advnorm.runs.load import LoadedRun, check_fit, load_run
-from advnorm.training.build import choose_device, evaluation_threats
+from advnorm.runs.load import LoadedRun, check_fit, open_run
+from advnorm.training.build import evaluation_threats
 from advnorm.training.components import load_data
 
 
@@ -35,12 +31,9 @@ def evaluate_run(
     ranks share the samples; verdicts are those of one process.
     """
     _check(recipe)
-    where = choose_device(device)
-    with ranks.process_group(where), ExitStack() as scopes:
-        progress = progress if progress and ranks.is_first() else Quiet()
-        loaded = _load(run, recipe, root, where, progress, scopes)
+    with open_run(run, recipe, root=root, device=device, progress=progress) as loaded:
         conditions = _conditions(recipe, loaded.data.shape)
-        return _run_conditions(run, loaded, conditions, root, progress)
+        return _run_conditions(run, loaded, conditions, root, loaded.progress)
 
 
 def certify_run(
@@ -58,14 +51,11 @@ def certify_run(
     """
     METHODS[method]  # an unknown name is refused
     _check(recipe)
-    where = choose_device(device)
-    with ranks.process_group(where), ExitStack() as scopes:
-        progress = progress if progress and ranks.is_first() else Quiet()
-        loaded = _load(run, recipe, root, where, progress, scopes)
+    with open_run(run, recipe, root=root, device=device, progress=progress) as loaded:
         conditions = [
             certificate_condition(method, threat) for threat in evaluation_threats(recipe)
         ]
-        return _run_conditions(run, loaded, conditions, root, progress)
+        return _run_conditions(run, loaded, conditions, root, loaded.progress)
 
 
 def _check(recipe: Recipe) -> None:
@@ -82,19 +72,6 @@ def _check(recipe: Recipe) -> None:
             problems.append(str(error))
     if problems:
         raise RecipeError("\n".join(problems))
-
-
-def _load(
-    run: Run,
-    recipe: Recipe,
-    root: Path | None,
-    device: torch.device,
-    progress: Progress,
-    scopes: ExitStack,
-) -> LoadedRun:
-    """Lock the run's folder, and load its model and data."""
-    ranks.run_on_first(lambda: scopes.enter_context(run.lock()))
-    return load_run(run, recipe, root, device, progress)
 
 
 def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
