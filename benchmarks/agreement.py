@@ -55,10 +55,8 @@ def _ours(trained: TrainedModel) -> Tensor:
         trained.model,
         trained.images,
         trained.labels,
-        eps=trained.threat.eps,
-        norm=trained.threat.name,
-        bounds=trained.threat.bounds,
-        attacks=["standard"],
+        trained.threat,
+        conditions=["standard"],
     )
     return torch.tensor(next(iter(found.verdicts.values())).robust)
 

@@ -40,6 +40,7 @@ from trained_models import TrainedModel, load_trained
 import advnorm
 from advnorm.attacks import pgd
 from advnorm.model_state import frozen_parameters
+from advnorm.threat import Linf
 
 SUITE, BARE, GROWTH = 1.7, 1.25, 1.25
 Attack = Callable[[nn.Module], object]
@@ -50,13 +51,7 @@ PARTS = ("suite", "attacks", "pgd", "growth")
 def ours(s: TrainedModel, name: str, count: int | None = None) -> Attack:
     """Return our attack on the model's first samples, as a function of the model."""
     return lambda model: advnorm.evaluate(
-        model,
-        s.images[:count],
-        s.labels[:count],
-        eps=s.threat.eps,
-        norm=s.threat.name,
-        bounds=s.threat.bounds,
-        attacks=[name],
+        model, s.images[:count], s.labels[:count], s.threat, conditions=[name]
     )
 
 
@@ -162,7 +157,7 @@ def doubled(what: str, model: nn.Module, works: tuple[Attack, Attack]) -> bool:
 def peak(s: TrainedModel, name: str, eps: list[float]) -> float:
     """Return the peak of live memory of an attack, in MB."""
     with LiveMemory() as live:
-        advnorm.evaluate(s.model, s.images, s.labels, eps=eps, attacks=[name])
+        advnorm.evaluate(s.model, s.images, s.labels, Linf(eps), conditions=[name])
     return live.megabytes
 
 

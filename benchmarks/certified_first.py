@@ -32,7 +32,7 @@ def first(model: nn.Module, images: Tensor, labels: Tensor) -> bool:
     eps, covered = radius(model, images, labels)
     begin = perf_counter()
     found = advnorm.evaluate(
-        model, images, labels, eps=eps, attacks=["standard"], certify="crown"
+        model, images, labels, Linf(eps), conditions=["standard"], certificate="crown"
     )
     ours = perf_counter() - begin
     (key,) = found.verdicts

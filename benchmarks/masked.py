@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluate"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluation"))
 
 from masked_models import MASKED
 from sound_models import digits, zoo
@@ -35,7 +35,7 @@ from advnorm.norms import NORMS
 from advnorm.recipe import override
 from advnorm.recipes import find
 from advnorm.runs.load import load_trained
-from advnorm.threat import Linf
+from advnorm.threat import THREATS, Linf
 from advnorm.training import train
 from advnorm.training.components import load_data
 
@@ -94,7 +94,7 @@ def table(count: int, names: list[str], path: Path | None) -> None:
 
 
 def _evaluated(model, images, labels, attacks, eps) -> str:
-    result = evaluate(model, images, labels, eps=eps, attacks=attacks).results[-1]
+    result = evaluate(model, images, labels, Linf(eps), conditions=attacks).results[-1]
     alone = re.search(r"alone leaves ([0-9.]+%)", " ".join(result.notes))
     flags = [re.match(r"audit, (\w+):", flag)[1] for flag in result.flags]
     before = f"{alone[1]} -> " if alone else ""
@@ -102,7 +102,7 @@ def _evaluated(model, images, labels, attacks, eps) -> str:
 
 
 def _audited(model, images, labels, eps) -> str:
-    found = audit(model, images, labels, eps=eps)
+    found = audit(model, images, labels, Linf(eps))
     strong = f"{found.strong.fraction:.1%}" if found.strong else "-"
     more = f" and {len(found.flagged) - 3} more" if len(found.flagged) > 3 else ""
     return f"{strong} {', '.join(found.flagged[:3]) or 'no flag'}{more}"
@@ -113,7 +113,7 @@ def sound(families: list[str]) -> None:
     count, flagged = 0, 0
     for item in zoo(families or None):
         for eps, norm in ((8 / 255, "linf"), (0.5, "l2")):
-            results = evaluate(item.model, item.images, item.labels, eps=eps, norm=norm)
+            results = evaluate(item.model, item.images, item.labels, THREATS[norm](eps))
             flags = {flag for result in results.results for flag in result.flags}
             count, flagged = count + 1, flagged + bool(flags)
             rates = " ".join(
@@ -138,7 +138,7 @@ def cost(rounds: int) -> None:
         whole, checks = [], []
         for _ in range(rounds):
             start = time.perf_counter()
-            evaluate(model, images, labels, eps=8 / 255)
+            evaluate(model, images, labels, Linf(8 / 255))
             whole.append(time.perf_counter() - start)
             samples = Samples(images, labels, (0.0, 1.0))
             start, threat = time.perf_counter(), Linf(8 / 255)

@@ -1,11 +1,10 @@
-"""Anybody's model in three lines."""
+"""``advnorm.evaluate``: the accuracies of any model under attacks and certificates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, SupportsFloat
+from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from advnorm.evaluation.certificates import refuse_broken_certificates
@@ -17,13 +16,13 @@ from advnorm.evaluation.gradient_free import (
     EvaluationSetup,
     add_gradient_free,
 )
-from advnorm.evaluation.inputs import check_mode
+from advnorm.evaluation.inputs import check_mode, threats_of
 from advnorm.evaluation.samples import Samples, by_itself, samples_of, usable
 from advnorm.evaluation.screening import Suspicion, contradictions, first_answers
 from advnorm.norms import active_branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
-from advnorm.threat import THREATS, Bounds, Threat
+from advnorm.threat import Threat
 
 
 @dataclass(frozen=True)
@@ -44,36 +43,38 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
+    threat: Threat | Sequence[Threat],
     *,
-    eps: SupportsFloat | Sequence[SupportsFloat],
-    norm: str = "linf",
-    attacks: Sequence[str] = ("clean", "fgsm", "pgd-50"),
-    bounds: Bounds = (0.0, 1.0),
-    certify: str = "none",
+    conditions: Sequence[str] = ("clean", "fgsm", "pgd-50"),
+    certificate: str = "none",
     batch_size: int = 250,
     seed: int = 0,
     train_mode: Literal["set", "refuse"] = "set",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Attack ``model`` and return its accuracies, with intervals and verdicts a sample.
+    """Test ``model`` under each condition; return accuracies and a verdict per sample.
 
+    >>> import torch
+    >>> from advnorm import Linf
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     >>> images, labels = torch.rand(8, 1, 2, 2), torch.zeros(8, dtype=torch.long)
-    >>> [r.key for r in evaluate(model, images, labels, eps=8 / 255).results]
+    >>> result = evaluate(model, images, labels, Linf(8 / 255))
+    >>> [r.key for r in result.results]
     ['clean', 'fgsm_linf_0.03137', 'pgd-50_linf_0.03137']
 
     Args:
-        model: Maps images in ``bounds`` to logits; standardization is inside the model. A
+        model: Maps images in the bounds to logits; standardization is inside the model. A
             model in half precision is attacked with images and steps in float32. One with
             mixture norms answers with, and is attacked on, the branch of its present
             route (by default the adversarial one), which the results name.
-        images: Floats in ``bounds``, shape ``(n, ...)``.
+        images: Floats in the threat's bounds, shape ``(n, ...)``.
         labels: Class indices, integers of any size, shape ``(n,)``.
-        eps: The radius, or a list of radii for the accuracy curve; 0 is no attack.
-        norm: ``"linf"`` or ``"l2"``.
-        attacks: Names of cells, such as ``"pgd-50x5"`` (steps x restarts).
-        bounds: The smallest and largest value of a valid image.
-        certify: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``: what it covers is not attacked.
+        threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image; a list
+            of them gives the accuracy at each. A radius of 0 is no attack.
+        conditions: Names such as ``"clean"``, ``"noise-0.25"``, ``"pgd-50x5"`` (steps x
+            restarts), ``"standard"`` (AutoAttack) or ``"crown"`` (a certificate).
+        certificate: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``: tried before attacks; a
+            certified sample is not attacked.
         batch_size: Samples attacked together; no verdict depends on it.
         seed: Decides every random start.
         train_mode: What to do about a model in train mode: set it to evaluation and put it
@@ -86,16 +87,16 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         raise ValueError(f"train_mode is 'set' or 'refuse', not {train_mode!r}")
     if train_mode == "refuse":
         check_mode(usable(model))
-    threats = _threats(norm, eps, bounds)
-    samples = samples_of(images, labels, bounds)
-    shape = samples.images.shape[1:]
-    conditions = certify_first(_conditions(attacks, threats, bounds, shape), certify)
+    threats = threats_of(threat)
+    samples = samples_of(images, labels, threats[0].bounds)
+    tests = _conditions(conditions, threats, samples.images.shape[1:])
+    tests = certify_first(tests, certificate)
     with by_itself():
         model = usable(model)
-        classes, suspicion = _screen(model, samples, conditions, threats)
+        classes, suspicion = _screen(model, samples, tests, threats)
         setup = EvaluationSetup(model, samples, batch_size, seed, progress)
-        tested = [_run(setup, condition, classes) for condition in conditions]
-        flags = contradictions(conditions, [each.verdicts for each in tested])
+        tested = [_run(setup, condition, classes) for condition in tests]
+        flags = contradictions(tests, [each.verdicts for each in tested])
         if suspicion and (suspicion.masked or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = suspicion.flags() if suspicion else ()
@@ -132,31 +133,12 @@ def _beside(result: Result) -> str:
     return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
 
 
-def _threats(
-    norm: str, eps: SupportsFloat | Sequence[SupportsFloat], bounds: Bounds
-) -> list[Threat]:
-    if norm not in THREATS:
-        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    try:
-        if torch.as_tensor(eps).dtype == torch.bool:
-            raise ValueError
-        radii = torch.as_tensor(eps, dtype=torch.float64).flatten().tolist()
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"eps is a number, or a list of numbers, not {eps!r}") from None
-    if not radii:
-        raise ValueError("eps is empty: give at least one radius, such as 8/255")
-    return [THREATS[norm](radius, bounds) for radius in radii]
-
-
 def _conditions(
-    attacks: Sequence[str],
-    threats: Sequence[Threat],
-    bounds: Bounds,
-    shape: Sequence[int],
+    names: Sequence[str], threats: Sequence[Threat], shape: Sequence[int]
 ) -> list[Condition]:
-    if not attacks:
-        raise ValueError("attacks is empty: name at least one, such as 'pgd-50'")
-    return parse_conditions(attacks, threats, bounds, shape=shape)
+    if not names:
+        raise ValueError("conditions is empty: name at least one, such as 'pgd-50'")
+    return parse_conditions(names, threats, threats[0].bounds, shape=shape)
 
 
 def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> ConditionResult:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -38,11 +37,31 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
     raise ValueError(f"{where}: scale them into it (divide bytes by 255), or set bounds")
 
 
-def radius_of(eps: SupportsFloat) -> float:
-    """Return a radius as a number; True is none."""
-    if isinstance(eps, bool) or getattr(eps, "dtype", None) in (torch.bool, "bool"):
-        raise ValueError(f"eps is a number, such as 8/255, not {eps!r}")
-    return float(eps)
+def threats_of(threat: Threat | Sequence[Threat]) -> list[Threat]:
+    """Return one threat or several as a list; anything else is refused."""
+    threats = list(threat) if isinstance(threat, Sequence) else [threat]
+    if not threats:
+        raise ValueError("there are no threats: give at least one, such as Linf(8/255)")
+    for each in threats:
+        if isinstance(each, type) or not callable(getattr(each, "project", None)):
+            raise ValueError(
+                f"threat is Linf(8/255) or L2(0.5), or a list of them, not {each!r}: "
+                "from advnorm import Linf, L2"
+            )
+    if len({each.bounds for each in threats}) > 1:
+        raise ValueError(
+            "the threats have different bounds: the images have one range, so evaluate "
+            "each range by itself"
+        )
+    return threats
+
+
+def one_threat(threat: Threat) -> Threat:
+    """Return a threat; a list of several is refused."""
+    threats = threats_of(threat)
+    if len(threats) > 1:
+        raise ValueError(f"one threat is wanted here, not {len(threats)}: call it for each")
+    return threats[0]
 
 
 def check_radius(threat: Threat, shape: Sequence[int]) -> None:

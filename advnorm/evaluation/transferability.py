@@ -12,14 +12,14 @@ from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attack_search, merged_settings
 from advnorm.evaluation.engine import logits_of, search_dtype
-from advnorm.evaluation.inputs import radius_of
+from advnorm.evaluation.inputs import one_threat
 from advnorm.evaluation.samples import by_itself, samples_of, usable
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import CLEAN, AttackSearch, StageInput, predict
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, ThreatRecord, TransferMatrix
-from advnorm.threat import THREATS, Bounds, Threat
+from advnorm.threat import Threat
 
 Batches = Callable[[], Iterable[Batch]]
 
@@ -37,11 +37,9 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     targets: Mapping[str, nn.Module],
     images: Tensor,
     labels: Tensor,
+    threat: Threat,
     *,
-    eps: float,
-    norm: str = "linf",
     attack: str = "pgd-40",
-    bounds: Bounds = (0.0, 1.0),
     step_ratio: float = 2.5,
     batch_size: int = 250,
     seed: int = 0,
@@ -49,32 +47,29 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
 ) -> TransferMatrix:
     """Attack each source, and return the accuracy of each target on what came of it.
 
+    >>> from advnorm import Linf
     >>> make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     >>> models = {"a": make(), "b": make()}
     >>> images, labels = torch.rand(8, 1, 2, 2), torch.zeros(8, dtype=torch.long)
-    >>> found = transfer(models, models, images, labels, eps=0.1, attack="bim-10")
-    >>> len(found.accuracies), found.accuracies[0][1].n
+    >>> matrix = transfer(models, models, images, labels, Linf(0.1), attack="bim-10")
+    >>> len(matrix.accuracies), matrix.accuracies[0][1].n
     (2, 8)
 
     Args:
         sources: Models that are attacked, white-box, by their names.
         targets: Models that judge; one under the same name as a source is that source, and
             its entry is the accuracy of the white-box evaluation.
-        images: Floats in ``bounds``, shape ``(n, ...)``.
+        images: Floats in the threat's bounds, shape ``(n, ...)``.
         labels: Class indices, shape ``(n,)``.
-        eps: The radius.
-        norm: ``"linf"`` or ``"l2"``.
+        threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image.
         attack: The name of an attack or a suite.
-        bounds: The smallest and largest value of a valid image.
         step_ratio: Step size = ratio x eps / steps.
         batch_size: Samples attacked together; no verdict depends on it.
         seed: Decides every random start.
         progress: Where to report; by default nowhere.
     """
-    if norm not in THREATS:
-        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    threat = THREATS[norm](radius_of(eps), bounds)
-    samples = samples_of(images, labels, bounds)
+    threat = one_threat(threat)
+    samples = samples_of(images, labels, threat.bounds)
     with by_itself():
         models = {**sources, **targets}
         own = {name: usable(model) for name, model in models.items()}

@@ -340,9 +340,7 @@ def test_a_batch_without_a_right_answer_needs_no_certificate(norm):
     images = torch.rand(5, 1, 6, 6)
     labels = model(images).argmax(1)
     labels[-1] = (labels[-1] + 1) % 3
-    found = evaluate(
-        model, images, labels, eps=0.01, attacks=["clean", "fgsm"], certify="ibp", batch_size=4
-    )  # fmt: skip
+    found = evaluate(model, images, labels, Linf(0.01), conditions=["clean", "fgsm"], certificate="ibp", batch_size=4)  # fmt: skip
     assert found.results[0].accuracy.correct == 4
     for method in METHODS:
         assert margin_bounds(

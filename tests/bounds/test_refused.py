@@ -77,7 +77,7 @@ def test_an_evaluation_behind_certificates_refuses_them_too(method):
     with pytest.raises(
         (NotImplementedError, ValueError), match=r"argument dtype=torch\.int64"
     ):
-        evaluate(model, images, labels, eps=0.02, attacks=["fgsm"], certify=method)
+        evaluate(model, images, labels, Linf(0.02), conditions=["fgsm"], certificate=method)
 
 
 # --- arguments ----------------------------------------------------------------------------

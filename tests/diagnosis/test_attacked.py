@@ -53,7 +53,7 @@ def test_accuracy_is_that_of_an_evaluation(precision):
     assert set(seen) == {getattr(torch, precision), torch.float32}
     assert seen[-1] == torch.float32, "judged in the model's own precision"
     names = ["clean", "bim-10+step=0.02"]
-    clean, robust = evaluate(model, x, y, eps=EPS, attacks=names).results
+    clean, robust = evaluate(model, x, y, Linf(EPS), conditions=names).results
     assert found["clean accuracy"] == pytest.approx(100 * clean.accuracy.fraction)
     assert found["attacked accuracy"] == pytest.approx(
         100 * robust.accuracy.fraction, abs=1

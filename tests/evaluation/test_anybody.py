@@ -8,6 +8,7 @@ from torch import nn
 from advnorm import norms
 from advnorm.attacks import ATTACKS, AttackEntry, pgd
 from advnorm.evaluation import evaluate, run_condition
+from advnorm.threat import Linf
 
 
 def network():
@@ -38,7 +39,7 @@ def test_a_model_in_another_precision_is_fed_its_own_and_attacked_in_a_wide_one(
         model, images = Spy(6, 2).to(dtype), torch.rand(50, 6)
         labels = model(images.to(dtype)).argmax(1)
         got.clear()
-        found = evaluate(model, images, labels, eps=0.05, attacks=["clean", "spy-10"])
+        found = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "spy-10"])
     checked = {(torch.float64, torch.float64)}  # a copy, for finite differences
     assert got - checked == {(dtype, dtype)} - checked
     assert searched == {torch.promote_types(dtype, torch.float32)}
@@ -53,7 +54,7 @@ def test_steps_below_half_precision_are_not_lost():
         model.weight.copy_(torch.tensor([[64.0], [-64.0]]))
         model.bias.copy_(torch.tensor([-64.0 * 0.9985, 64.0 * 0.9985]))
     images, labels = torch.full((5, 1), 0.9995), torch.zeros(5).long()
-    found = evaluate(model, images, labels, eps=2e-3, attacks=["clean", "bim-50"])
+    found = evaluate(model, images, labels, Linf(2e-3), conditions=["clean", "bim-50"])
     assert [r.accuracy.correct for r in found.results] == [5, 0]
 
 
@@ -65,7 +66,7 @@ def test_a_model_without_parameters_is_evaluated_in_single_precision():
             got.add(x.dtype)
             return torch.stack([1 - x.mean(1), x.mean(1)], 1)
 
-    evaluate(Spy(), torch.rand(5, 4).double(), torch.ones(5).long(), eps=0.1)
+    evaluate(Spy(), torch.rand(5, 4).double(), torch.ones(5).long(), Linf(0.1))
     assert got == {torch.float32}
 
 
@@ -73,8 +74,8 @@ def test_a_model_without_parameters_is_evaluated_in_single_precision():
 def test_labels_are_integers_of_any_size(dtype):
     model, images = network(), torch.rand(20, 3, 2, 2)
     labels = torch.arange(20) % 4
-    expected = evaluate(model, images, labels, eps=0.1).verdicts
-    assert evaluate(model, images, labels.to(dtype), eps=0.1).verdicts == expected
+    expected = evaluate(model, images, labels, Linf(0.1)).verdicts
+    assert evaluate(model, images, labels.to(dtype), Linf(0.1)).verdicts == expected
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,8 @@ def test_labels_are_integers_of_any_size(dtype):
 )
 def test_radii_are_numbers_of_any_kind(eps):
     model, images, labels = nn.Linear(6, 2), torch.rand(5, 6), torch.zeros(5).long()
-    found = evaluate(model, images, labels, eps=eps, attacks=["fgsm"])
+    threats = [Linf(each) for each in eps] if np.ndim(eps) else Linf(eps)
+    found = evaluate(model, images, labels, threats, conditions=["fgsm"])
     radii = [r.threat.eps for r in found.results]
     assert radii == pytest.approx(np.atleast_1d(np.asarray(eps, dtype=float)).tolist())
     assert all(type(radius) is float for radius in radii)
@@ -105,24 +107,24 @@ def test_radii_are_numbers_of_any_kind(eps):
 def test_it_can_be_called_where_gradients_are_switched_off(mode):
     model = network()
     images, labels = torch.rand(20, 3, 2, 2, dtype=torch.float64), torch.arange(20) % 4
-    expected = evaluate(model, images, labels, eps=0.1).verdicts
+    expected = evaluate(model, images, labels, Linf(0.1)).verdicts
     assert any(expected["clean"].robust)
     with mode():
-        assert evaluate(model, images, labels, eps=0.1).verdicts == expected
+        assert evaluate(model, images, labels, Linf(0.1)).verdicts == expected
         images, labels = images * 1, labels * 1  # tensors of this mode
-        assert evaluate(model, images, labels, eps=0.1).verdicts == expected
+        assert evaluate(model, images, labels, Linf(0.1)).verdicts == expected
         assert torch.is_inference_mode_enabled() == (mode is torch.inference_mode)
-    assert evaluate(model, images, labels, eps=0.1).verdicts == expected
+    assert evaluate(model, images, labels, Linf(0.1)).verdicts == expected
 
 
 def test_a_model_made_in_inference_mode_is_evaluated_too():
     model, images = network(), torch.rand(20, 3, 2, 2).double()
     labels = torch.arange(20) % 4
-    expected = evaluate(model, images, labels, eps=0.1).verdicts
+    expected = evaluate(model, images, labels, Linf(0.1)).verdicts
     with torch.inference_mode():
         made = network()
         made.load_state_dict(model.state_dict())
-        assert evaluate(made, images, labels, eps=0.1).verdicts == expected
+        assert evaluate(made, images, labels, Linf(0.1)).verdicts == expected
     assert all(p.is_inference() and p.requires_grad for p in made.parameters())
 
 
@@ -137,9 +139,9 @@ def test_the_search_is_given_tensors_of_its_own(monkeypatch):
 
     monkeypatch.setattr("advnorm.evaluation.api.run_condition", spy)
     model, images = nn.Linear(6, 2), torch.rand(5, 6, requires_grad=True)
-    evaluate(model, images, torch.zeros(5).long(), eps=0.1)
+    evaluate(model, images, torch.zeros(5).long(), Linf(0.1))
     with torch.inference_mode():
-        evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), eps=0.1)
+        evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), Linf(0.1))
     tensors = [tensor for batch in seen for tensor in batch]
     assert len(tensors) == 18 and images.grad is None and images.requires_grad
     assert not any(t.is_inference() or t.requires_grad for t in tensors)
@@ -158,7 +160,9 @@ def test_images_may_touch_the_bounds_in_their_own_precision(of_images, of_model)
     bounds = (-0.7, 0.3)
     images = torch.randn(5, 6).to(of_images).clamp(*bounds)
     assert images.double().max() > 0.3 or of_images == torch.float16
-    evaluate(Spy(6, 2).to(of_model), images, torch.zeros(5).long(), eps=0.1, bounds=bounds)
+    evaluate(
+        Spy(6, 2).to(of_model), images, torch.zeros(5).long(), Linf(0.1, bounds=bounds)
+    )
     edges = torch.tensor(bounds, dtype=of_model)
     assert all((x >= edges[0]).all() and (x <= edges[1]).all() for x in seen)
 
@@ -171,11 +175,13 @@ def test_a_mixture_model_is_judged_on_the_branch_of_its_route_which_is_named():
     for domain in ("clean", "adversarial"):
         with norms.route(model, domain=domain):
             found = evaluate(
-                model, images, torch.zeros(30).long(), eps=0.1, attacks=["clean"]
+                model, images, torch.zeros(30).long(), Linf(0.1), conditions=["clean"]
             )
             expected = model.eval()(images).argmax(1).tolist()
         assert [result.branch for result in found.results] == [domain]
         answers[domain] = found.verdicts[f"clean@{domain}"].predictions
         assert list(answers[domain]) == expected
-    default = evaluate(model, images, torch.zeros(30).long(), eps=0.1, attacks=["clean"])
+    default = evaluate(
+        model, images, torch.zeros(30).long(), Linf(0.1), conditions=["clean"]
+    )
     assert default.verdicts["clean@adversarial"].predictions == answers["adversarial"]

@@ -19,6 +19,7 @@ from advnorm.records import (
     ThreatRecord,
     with_flags,
 )
+from advnorm.threat import Linf
 
 LINF = ThreatRecord(norm="linf", eps=0.1)
 
@@ -74,10 +75,10 @@ class Band(nn.Module):
 
 def test_a_larger_radius_that_breaks_less_is_flagged():
     images, labels = 0.5 + 0.01 * torch.rand(60, 1, 8, 8), torch.zeros(60).long()
-    found = audit(Band(), images, labels, eps=0.05, checks=["not_monotone_in_eps"])
+    found = audit(Band(), images, labels, Linf(0.05), checks=["not_monotone_in_eps"])
     assert found.flagged == ("not_monotone_in_eps",), found
     model, images, labels = linear()
-    sound = audit(model, images, labels, eps=0.05, checks=["not_monotone_in_eps"])
+    sound = audit(model, images, labels, Linf(0.05), checks=["not_monotone_in_eps"])
     assert sound.flagged == ()
 
 
@@ -85,10 +86,10 @@ def test_a_model_that_gradients_spare_falls_to_a_surrogate():
     model, images, labels = linear(n=60)
     masked = nn.Sequential(model, nn.Softmax(1), Times(1e6))
     names = ["transfer_stronger"]
-    found = audit(masked, images, labels, eps=0.1, checks=names, surrogate=model)
+    found = audit(masked, images, labels, Linf(0.1), checks=names, surrogate=model)
     assert found.flagged == ("transfer_stronger",), found
     assert (
-        audit(model, images, labels, eps=0.1, checks=names, surrogate=model).flagged == ()
+        audit(model, images, labels, Linf(0.1), checks=names, surrogate=model).flagged == ()
     )
 
 
@@ -105,11 +106,11 @@ def test_standardized_images_are_refused_or_with_wide_bounds_flagged():
     model, images, labels = linear()
     standardized = (images - images.mean()) / images.std()
     with pytest.raises(ValueError, match="look standardized"):
-        audit(model, standardized, labels, eps=0.1)
+        audit(model, standardized, labels, Linf(0.1))
     names = ["standardization_outside"]
-    found = audit(model, standardized, labels, eps=0.1, bounds=(-2, 2), checks=names)
+    found = audit(model, standardized, labels, Linf(0.1, bounds=(-2, 2)), checks=names)
     assert found.flagged == ("standardization_outside",)
-    assert audit(model, images, labels, eps=0.1, checks=names).flagged == ()
+    assert audit(model, images, labels, Linf(0.1), checks=names).flagged == ()
 
 
 def test_everything_is_put_back():
@@ -125,7 +126,7 @@ def test_everything_is_put_back():
     model, (_, images, labels) = Moving(), linear()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    found = audit(model, images, labels, eps=0.1, checks=["dynamic", "randomized"])
+    found = audit(model, images, labels, Linf(0.1), checks=["dynamic", "randomized"])
     assert set(found.flagged) == {"dynamic", "randomized"}
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
@@ -134,7 +135,7 @@ def test_everything_is_put_back():
 
 def test_an_audit_is_the_same_again_and_survives_json():
     model, images, labels = linear()
-    one, two = (audit(model, images, labels, eps=0.05, seed=3) for _ in range(2))
+    one, two = (audit(model, images, labels, Linf(0.05), seed=3) for _ in range(2))
     assert one.model_copy(update={"seconds": 0.0}) == two.model_copy(
         update={"seconds": 0.0}
     )
@@ -145,16 +146,16 @@ def test_an_audit_is_the_same_again_and_survives_json():
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"norm": "l1"}, "no norm 'l1'"),
-        ({"eps": 3}, "write 8/255"),
-        ({"eps": 0}, "needs a radius"),
+        ({"threat": 0.1}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
+        ({"threat": [Linf(0.1), Linf(0.2)]}, "one threat is wanted here, not 2"),
+        ({"threat": Linf(0)}, "needs a radius"),
         ({"checks": ["randomised"]}, "did you mean 'randomized'"),
-        ({"suite": ["apgd"], "checks": ["false_robustness"], "eps": 0.1}, None),
+        ({"suite": ["apgd"], "checks": ["false_robustness"]}, None),
     ],
 )
 def test_mistakes_are_one_sentence(settings, words):
     model, images, labels = linear()
-    settings = {"eps": 0.1} | settings
+    settings = {"threat": Linf(0.1)} | settings
     if words is None:
         assert audit(model, images, labels, **settings).suite == ("apgd",)
         return
@@ -164,7 +165,7 @@ def test_mistakes_are_one_sentence(settings, words):
 
 def test_vectors_are_audited_without_square():
     model, data = nn.Linear(6, 3), torch.rand(30, 6)
-    found = audit(model, data, model(data).argmax(1), eps=0.05)
+    found = audit(model, data, model(data).argmax(1), Linf(0.05))
     assert "square-500" not in found.suite
     assert {c.name for c in found.checks if c.status == "not run"} == {
         "black_box_stronger",
@@ -175,23 +176,25 @@ def test_vectors_are_audited_without_square():
 def test_an_evaluation_flags_what_it_sees_by_itself():
     model, images, labels = linear()
     soft = nn.Sequential(model, nn.Softmax(1))
-    found = evaluate(soft, images, labels, eps=0.05, attacks=["clean", "pgd-2"])
+    found = evaluate(soft, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
     clean, robust = found.results
     assert clean.flags == () and len(robust.flags) == 1
     assert "softmax_output" in robust.flags[0]
     line = str(found).splitlines()[1]
     assert str(robust.accuracy) in line and robust.flags[0] in line
-    sound = evaluate(model, images, labels, eps=0.05, attacks=["clean", "pgd-2"])
+    sound = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
     assert all(result.flags == () for result in sound.results)
 
 
 def test_gradients_that_are_not_there_are_not_followed():
     model, images, labels = linear()
     with pytest.raises(ValueError, match="cuts the graph"):
-        evaluate(detached(model), images, labels, eps=0.05, attacks=["clean", "pgd-2"])
-    found = evaluate(detached(model), images, labels, eps=0.05, attacks=["square-20"])
+        evaluate(detached(model), images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
+    found = evaluate(detached(model), images, labels, Linf(0.05), conditions=["square-20"])
     assert any("unavailable_gradients" in flag for flag in found.results[0].flags)
-    assert evaluate(detached(model), images, labels, eps=0.05, attacks=["clean"]).results
+    assert evaluate(
+        detached(model), images, labels, Linf(0.05), conditions=["clean"]
+    ).results
 
 
 def make_run(path):
@@ -222,7 +225,8 @@ def test_an_audit_flags_the_results_that_it_concerns_and_a_better_one_takes_it_b
 ):
     run = make_run(tmp_path / "run")
     own = result(flags=("doubtful by itself",))
-    for each in (own, result(attack="clean", threat=None), result(attack="x", weights="w")):
+    others = (result(condition="clean", threat=None), result(condition="x", weights="w"))
+    for each in (own, *others):
         run.write_result(each)
     run.write_audit(make_audit())
     told = {r.condition: r.flags for r in run.results()}
@@ -241,8 +245,8 @@ def test_an_audit_is_about_attacks_of_its_norm_and_not_about_certificates(tmp_pa
         "var": ThreatRecord(norm="var", eps=LINF.eps),
     }
     for name, threat in others.items():
-        run.write_result(result(attack=name, threat=threat))
-    run.write_result(result(attack="ibp", certificate=True))
+        run.write_result(result(condition=name, threat=threat))
+    run.write_result(result(condition="ibp", kind="certificate"))
     run.write_audit(make_audit())
     assert [r.condition for r in run.results() if r.flags] == ["smaller"]
 
@@ -278,6 +282,6 @@ def test_a_buffer_that_a_pass_puts_in_anew_is_noticed_and_put_back():
 
     model, (_, images, labels) = Drifting(), linear()
     before = model.mean
-    found = audit(model, images, labels, eps=0.1, checks=["dynamic"])
+    found = audit(model, images, labels, Linf(0.1), checks=["dynamic"])
     assert [check.status for check in found.checks] == ["flagged"]
     assert model.mean is before and float(before) == 0

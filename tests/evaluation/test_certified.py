@@ -34,9 +34,9 @@ def subject():
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])
 def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(subject, method):
-    asked = {"eps": 0.05, "attacks": ["pgd-10", method]}
+    asked = {"threat": Linf(0.05), "conditions": ["pgd-10", method]}
     plain = advnorm.evaluate(*subject, **asked)
-    first = advnorm.evaluate(*subject, **asked, certify=method)
+    first = advnorm.evaluate(*subject, **asked, certificate=method)
     alone, key = first.verdicts[f"{method}_linf_0.05"], "pgd-10_linf_0.05"
     assert first.verdicts[key].robust == plain.verdicts[key].robust
     assert first.verdicts[key].by == plain.verdicts[key].by
@@ -108,12 +108,14 @@ def test_what_a_certificate_does_not_speak_of_is_no_contradiction(other):
 
 def test_an_unknown_certificate_says_which_there_are(subject):
     with pytest.raises(ValueError, match="crown-ibp"):
-        advnorm.evaluate(*subject, eps=0.1, certify="crwn")
+        advnorm.evaluate(*subject, Linf(0.1), certificate="crwn")
 
 
 def test_results_say_where_a_certificate_alone_decided(subject):
     model, images, labels = subject
     names = ["clean", "ibp", "pgd-2"]
-    found = advnorm.evaluate(model, images, labels, eps=0.05, attacks=names, certify="ibp")
+    found = advnorm.evaluate(
+        model, images, labels, Linf(0.05), conditions=names, certificate="ibp"
+    )
     kinds = {result.condition: result.kind for result in found.results}
     assert kinds == {"clean": "clean", "ibp": "certificate", "pgd-2": "attack"}

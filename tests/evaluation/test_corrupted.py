@@ -14,6 +14,7 @@ from advnorm.evaluation import parse_conditions
 from advnorm.recipe import parse
 from advnorm.records import Run
 from advnorm.runs import evaluate_run
+from advnorm.threat import Linf
 from advnorm.training import train
 
 
@@ -21,7 +22,13 @@ def test_a_cell_judges_the_corrupted_images():
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     images, labels = torch.rand(30, 1, 8, 8), torch.randint(3, (30,))
     found = advnorm.evaluate(
-        model, images, labels, eps=0.1, attacks=["corruption-fog-4"], seed=5, batch_size=7
+        model,
+        images,
+        labels,
+        Linf(0.1),
+        conditions=["corruption-fog-4"],
+        seed=5,
+        batch_size=7,
     )
     draws = Draws.of(5, torch.arange(30))
     worse = corrupt(images, draws, name="fog", severity=4)

@@ -8,6 +8,7 @@ from advnorm.attacks.names import step_counts
 from advnorm.evaluation import evaluate
 from advnorm.records import Result, Verdicts
 from advnorm.runs.condition import worst_of
+from advnorm.threat import THREATS, Linf
 
 STEPS = (1, 2, 5, 10, 20, 30)
 SETTINGS = [
@@ -23,7 +24,7 @@ def separate(problem, norm, eps, options):
     """Return for each sample whether it is right after each of the step counts."""
     model, images, labels = problem
     names = [f"pgd-{steps}{options}" for steps in STEPS]
-    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=names)
+    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
     return torch.tensor([v.robust for v in found.verdicts.values()]).T
 
 
@@ -31,7 +32,7 @@ def separate(problem, norm, eps, options):
 def test_the_last_iterates_are_those_of_separate_runs(five_classes, norm, eps, options):
     model, images, labels = five_classes
     name = f"pgd-1..30{options}+last"
-    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=[name])
+    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
     (result,), (verdicts,) = found.results, found.verdicts.values()
     expected = separate(five_classes, norm, eps, options)
     assert torch.equal(torch.tensor(verdicts.curve), expected)
@@ -45,7 +46,7 @@ def test_the_last_iterates_are_those_of_separate_runs(five_classes, norm, eps, o
 def test_the_worst_so_far_is_that_of_all_shorter_runs(five_classes, norm, eps, options):
     model, images, labels = five_classes
     name = f"pgd-1..30{options}"
-    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=[name])
+    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
     (verdicts,) = found.verdicts.values()
     expected = separate(five_classes, norm, eps, options).cummin(1).values
     assert torch.equal(torch.tensor(verdicts.curve), expected)
@@ -65,7 +66,7 @@ def test_the_two_meanings_differ_where_a_path_comes_back():
 
     images, labels = torch.full((1, 1), 0.4).double(), torch.zeros(1).long()
     names = ["pgd-1..10+clean+step=0.06", "pgd-1..10+clean+step=0.06+last"]
-    found = evaluate(Ridge(), images, labels, eps=0.2, attacks=names)
+    found = evaluate(Ridge(), images, labels, Linf(0.2), conditions=names)
     worst_so_far, last = found.verdicts.values()
     assert worst_so_far.curve == ((True, False, False, False),)
     assert last.curve == ((True, False, True, False),)
@@ -85,7 +86,7 @@ def test_broken_samples_are_dropped_and_steps_are_not_repeated():
         model.bias.copy_(torch.tensor([-0.5, 0.5]))
     images = torch.tensor([[0.515], [0.555], [0.9]])  # broken after 2 and 6 steps, never
     name = "pgd-1..20+clean+step=0.01"
-    found = evaluate(model, images, torch.zeros(3).long(), eps=0.2, attacks=[name])
+    found = evaluate(model, images, torch.zeros(3).long(), Linf(0.2), conditions=[name])
     curve = next(iter(found.verdicts.values())).curve
     assert curve == (
         (True, False, False, False, False),
@@ -103,7 +104,7 @@ def test_counts_are_the_ends_and_a_series_between():
 
 def test_a_curve_survives_its_record(five_classes):
     model, images, labels = five_classes
-    found = evaluate(model, images, labels, eps=0.05, attacks=["pgd-1..5"])
+    found = evaluate(model, images, labels, Linf(0.05), conditions=["pgd-1..5"])
     (result,), (verdicts,) = found.results, found.verdicts.values()
     assert Result.model_validate_json(result.model_dump_json()) == result
     assert Verdicts.model_validate_json(verdicts.model_dump_json()) == verdicts
@@ -128,9 +129,9 @@ def test_the_worst_of_two_branches_is_the_worst_at_each_count():
 def test_what_a_certificate_covers_stands_at_every_count(five_classes):
     model, images, labels = five_classes
     names = ["pgd-1..10", "pgd-1..10+last"]
-    given = {"eps": 0.01, "attacks": names}
+    given = {"threat": Linf(0.01), "conditions": names}
     plain = evaluate(model, images, labels, **given)
-    spared = evaluate(model, images, labels, certify="ibp", **given)
+    spared = evaluate(model, images, labels, certificate="ibp", **given)
     for key, verdicts in spared.verdicts.items():
         assert 0 < sum(verdicts.certified) < 60
         assert verdicts.curve == plain.verdicts[key].curve

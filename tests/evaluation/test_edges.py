@@ -14,7 +14,7 @@ from advnorm.evaluation import (
     transfer,
 )
 from advnorm.evaluation.perturbed_statistics import Perturbation, perturbed_statistics
-from advnorm.threat import L2, Linf
+from advnorm.threat import L2, THREATS, Linf
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -27,7 +27,9 @@ def test_at_radius_0_the_accuracy_is_the_clean_one_and_nothing_is_attacked(
     wrong = torch.where(torch.arange(60) < 20, (labels + 1) % 5, labels)
     names = ["clean", "pgd-5x3", "pgd-1..10", "pgd-1..10+last", *SUITES]
     names += ["cw"] if norm == "l2" else []
-    found = evaluate(model, images, wrong, eps=0, norm=norm, attacks=names, batch_size=60)
+    found = evaluate(
+        model, images, wrong, THREATS[norm](0), conditions=names, batch_size=60
+    )
     assert {result.accuracy.correct for result in found.results} == {40}
     assert passes == [False] * (1 + len(names)), "one look, and one pass a cell"
     for result in found.results:
@@ -56,7 +58,11 @@ def test_logits_that_become_nan_after_the_first_samples_are_refused(attack):
     model = nn.Sequential(nn.Flatten(), Damaged())
     with pytest.raises(ValueError, match="NaN or infinite on valid images"):
         evaluate(
-            model, images.view(shape), torch.zeros(20).long(), eps=0.1, attacks=[attack]
+            model,
+            images.view(shape),
+            torch.zeros(20).long(),
+            Linf(0.1),
+            conditions=[attack],
         )
 
 
@@ -68,13 +74,13 @@ def test_a_model_that_is_nan_only_under_attack_is_no_robust_model():
 
     images, labels = torch.full((5, 4), 0.5), torch.zeros(5).long()
     with pytest.raises((ValueError, FloatingPointError), match=r"NaN|not finite"):
-        evaluate(Trap(), images, labels, eps=0.1, attacks=["pgd-2"])
+        evaluate(Trap(), images, labels, Linf(0.1), conditions=["pgd-2"])
 
 
 def test_a_single_layer_in_train_mode_is_refused_by_name():
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
     images, labels = torch.rand(5, 4), torch.zeros(5).long()
-    given = {"eps": 0.1, "attacks": ["clean"]}
+    given = {"threat": Linf(0.1), "conditions": ["clean"]}
     assert evaluate(model, images, labels, train_mode="refuse", **given).results
     model[1].train()
     with pytest.raises(ValueError, match=r"train mode \(layer '1'\)"):
@@ -94,7 +100,7 @@ def test_one_sample_is_enough(name):
     model = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
     image = torch.rand(1, 6)
     label = model.eval()(image).argmax(1)
-    (result,) = evaluate(model.train(), image, label, eps=1e-6, attacks=[name]).results
+    (result,) = evaluate(model.train(), image, label, Linf(1e-6), conditions=[name]).results
     assert result.accuracy.n == result.accuracy.correct == 1
 
 
@@ -116,7 +122,9 @@ def test_what_cannot_attack_is_refused_before_anything_runs(names, shape, words)
     model, passes = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), []
     model.register_forward_hook(lambda *given: passes.append(1))
     with pytest.raises(ValueError, match=words):
-        evaluate(model, torch.rand(4, *shape), torch.arange(4) % 3, eps=0.1, attacks=names)
+        evaluate(
+            model, torch.rand(4, *shape), torch.arange(4) % 3, Linf(0.1), conditions=names
+        )
     assert not passes
 
 
@@ -126,17 +134,17 @@ def test_a_model_that_changes_its_images_in_place_is_refused():
             return super().forward(x.sub_(0.5).flatten(1))
 
     with pytest.raises(ValueError, match="in place"):
-        evaluate(Careless(12, 3), torch.rand(4, 12), torch.arange(4) % 3, eps=0.1)
+        evaluate(Careless(12, 3), torch.rand(4, 12), torch.arange(4) % 3, Linf(0.1))
 
 
 def test_a_group_of_the_caller_does_not_deal_out_the_samples(five_classes, monkeypatch):
     """Each rank may have images of its own, and only one of them may ask."""
     model, images, labels = five_classes
-    alone = evaluate(model, images, labels, eps=0.1, attacks=["clean", "pgd-3"])
+    alone = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "pgd-3"])
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
-    found = evaluate(model, images, labels, eps=0.1, attacks=["clean", "pgd-3"])
+    found = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "pgd-3"])
     assert found.verdicts == alone.verdicts
     assert ranks.size() == 2
 
@@ -147,17 +155,17 @@ def test_an_evaluation_writes_to_nothing_that_has_not_moved():
     model.register_buffer("mean", torch.tensor([0.5]).expand(4, 4))
     images, labels = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
     loss = model(images).square().sum()
-    evaluate(model, images, labels, eps=0.1, attacks=["pgd-2"])
+    evaluate(model, images, labels, Linf(0.1), conditions=["pgd-2"])
     loss.backward()
     assert model[1].weight.grad is not None
 
 
 CALLS = {
     "audit": lambda *given: audit(
-        *given, eps=0.1, checks=["dynamic", "zero_gradients", "false_robustness"]
+        *given, Linf(0.1), checks=["dynamic", "zero_gradients", "false_robustness"]
     ).model_copy(update={"seconds": 0.0}),
     "transfer": lambda model, *given: transfer(
-        {"a": model}, {"a": model, "b": model}, *given, eps=0.1, attack="pgd-3"
+        {"a": model}, {"a": model, "b": model}, *given, Linf(0.1), attack="pgd-3"
     ).model_copy(update={"seconds": 0.0}),
     "perturbed_statistics": lambda *given: perturbed_statistics(
         *given, radii=[0.0, 0.4], what=Perturbation(direction="adversarial")
@@ -219,8 +227,8 @@ def test_a_model_that_learns_in_a_prediction_is_refused_but_can_be_audited():
     before = model.net[2].weight.clone()
     for call in (evaluate, lambda m, *a, **k: transfer({"a": m}, {"a": m}, *a, **k)):
         with pytest.raises(ValueError, match="gradients of its own weights"):
-            call(model, images, labels, eps=0.1)
-    found = audit(model, images, labels, eps=0.1)
+            call(model, images, labels, Linf(0.1))
+    found = audit(model, images, labels, Linf(0.1))
     assert "dynamic" in found.flagged and len(found.checks) > 20
     assert torch.equal(model.net[2].weight, before)
     assert all(p.requires_grad for p in model.parameters())

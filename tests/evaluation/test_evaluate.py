@@ -9,7 +9,7 @@ from advnorm import norms
 from advnorm.attacks import ATTACKS, AttackEntry
 from advnorm.data import Batch
 from advnorm.evaluation import evaluate, parse_conditions, run_condition
-from advnorm.threat import Linf
+from advnorm.threat import L2, THREATS, Linf
 
 DUALS = {"linf": 1, "l2": 2}
 
@@ -34,7 +34,7 @@ def linear_problem(seed=0, n=200, d=12, dtype=torch.float64):
 def test_verdicts_equal_the_closed_form_of_a_linear_model(norm, eps):
     """A sample can be broken exactly if its margin is below eps times the dual norm."""
     model, images, labels, w, signed = linear_problem()
-    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=["pgd-50"])
+    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=["pgd-50"])
     robust = torch.tensor(next(iter(found.verdicts.values())).robust)
     reach = eps * w.norm(p=DUALS[norm])
     clear = (signed - reach).abs() > 0.03 * reach  # a path of 2.5 eps comes that near
@@ -62,7 +62,7 @@ def test_verdicts_do_not_depend_on_batch_size(batch_size):
     model = small_net(torch.float64)
     images, labels = torch.rand(64, 3, 2, 2, dtype=torch.float64), torch.arange(64) % 4
     kinds = ["clean", "noise-0.3", "fgsm", "bim-5", "pgd-5x3"]
-    settings = {"eps": [0.02, 0.1], "attacks": kinds}
+    settings = {"threat": [Linf(0.02), Linf(0.1)], "conditions": kinds}
     whole = evaluate(model, images, labels, batch_size=50, **settings)
     parts = evaluate(model, images, labels, batch_size=batch_size, **settings)
     assert parts.verdicts == whole.verdicts
@@ -73,7 +73,7 @@ def test_in_single_precision_at_most_two_verdicts_in_a_thousand_differ():
     model = small_net(torch.float32)
     images = torch.rand(2000, 3, 2, 2)
     labels = model.eval()(images).argmax(1)
-    settings = {"eps": 0.02, "attacks": ["pgd-5"]}
+    settings = {"threat": Linf(0.02), "conditions": ["pgd-5"]}
     one = evaluate(model, images, labels, batch_size=2000, **settings)
     other = evaluate(model, images, labels, batch_size=33, **settings)
     pairs = zip(
@@ -142,7 +142,7 @@ def test_the_seed_decides_the_random_starts():
     model, images = Spy(6, 2), torch.rand(9, 6)
     labels = model(images).argmax(1)
     for seed in (1, 2, 1):
-        evaluate(model, images, labels, eps=0.1, attacks=["pgd-1"], seed=seed)
+        evaluate(model, images, labels, Linf(0.1), conditions=["pgd-1"], seed=seed)
     one, two, again = starts[3::4]  # before each attack three passes look for symptoms
     assert torch.equal(one, again) and (one != two).float().mean() > 0.9
 
@@ -178,7 +178,7 @@ def test_the_model_is_left_as_it_was():
     model[4].bias.requires_grad_(False)
     before = {k: v.clone() for k, v in model.state_dict().items()}
     images, rng = torch.rand(9, 3, 2, 2), torch.get_rng_state()
-    evaluate(model, images, torch.arange(9) % 4, eps=0.1)
+    evaluate(model, images, torch.arange(9) % 4, Linf(0.1))
     assert model.training and model[4].training and not model[2].training
     assert not model[4].bias.requires_grad and model[1].weight.requires_grad
     assert all(p.grad is None for p in model.parameters())
@@ -190,10 +190,10 @@ def test_running_statistics_are_used_even_on_a_model_in_train_mode():
     model = small_net(torch.float64)
     images, labels = torch.rand(40, 3, 2, 2, dtype=torch.float64), torch.arange(40) % 4
     model.eval()
-    expected = evaluate(model, images, labels, eps=0.05).verdicts
-    assert evaluate(model.train(), images, labels, eps=0.05).verdicts == expected
+    expected = evaluate(model, images, labels, Linf(0.05)).verdicts
+    assert evaluate(model.train(), images, labels, Linf(0.05)).verdicts == expected
     with norms.mode(model, "batch"):
-        assert evaluate(model, images, labels, eps=0.05).verdicts == expected
+        assert evaluate(model, images, labels, Linf(0.05)).verdicts == expected
 
 
 def test_a_success_outside_of_the_ball_does_not_count(monkeypatch):
@@ -202,7 +202,7 @@ def test_a_success_outside_of_the_ball_does_not_count(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "cheat", AttackEntry("cheat", cheat, "Cheat"))
     model, images, labels, _, _ = linear_problem()
-    found = evaluate(model, images, labels, eps=0.1, attacks=["clean", "cheat"])
+    found = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "cheat"])
     assert found.results[0].accuracy == found.results[1].accuracy
 
 
@@ -212,7 +212,7 @@ def test_a_lying_attack_is_judged_by_a_fresh_forward_pass(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "idle", AttackEntry("idle", idle, "Idle"))
     model, images, labels, _, signed = linear_problem()
-    found = evaluate(model, images, labels, eps=0.1, attacks=["idle"])
+    found = evaluate(model, images, labels, Linf(0.1), conditions=["idle"])
     assert found.results[0].accuracy.correct == (signed > 0).sum()
 
 
@@ -231,7 +231,9 @@ def test_wrong_and_broken_samples_are_not_attacked_again(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "half", AttackEntry("half", half, "Half"))
     model, images, labels, _, signed = linear_problem(n=64)
-    found = evaluate(model, images, labels, eps=0.4, attacks=["half-3x4"], batch_size=64)
+    found = evaluate(
+        model, images, labels, Linf(0.4), conditions=["half-3x4"], batch_size=64
+    )
     right = int((signed > 0).sum())
     expected = []
     left = right
@@ -245,7 +247,9 @@ def test_more_restarts_and_larger_radii_never_help_the_defender():
     model = small_net(torch.float64)
     images = torch.rand(60, 3, 2, 2, dtype=torch.float64)
     labels = model.eval()(images).argmax(1)
-    found = evaluate(model, images, labels, eps=[0.01, 0.05], attacks=["pgd-5", "pgd-5x4"])
+    found = evaluate(
+        model, images, labels, [Linf(0.01), Linf(0.05)], conditions=["pgd-5", "pgd-5x4"]
+    )
     counts = [r.accuracy.correct for r in found.results]
     assert counts[0] > counts[1] and counts[2] <= counts[0] and counts[3] <= counts[1]
 
@@ -260,14 +264,14 @@ def test_noise_counts_every_sample_and_stays_in_the_bounds():
 
     images = torch.full((500, 4), 0.49)
     found = evaluate(
-        Spy(), images, torch.ones(500).long(), eps=0.1, attacks=["clean", "noise-0.5"]
+        Spy(), images, torch.ones(500).long(), Linf(0.1), conditions=["clean", "noise-0.5"]
     )
     assert found.results[0].accuracy.correct == 0
     assert 150 < found.results[1].accuracy.correct < 350, "noise may also repair a sample"
     noisy = seen[-2]
     assert noisy.min() >= 0 and noisy.max() <= 1 and noisy.std() > 0.3
     evaluate(
-        Spy(), images, torch.ones(500).long(), eps=0.1, attacks=["noise-0.5+unclipped"]
+        Spy(), images, torch.ones(500).long(), Linf(0.1), conditions=["noise-0.5+unclipped"]
     )
     assert torch.equal(seen[-2].clamp(0, 1), noisy) and seen[-2].std() > 0.45
 
@@ -283,11 +287,13 @@ def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
     small = torch.full((5, 1, 4, 4), 0.5)
     for side, name in ((1, "noise-0.3+unclipped"), (3, "noise-0.3+unclipped+tile=3")):
         images = small.repeat_interleave(side, 2).repeat_interleave(side, 3)
-        evaluate(Spy(), images, torch.zeros(5).long(), eps=0.1, attacks=[name])
+        evaluate(Spy(), images, torch.zeros(5).long(), Linf(0.1), conditions=[name])
     enlarged = seen[4].repeat_interleave(3, 2).repeat_interleave(3, 3)
     assert torch.equal(seen[12], enlarged) and seen[4].std() > 0.2
     with pytest.raises(ValueError, match="images of 1x4x4 have no tiles of 3x3"):
-        evaluate(Spy(), small, torch.zeros(5).long(), eps=0.1, attacks=["noise+tile=3"])
+        evaluate(
+            Spy(), small, torch.zeros(5).long(), Linf(0.1), conditions=["noise+tile=3"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -302,23 +308,27 @@ def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
         ({"labels": torch.tensor([0, 1, 2, -1])}, "number them from 0"),
         ({"labels": torch.tensor([0, 1])}, "one an image"),
         ({"labels": torch.rand(4)}, "class indices"),
-        ({"eps": -0.1}, "must be >= 0"),
-        ({"eps": torch.nan}, "must be >= 0"),
         ({"train_mode": "refuse"}, r"layer 'Linear'\): call model.eval\(\)"),
         ({"train_mode": "batch"}, "'set' or 'refuse', not 'batch'"),
-        ({"eps": 8}, "write 8/255"),
-        ({"norm": "l1"}, "linf, l2"),
-        ({"attacks": ["pdg-10"]}, "did you mean 'pgd'"),
-        ({"attacks": ["pgd-ten"]}, "write pgd"),
-        ({"attacks": []}, "attacks is empty"),
-        ({"attacks": ["fgsm", "fgsm"]}, "named twice"),
-        ({"eps": []}, "eps is empty"),
-        ({"eps": "8/255"}, "eps is a number"),
-        ({"eps": [0.1, 0.10000001]}, "two radii share"),
-        ({"eps": 2.45, "norm": "l2"}, r"shape \(6,\) in \[0, 1\], 2.449"),
+        ({"conditions": ["pdg-10"]}, "did you mean 'pgd'"),
+        ({"conditions": ["pgd-ten"]}, "write pgd"),
+        ({"conditions": []}, "conditions is empty"),
+        ({"conditions": ["fgsm", "fgsm"]}, "named twice"),
+        ({"threat": []}, r"no threats: give at least one, such as Linf\(8/255\)"),
+        ({"threat": 0.03}, r"threat is Linf\(8/255\) or L2\(0.5\).*, not 0.03"),
+        ({"threat": [0.03]}, r"threat is Linf\(8/255\) or L2\(0.5\).*, not 0.03"),
+        ({"threat": "linf"}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
+        ({"threat": Linf}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
+        ({"threat": None}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
+        ({"threat": [Linf(0.1), Linf(0.1, (-1, 1))]}, "different bounds"),
+        ({"threat": [Linf(0.1), Linf(0.10000001)]}, "two radii share"),
+        ({"threat": L2(2.45)}, r"shape \(6,\) in \[0, 1\], 2.449"),
         ({"batch_size": 0}, "batch_size is"),
         ({"batch_size": -3}, "batch_size is"),
-        ({"images": torch.full((4, 6), 0.301), "bounds": (0.0, 0.3)}, "outside of the"),
+        (
+            {"images": torch.full((4, 6), 0.301), "threat": Linf(0.1, (0.0, 0.3))},
+            "outside of the",
+        ),
         ({"model": nn.Sequential(nn.Linear(6, 3), nn.Flatten(0))}, "logits of shape"),
     ],
 )
@@ -327,7 +337,7 @@ def test_bad_input_has_one_sentence_that_says_what_to_do(change, words):
         "model": nn.Linear(6, 3),
         "images": torch.rand(4, 6),
         "labels": torch.tensor([0, 1, 2, 0]),
-        "eps": 0.1,
+        "threat": Linf(0.1),
     } | change
     with pytest.raises(ValueError, match=words) as error:
         evaluate(given.pop("model"), given.pop("images"), given.pop("labels"), **given)
@@ -338,17 +348,17 @@ def test_logits_that_are_not_finite_are_refused():
     model = nn.Linear(6, 3)
     nn.init.constant_(model.weight, torch.nan)
     with pytest.raises(ValueError, match="NaN or infinite"):
-        evaluate(model, torch.rand(4, 6), torch.zeros(4).long(), eps=0.1)
+        evaluate(model, torch.rand(4, 6), torch.zeros(4).long(), Linf(0.1))
 
 
 def test_one_sample_and_two_classes_work():
-    found = evaluate(nn.Linear(6, 2), torch.rand(1, 6), torch.zeros(1).long(), eps=0.1)
+    found = evaluate(nn.Linear(6, 2), torch.rand(1, 6), torch.zeros(1).long(), Linf(0.1))
     assert all(r.accuracy.n == 1 for r in found.results)
 
 
 def test_the_package_itself_is_the_way_in():
     model = nn.Linear(6, 2)
-    found = advnorm.evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), eps=0.1)
+    found = advnorm.evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), Linf(0.1))
     text = str(found)
     assert "clean" in text and "pgd-50_linf_0.1" in text and "n=5" in text
     assert advnorm.evaluation.parse_conditions is parse_conditions

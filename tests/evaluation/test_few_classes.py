@@ -10,7 +10,7 @@ from advnorm.evaluation.condition_names import SUITES
 from advnorm.recipe import Recipe, override
 from advnorm.report import comparison_text
 from advnorm.runs import evaluate_run
-from advnorm.threat import L2, Linf
+from advnorm.threat import L2, THREATS, Linf
 from advnorm.training import train
 
 DUALS = {"linf": 1, "l2": 2}
@@ -49,7 +49,7 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
     model, images, labels, distance = problem(classes, norm)
     eps = distance.median().item()
     names = [*SUITES, *ALONE, "square-300"]
-    found = evaluate(model, images, labels, eps=eps, norm=norm, attacks=names)
+    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
     beyond, within = distance > eps * (1 + 1e-6), distance < 0.9 * eps
     for result in found.results:
         robust = torch.tensor(found.verdicts[result.key].robust)
@@ -79,7 +79,7 @@ def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
 def test_a_note_stands_beside_the_number_in_python():
     model, images, labels, _ = problem(3, "linf", n=4)
     names = ["apgd_ce-2", "apgd_t-2"]
-    found = evaluate(model, images, labels, eps=0.01, attacks=names)
+    found = evaluate(model, images, labels, Linf(0.01), conditions=names)
     plain, noted = str(found).splitlines()
     assert found.results[0].notes == () and "!" not in plain
     assert noted.endswith(

@@ -45,9 +45,9 @@ def test_functions_and_outputs_with_logits_are_evaluated_as_the_model_is(
     wrap, model, images
 ):
     labels = model(images).argmax(1)
-    plain = numbers(evaluate(model, images, labels, eps=0.1))
-    assert numbers(evaluate(wrap(model), images, labels, eps=0.1)) == plain
-    assert audit(wrap(model), images, labels, eps=0.1, checks=["randomized"]).n == 20
+    plain = numbers(evaluate(model, images, labels, Linf(0.1)))
+    assert numbers(evaluate(wrap(model), images, labels, Linf(0.1))) == plain
+    assert audit(wrap(model), images, labels, Linf(0.1), checks=["randomized"]).n == 20
 
 
 @pytest.mark.parametrize(
@@ -56,18 +56,18 @@ def test_functions_and_outputs_with_logits_are_evaluated_as_the_model_is(
 def test_an_output_without_logits_is_one_sentence(output, kind, model, images):
     labels = model(images).argmax(1)
     with pytest.raises(ValueError, match=rf"returns a {kind}, not a tensor .*lambda"):
-        evaluate(lambda x: output(model(x)), images, labels, eps=0.1)
+        evaluate(lambda x: output(model(x)), images, labels, Linf(0.1))
 
 
 @pytest.mark.parametrize("what", [3, "resnet", None])
 def test_what_is_no_model_is_one_sentence(what, images):
     with pytest.raises(ValueError, match=r"the model is a \w+: give a torch.nn.Module"):
-        evaluate(what, images, torch.zeros(20).long(), eps=0.1)
+        evaluate(what, images, torch.zeros(20).long(), Linf(0.1))
 
 
 def test_a_class_in_the_place_of_a_model_is_one_sentence(images):
     with pytest.raises(ValueError, match="the class Linear: make one"):
-        evaluate(nn.Linear, images, torch.zeros(20).long(), eps=0.1)
+        evaluate(nn.Linear, images, torch.zeros(20).long(), Linf(0.1))
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_class_in_the_place_of_a_model_is_one_sentence(images):
 )
 def test_labels_of_any_integers_and_images_of_numpy_work(kind, model, images):
     labels = model(images).argmax(1)
-    plain = numbers(evaluate(model, images, labels, eps=0.1))
+    plain = numbers(evaluate(model, images, labels, Linf(0.1)))
     given = kind(labels.tolist() if kind is list else labels)
-    assert numbers(evaluate(model, images.numpy(), given, eps=0.1)) == plain
-    assert audit(model, images.numpy(), given, eps=0.1, checks=["randomized"]).n == 20
-    matrix = transfer({"a": model}, {"a": model}, images.numpy(), given, eps=0.1)
+    assert numbers(evaluate(model, images.numpy(), given, Linf(0.1))) == plain
+    assert audit(model, images.numpy(), given, Linf(0.1), checks=["randomized"]).n == 20
+    matrix = transfer({"a": model}, {"a": model}, images.numpy(), given, Linf(0.1))
     assert matrix.clean[0].n == 20
 
 
@@ -95,24 +95,25 @@ def test_labels_of_any_integers_and_images_of_numpy_work(kind, model, images):
 def test_labels_that_are_no_classes_are_refused(asked, model, images):
     for labels in (torch.ones(20, dtype=torch.bool), torch.ones(20), np.ones(20, bool)):
         with pytest.raises(ValueError, match="labels are class indices"):
-            asked(model, images, labels, eps=0.1)
+            asked(model, images, labels, Linf(0.1))
     with pytest.raises(ValueError, match="20 images but 5 labels"):
-        asked(model, images, torch.zeros(5).long(), eps=0.1)
+        asked(model, images, torch.zeros(5).long(), Linf(0.1))
     with pytest.raises(ValueError, match=r"labels are a tensor, .* not dict"):
-        asked(model, images, {"a": 1}, eps=0.1)
-
-
-@pytest.mark.parametrize("asked", [evaluate, audit])
-@pytest.mark.parametrize("eps", [True, torch.tensor(True), np.bool_(True)])
-def test_true_is_no_radius(asked, eps, model, images):
-    with pytest.raises(ValueError, match="eps is a number"):
-        asked(model, images, torch.zeros(20).long(), eps=eps)
+        asked(model, images, {"a": 1}, Linf(0.1))
 
 
 @pytest.mark.parametrize("kind", [Linf, L2])
-def test_true_is_no_radius_of_a_threat_either(kind):
+@pytest.mark.parametrize("eps", [True, torch.tensor(True), np.bool_(True)])
+def test_true_is_no_radius(kind, eps):
     with pytest.raises(ValueError, match="eps is a radius"):
-        kind(True)
+        kind(eps)
+
+
+@pytest.mark.parametrize("kind", [Linf, L2])
+@pytest.mark.parametrize("eps", [-0.1, torch.nan, torch.inf, "8/255", [], [0.1, 0.2]])
+def test_what_is_no_radius_is_refused_by_the_threat(kind, eps):
+    with pytest.raises(ValueError, match="eps is a radius"):
+        kind(eps)
 
 
 @pytest.mark.parametrize(
@@ -121,18 +122,18 @@ def test_true_is_no_radius_of_a_threat_either(kind):
 )
 def test_bounds_are_two_numbers(bounds, model, images):
     with pytest.raises(ValueError, match=r"bounds are two numbers|low < high"):
-        evaluate(model, images, torch.zeros(20).long(), eps=0.1, bounds=bounds)
+        evaluate(model, images, torch.zeros(20).long(), Linf(0.1, bounds=bounds))
 
 
 def test_a_loader_in_the_place_of_images_is_one_sentence(model, images):
     data = torch.utils.data.TensorDataset(images, torch.zeros(20).long())
     loader = torch.utils.data.DataLoader(data)
     with pytest.raises(ValueError, match="of a DataLoader, concatenate its batches"):
-        evaluate(model, loader, torch.zeros(20).long(), eps=0.1)
+        evaluate(model, loader, torch.zeros(20).long(), Linf(0.1))
 
 
 def test_a_whole_audit_of_a_function_asks_every_check(model, images):
     labels = model(images).argmax(1)
-    found = audit(lambda x: model(x), images, labels, eps=0.1, suite=["apgd_ce-2"])
+    found = audit(lambda x: model(x), images, labels, Linf(0.1), suite=["apgd_ce-2"])
     assert [check.name for check in found.checks] == list(ORDER)
     assert "stateful" not in found.flagged

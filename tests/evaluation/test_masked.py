@@ -18,7 +18,7 @@ from advnorm.evaluation import audit, evaluate
 from advnorm.evaluation.checks import probe, slopes
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.memory import remembers
-from advnorm.threat import L2, Linf
+from advnorm.threat import L2, THREATS, Linf
 
 EPS = 0.15
 FLAGS = {
@@ -71,11 +71,11 @@ def test_the_default_evaluation_flags_a_masked_model(name, plain, samples):
     count = 4 if "memory" in name else 60
     attacks = ["pgd-20"] if "memory" in name else ["fgsm", "pgd-50"]
     results = evaluate(
-        MASKED[name](plain), images[:count], labels[:count], eps=EPS, attacks=attacks
+        MASKED[name](plain), images[:count], labels[:count], Linf(EPS), conditions=attacks
     ).results
     assert FLAGS[name] in flags(results)
     if name not in REMEMBER:
-        base = evaluate(plain, images, labels, eps=EPS, attacks=["pgd-50"]).results[0]
+        base = evaluate(plain, images, labels, Linf(EPS), conditions=["pgd-50"]).results[0]
         assert results[-1].accuracy.fraction <= base.accuracy.fraction + 0.15
         assert "square-1000 and hop_skip_jump-20 count too" in results[-1].notes[-1]
 
@@ -91,7 +91,7 @@ def test_scores_and_gradients_that_both_lie_do_not_help_under_the_standard_suite
     """AutoAttack's suite alone leaves most samples; decisions leave what is left."""
     images, labels = samples
     masked = evaluate(
-        MASKED[name](plain), images[:40], labels[:40], eps=EPS, attacks=["standard"]
+        MASKED[name](plain), images[:40], labels[:40], Linf(EPS), conditions=["standard"]
     ).results[0]
     alone = float(re.search(r"alone leaves ([0-9.]+)%", masked.notes[-1])[1]) / 100
     assert alone > 0.5 and masked.accuracy.fraction < 0.3
@@ -102,11 +102,7 @@ def test_scores_and_gradients_that_both_lie_do_not_help_under_the_standard_suite
 def test_an_audit_flags_a_memory_of_queries(name, plain, samples):
     images, labels = samples
     found = audit(
-        MASKED[name](plain),
-        images[:8],
-        labels[:8],
-        eps=EPS,
-        checks=["stateful"],
+        MASKED[name](plain), images[:8], labels[:8], Linf(EPS), checks=["stateful"]
     )
     assert found.flagged == ("stateful",), found
 
@@ -114,7 +110,7 @@ def test_an_audit_flags_a_memory_of_queries(name, plain, samples):
 def test_an_audit_counts_decisions_where_scores_say_nothing(plain, samples):
     checks = ["uninformative_scores", "decisions_stronger", "false_robustness"]
     masked = MASKED["smooth scores without information"](plain)
-    found = audit(masked, *samples, eps=EPS, checks=checks, suite=["apgd_ce-5"])
+    found = audit(masked, *samples, Linf(EPS), checks=checks, suite=["apgd_ce-5"])
     assert "decisions_stronger" in found.flagged
     assert found.strong.fraction < 0.3 < 0.8 < found.weak.fraction
 
@@ -177,10 +173,10 @@ def test_a_model_that_cannot_be_cast_is_measured_in_its_own_precision(plain, sam
             raise TypeError("not me")
 
     images, labels = samples
-    found = audit(Single(plain), images, labels, eps=EPS, checks=["wrong_gradients"])
+    found = audit(Single(plain), images, labels, Linf(EPS), checks=["wrong_gradients"])
     assert found.flagged == () and found.checks[0].numbers["double precision"] == 0
     masked = Single(MASKED["negated gradients"](plain))
-    found = audit(masked, images, labels, eps=EPS, checks=["wrong_gradients"])
+    found = audit(masked, images, labels, Linf(EPS), checks=["wrong_gradients"])
     assert found.flagged == ("wrong_gradients",)
 
 
@@ -218,27 +214,29 @@ SOUND = {
 
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_sound_model_in_any_precision_raises_no_flag(kind, plain, samples):
-    results = evaluate(SOUND[kind](plain), *samples, eps=EPS).results
+    results = evaluate(SOUND[kind](plain), *samples, Linf(EPS)).results
     assert flags(results) == set(), results
 
 
 def test_autocast_inside_of_a_model_is_flagged(plain, samples):
     """Its answers are constant in steps of 1/256 of a pixel, which no gradient shows."""
-    results = evaluate(Autocast(plain), *samples, eps=EPS, attacks=["fgsm"]).results
+    results = evaluate(Autocast(plain), *samples, Linf(EPS), conditions=["fgsm"]).results
     assert "wrong_gradients" in flags(results)
 
 
 @pytest.mark.parametrize("kind", ["function", "half", "double", "another answer in double"])
 def test_wrong_gradients_show_in_any_precision(kind, plain, samples):
     model = SOUND[kind](MASKED["negated gradients"](plain))
-    results = evaluate(model, *samples, eps=EPS, attacks=["fgsm"]).results
+    results = evaluate(model, *samples, Linf(EPS), conditions=["fgsm"]).results
     assert "wrong_gradients" in flags(results)
 
 
 def test_results_contradict_each_other_where_one_step_is_better(plain, digits_test):
     model = MASKED["ripple 0.05 sin(400 x)"](plain)
     images, labels = digits_test
-    results = evaluate(model, images, labels, eps=EPS, attacks=["fgsm", "pgd-50"]).results
+    results = evaluate(
+        model, images, labels, Linf(EPS), conditions=["fgsm", "pgd-50"]
+    ).results
     assert all("one_step_stronger" in flags([result]) for result in results)
 
 
@@ -246,7 +244,7 @@ def test_results_contradict_each_other_where_one_step_is_better(plain, digits_te
 def test_sound_models_of_every_norm_raise_no_flag(family):
     count = 0
     for item in zoo([family]):
-        results = evaluate(item.model, item.images, item.labels, eps=8 / 255)
+        results = evaluate(item.model, item.images, item.labels, Linf(8 / 255))
         assert flags(results.results) == set(), (item.name, results)
         count += 1
     assert count >= 12
@@ -257,7 +255,7 @@ def test_200_evaluations_of_sound_models_raise_no_flag():
     count = 0
     for item in zoo():
         for eps, norm in ((8 / 255, "linf"), (0.5, "l2")):
-            found = evaluate(item.model, item.images, item.labels, eps=eps, norm=norm)
+            found = evaluate(item.model, item.images, item.labels, THREATS[norm](eps))
             assert flags(found.results) == set(), (item.name, norm, found)
             count += 1
     assert count >= 200
@@ -316,7 +314,12 @@ def test_a_verdict_of_decisions_does_not_depend_on_the_batch(plain, samples):
     images, labels = samples
     whole, split = (
         evaluate(
-            plain, images, labels, eps=EPS, attacks=["hop_skip_jump-4"], batch_size=size
+            plain,
+            images,
+            labels,
+            Linf(EPS),
+            conditions=["hop_skip_jump-4"],
+            batch_size=size,
         ).verdicts["hop_skip_jump-4_linf_0.15"]
         for size in (60, 7)
     )
@@ -332,7 +335,7 @@ def test_a_tie_between_classes_is_never_right():
             return torch.zeros(len(x), 4) + 0 * x.flatten(1).sum(1, keepdim=True)
 
     images, labels = torch.rand(8, 1, 4, 4), torch.zeros(8, dtype=torch.long)
-    found = evaluate(Constant(), images, labels, eps=0.1, attacks=["clean", "pgd-5"])
+    found = evaluate(Constant(), images, labels, Linf(0.1), conditions=["clean", "pgd-5"])
     assert [result.accuracy.correct for result in found.results] == [0, 0]
     assert set(found.verdicts["clean"].predictions) == {1}
 
@@ -343,7 +346,7 @@ def test_an_image_on_the_boundary_is_broken():
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0], [-1.0]]))
     found = evaluate(
-        model, torch.tensor([[0.25]]), [0], eps=0.25, bounds=(-1, 1), attacks=["fgsm"]
+        model, torch.tensor([[0.25]]), [0], Linf(0.25, bounds=(-1, 1)), conditions=["fgsm"]
     )
     assert found.results[0].accuracy.correct == 0
 

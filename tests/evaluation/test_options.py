@@ -24,9 +24,7 @@ from advnorm.threat import L2, Linf
 )
 def test_an_option_is_the_attacks_own_argument(five_classes, name, settings, threat):
     model, images, labels = five_classes
-    (found,) = evaluate(
-        model, images, labels, eps=threat.eps, norm=threat.name, attacks=[name]
-    ).verdicts.values()
+    (found,) = evaluate(model, images, labels, threat, conditions=[name]).verdicts.values()
     size = 2.5 * threat.eps / 6
     size = {"step": 0.01, "ratio": 1.2 * threat.eps / 6}.get(name[6:].split("=")[0], size)
     path = "pgd" if "step" in name else name
@@ -44,7 +42,7 @@ def test_a_targeted_search_succeeds_with_any_wrong_class():
         model.bias.copy_(torch.tensor([0.0, -5.0, -12.0]))
     images, labels = torch.tensor([[0.4], [0.1]]).double(), torch.zeros(2).long()
     name = "pgd-10+least_likely+step=0.05"
-    found = evaluate(model, images, labels, eps=0.2, attacks=[name])
+    found = evaluate(model, images, labels, Linf(0.2), conditions=[name])
     verdicts = next(iter(found.verdicts.values()))
     assert verdicts.robust == (False, True) and verdicts.predictions == (1, 0)
 
@@ -52,6 +50,8 @@ def test_a_targeted_search_succeeds_with_any_wrong_class():
 def test_restarts_draw_new_targets_and_can_only_break_more(five_classes):
     model, images, labels = five_classes
     names = ["pgd-6+random+step=0.02", "pgd-6x8+random+step=0.02"]
-    one, many = evaluate(model, images, labels, eps=0.1, attacks=names).verdicts.values()
+    one, many = evaluate(
+        model, images, labels, Linf(0.1), conditions=names
+    ).verdicts.values()
     assert all(a or not b for a, b in zip(one.robust, many.robust, strict=True))
     assert many.accuracy().correct < one.accuracy().correct

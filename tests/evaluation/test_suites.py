@@ -30,7 +30,7 @@ def test_the_standard_suite_equals_the_closed_form_and_says_who_broke_what(monke
     )
     model, images, labels, distance = problem()
     eps = distance.median().item()
-    found = evaluate(model, images, labels, eps=eps, attacks=["standard"])
+    found = evaluate(model, images, labels, Linf(eps), conditions=["standard"])
     (result,) = found.results
     verdicts = found.verdicts[result.key]
     assert result.condition == "standard" and result.settings["apgd_ce-20.steps"] == 20
@@ -61,7 +61,7 @@ def test_a_later_attack_sees_only_what_still_stands(monkeypatch):
             ATTACKS._entries, name, AttackEntry(name, spy(name, breaks), name)
         )
     monkeypatch.setitem(SUITES, "mine", ("first", "second", "third"))
-    found = evaluate(model, images, labels, eps=0.4, attacks=["mine"])
+    found = evaluate(model, images, labels, Linf(0.4), conditions=["mine"])
     assert seen == [("first", 10), ("second", 6), ("third", 3)]
     (verdicts,) = found.verdicts.values()
     assert verdicts.by == ("first",) * 4 + ("second",) * 3 + ("",) * 3
@@ -77,7 +77,7 @@ def test_an_attack_has_the_same_draws_alone_and_in_a_suite(monkeypatch):
     monkeypatch.setitem(ATTACKS._entries, "spy", AttackEntry("spy", spy, "Spy"))
     monkeypatch.setitem(SUITES, "mine", ("fgsm", "spy"))
     model, images, labels, _ = problem()
-    evaluate(model, images, labels, eps=1e-6, attacks=["spy", "mine"])
+    evaluate(model, images, labels, Linf(1e-6), conditions=["spy", "mine"])
     assert torch.equal(*starts)
 
 

@@ -36,11 +36,11 @@ def test_where_source_and_target_are_one_it_is_the_white_box_evaluation(attack):
     images, labels = problem()
     models = {"a": linear(0), "b": linear(1)}
     found = advnorm.evaluation.transfer(
-        models, models, images, labels, eps=0.05, attack=attack, seed=3, batch_size=17
+        models, models, images, labels, Linf(0.05), attack=attack, seed=3, batch_size=17
     )
     for number, model in enumerate(models.values()):
         alone = advnorm.evaluate(
-            model, images, labels, eps=0.05, attacks=["clean", attack], seed=3
+            model, images, labels, Linf(0.05), conditions=["clean", attack], seed=3
         )
         clean, attacked = (result.accuracy for result in alone.results)
         assert found.accuracies[number][number] == attacked
@@ -55,7 +55,7 @@ def test_every_target_is_asked_about_every_attacked_sample():
     wrong = source(images).argmax(1) != labels
     assert wrong.any() and not wrong.all()
     found = advnorm.evaluation.transfer(
-        {"s": source}, {"t": target}, images, labels, eps=0.3, attack="bim-10"
+        {"s": source}, {"t": target}, images, labels, Linf(0.3), attack="bim-10"
     )
     (bim,) = attack_search("bim-10", Linf(0.3)).attacks
     draws = Draws.of(0, torch.arange(len(images))).stream("bim-10", 0)
@@ -71,7 +71,7 @@ def test_a_transfer_to_the_same_weights_is_as_strong_as_the_attack():
     images, labels = problem()
     model, twin = linear(1), linear(1)
     found = advnorm.evaluation.transfer(
-        {"a": model}, {"a": model, "twin": twin}, images, labels, eps=0.1, attack="bim-5"
+        {"a": model}, {"a": model, "twin": twin}, images, labels, Linf(0.1), attack="bim-5"
     )
     white, transferred = found.accuracies[0]
     assert transferred.correct == white.correct
@@ -81,7 +81,7 @@ def test_models_and_random_numbers_are_left_as_they_were():
     images, labels = problem(10)
     models = {"a": linear(0).train(), "b": linear(1).train()}
     state = torch.get_rng_state()
-    advnorm.evaluation.transfer(models, models, images, labels, eps=0.1, attack="pgd-2")
+    advnorm.evaluation.transfer(models, models, images, labels, Linf(0.1), attack="pgd-2")
     assert torch.equal(state, torch.get_rng_state())
     for model in models.values():
         assert model.training
@@ -94,8 +94,7 @@ def test_models_and_random_numbers_are_left_as_they_were():
         ({"attack": "clean"}, "has no adversary"),
         ({"attack": "corruption-fog-3"}, "has no adversary"),
         ({"attack": "pdg-3"}, "did you mean 'pgd'"),
-        ({"eps": 2.0}, "eps"),
-        ({"norm": "l3"}, "no norm 'l3'"),
+        ({"threat": 0.1}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
         ({"sources": {}}, "at least one source"),
         ({"targets": {"a": linear(5)}}, "give them two names"),
         ({"labels": torch.full((5,), 3)}, "number them from 0"),
@@ -110,7 +109,7 @@ def test_mistakes_are_one_sentence(change, words):
         "targets": {"a": model},
         "images": images,
         "labels": labels,
-        "eps": 0.1,
+        "threat": Linf(0.1),
     }
     given |= change
     tensors = [given.pop(key) for key in ("sources", "targets", "images", "labels")]

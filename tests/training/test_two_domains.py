@@ -10,6 +10,7 @@ from advnorm.recipe import RecipeError, override
 from advnorm.records import Verdicts
 from advnorm.runs import evaluate_run, load_trained
 from advnorm.runs.condition import worst_of
+from advnorm.threat import Linf
 from advnorm.training import checkpoints, load_data, train
 from advnorm.training.build import build_experiment
 from advnorm.training.state import State
@@ -69,7 +70,7 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
     for branch in ("clean", "adversarial"):
         evaluate_run(run, override(recipe, [f"evaluation.branch={branch}"]))
         plain = norms.collapse(model, branch)
-        found = evaluate(plain, batch.images, batch.labels, eps=0.1, attacks=["clean"])
+        found = evaluate(plain, batch.images, batch.labels, Linf(0.1), conditions=["clean"])
         expected = run.verdicts(f"clean@{branch}")
         assert found.verdicts["clean"].predictions == expected.predictions
 

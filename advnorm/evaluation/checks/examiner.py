@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +26,13 @@ from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import Held
 from advnorm.evaluation.condition_names import parse_attacks
 from advnorm.evaluation.engine import look
-from advnorm.evaluation.inputs import check_labels, radius_of
+from advnorm.evaluation.inputs import check_labels, one_threat
 from advnorm.evaluation.samples import by_itself, samples_of, usable
 from advnorm.model_state import eval_mode
 from advnorm.norms import active_branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
-from advnorm.threat import THREATS, Bounds, Threat
+from advnorm.threat import Threat
 
 ORDER = (
     *outputs.PROBES,
@@ -63,10 +62,8 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
+    threat: Threat,
     *,
-    eps: SupportsFloat,
-    norm: str = "linf",
-    bounds: Bounds = (0.0, 1.0),
     checks: Sequence[str] = ORDER,
     suite: Sequence[str] = STRONG,
     surrogate: nn.Module | None = None,
@@ -74,23 +71,22 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Audit:
-    """Ask whether the robustness of ``model`` on these samples is real.
+    """Check whether the robustness of ``model`` on these samples is real.
 
+    >>> from advnorm import Linf
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Softmax(1))
     >>> images, labels = torch.rand(8, 1, 8, 8), torch.arange(8)
-    >>> "softmax_output" in audit(model, images, labels, eps=8 / 255).flagged
+    >>> "softmax_output" in audit(model, images, labels, Linf(8 / 255)).flagged
     True
 
     A hundred samples are enough for most checks. The model is put in evaluation for the
     time of the audit; its mode, weights, buffers and the random state are put back.
 
     Args:
-        model: Maps images in ``bounds`` to logits.
-        images: Floats in ``bounds``, shape ``(n, ...)``.
+        model: Maps images in the threat's bounds to logits.
+        images: Floats in the threat's bounds, shape ``(n, ...)``.
         labels: Class indices, shape ``(n,)``.
-        eps: The radius.
-        norm: ``"linf"`` or ``"l2"``.
-        bounds: The smallest and largest value of a valid image.
+        threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image.
         checks: Names of ``advnorm list checks``; by default all.
         suite: The strong attacks, by name; ``("standard",)`` is AutoAttack's.
         surrogate: Another model of the same classes, for the check of transfer.
@@ -98,17 +94,15 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
         seed: Decides every random number.
         progress: Where to report; by default nowhere.
     """
-    if norm not in THREATS:
-        raise ValueError(f"no norm {norm!r}; there are: {', '.join(THREATS)}")
-    threat = THREATS[norm](radius_of(eps), bounds)
+    threat = one_threat(threat)
     with by_itself():
-        samples, model = samples_of(images, labels, bounds), usable(model)
+        samples, model = samples_of(images, labels, threat.bounds), usable(model)
         samples.check_images([threat])
         count = len(samples.images)
         batch = next(samples.batches(model, count))
         with kept(model, seed):
             history = History(model, batch, threat)
-            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=bounds)
+            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds)
         check_labels(batch.labels, count=count, classes=classes)
         other = None if surrogate is None else usable(surrogate)
         examiner = Examiner(checks, suite, other, batch_size=batch_size, seed=seed)
