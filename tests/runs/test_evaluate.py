@@ -1,13 +1,15 @@
 """How a run is evaluated: another norm, options of attacks, curves, stops in between."""
 
+import numpy as np
 import pytest
+import torch
 
 from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
 from advnorm.runs import condition as judged_cells
 from advnorm.runs import evaluate_run
-from advnorm.training import train
+from advnorm.training import checkpoints, train
 
 
 class Lines(Quiet):
@@ -152,3 +154,111 @@ def test_metrics_that_are_no_text_are_named(tiny, tmp_path):
     (run.path / "metrics.jsonl").write_bytes(b"\x9d\xff")
     with pytest.raises(ValueError, match=r"metrics\.jsonl is damaged"):
         run.epochs()
+
+
+def newest(run, kind="state"):
+    return checkpoints.load(run.checkpoints, kind, warnings=[])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    from advnorm.recipe import Recipe
+
+    recipe = override(
+        Recipe(),
+        [
+            "data.train=96",
+            "data.test=40",
+            "model.options={depth: 1, width: 8}",
+            "threat.eps=0.1",
+            "attack.steps=2",
+            "epochs=2",
+            "validation={samples: 30, steps: 2}",
+            "evaluation={conditions: [clean, pgd-3], batch_size: 16}",
+        ],
+    )
+    return recipe, train(recipe, tmp_path_factory.mktemp("done") / "run")
+
+
+def test_by_default_half_the_radius_and_the_radius(done):
+    recipe, run = done
+    assert [r.key for r in evaluate_run(run, recipe)] == [
+        "clean",
+        "pgd-3_linf_0.05",
+        "pgd-3_linf_0.1",
+    ]
+
+
+def test_best_and_last_weights_are_what_they_say(done):
+    recipe, run = done
+    for kind, prefix in (("best", "best-"), ("last", "state-")):
+        (clean, *_) = evaluate_run(run, override(recipe, [f"evaluation.weights={kind}"]))
+        expected = newest(run, "best" if kind == "best" else "state")
+        assert clean.weights == f"{expected.path.stem} sha256:{expected.digest}"
+        assert clean.weights.startswith(prefix)
+
+
+@pytest.mark.parametrize(
+    "change", ["weights=last", "samples=20", "step_ratio=1.0", "data=npz", "seed", "none"]
+)
+def test_whatever_decides_a_verdict_makes_it_anew_and_nothing_else_does(
+    done, monkeypatch, tmp_path, change
+):
+    recipe, run = done
+    evaluate_run(run, recipe)
+    judged = []
+    original = judged_cells.run_condition
+    monkeypatch.setattr(
+        judged_cells,
+        "run_condition",
+        lambda *a, **k: (judged.append(a[2].key), original(*a, **k))[1],
+    )
+    if change == "seed":
+        changed = override(recipe, ["seed=1"])
+    elif change == "data=npz":
+        rng = np.random.default_rng(0)
+        arrays = {
+            f"x_{p}": rng.random((40, 1, 8, 8)).astype(np.float32)
+            for p in ("train", "test")
+        }
+        labels = {f"y_{p}": np.arange(40) % 10 for p in ("train", "test")}
+        np.savez(tmp_path / "other.npz", **arrays, **labels)
+        changed = override(recipe, [f"evaluation.data=npz:{tmp_path / 'other.npz'}"])
+        changed = override(changed, ["data.train=null", "data.test=null"])
+    elif change == "none":
+        changed = override(recipe, ["evaluation.batch_size=7"])
+    else:
+        changed = override(recipe, [f"evaluation.{change}"])
+    results = evaluate_run(run, changed)
+    expected = {"none": 0, "samples=20": 0, "step_ratio=1.0": 2}.get(change, 3)
+    assert len(judged) == expected, judged
+    if change == "data=npz":
+        assert all("~npz-" in r.key and r.other for r in results)
+    evaluate_run(run, recipe)
+
+
+def test_a_result_of_old_settings_is_not_taken_for_the_new(done, monkeypatch):
+    """A kill between the last verdicts and the result leaves an old result behind."""
+    recipe, run = done
+    evaluate_run(run, recipe)
+    changed = override(recipe, ["evaluation.samples=20", "evaluation.conditions=[clean]"])
+    monkeypatch.setattr(Run, "write_result", lambda self, result: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        evaluate_run(run, changed)
+    monkeypatch.undo()
+    (clean,) = evaluate_run(run, changed)
+    assert clean.accuracy.n == 20 and run.result("clean").accuracy.n == 20
+    evaluate_run(run, recipe)
+
+
+def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_path):
+    recipe, run = done
+    found = newest(run, "best")
+    spoilt = {k: v.clone() for k, v in found.tensors.items()}
+    name = next(k for k in spoilt if k.endswith("running_var"))
+    spoilt[name][0] = torch.nan
+    other = Run(tmp_path / "run")
+    other.checkpoints.mkdir(parents=True)
+    checkpoints.save(other.checkpoints, "best", 1, spoilt, {})
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        evaluate_run(other, recipe)

@@ -6,11 +6,16 @@ import pytest
 from torch import nn
 
 from advnorm.recipe import override
-from advnorm.records import Verdicts
+from advnorm.records import Accuracy, Verdicts
 from advnorm.runs import load_trained
-from advnorm.training import build_experiment, guards, train
+from advnorm.training import (
+    build_experiment,
+    guards,
+    loop,
+    train,
+)
 from advnorm.training.stop import Stop
-from advnorm.training.validate import FEW, validate
+from advnorm.training.validate import FEW, Validated, validate
 
 
 class Times(nn.Module):
@@ -62,3 +67,36 @@ def test_the_gap_counts_the_same_samples_and_must_halve_what_stood(strong, rung)
 def test_a_small_gap_is_no_alarm():
     clean, robust = verdicts([True] * 50), verdicts([True] * 10 + [False] * 40)
     assert guards.alarms(None, clean, robust, verdicts([False] * 50), classes=3) == ()
+
+
+def robust_on_first(right, count=40):
+    labels = tuple(i % 4 for i in range(count))
+    robust = (True,) * right + (False,) * (count - right)
+    return Verdicts(labels=labels, predictions=labels, samples=labels, robust=robust)
+
+
+@pytest.mark.parametrize(
+    "objective, rung", [("pgd", True), ("trades", True), ("standard", False)]
+)
+def test_overfitting_to_the_training_attack_is_on_record(
+    tiny, tmp_path, monkeypatch, objective, rung
+):
+    monkeypatch.setattr(
+        loop,
+        "validate",
+        lambda experiment, stop: Validated(robust_on_first(40), robust_on_first(0)),
+    )
+    changes = [f"objective.name={objective}", "epochs=4", "threat.eps=0.001"]
+    run = train(override(tiny, changes), tmp_path / "run")
+    alarms = [alarm for epoch in run.epochs() for alarm in epoch.alarms]
+    assert any("catastrophic overfitting" in alarm for alarm in alarms) is rung
+    ramped = override(tiny, [*changes, "threat.schedule={kind: ramp, last: 9}"])
+    assert not any(e.alarms for e in train(ramped, tmp_path / "ramped").epochs())
+
+
+def test_a_gap_alone_is_no_alarm_where_half_of_the_robustness_is_real():
+    train_ = Accuracy(correct=40, n=40)
+    assert guards.alarms(train_, robust_on_first(40), robust_on_first(24), classes=4) == ()
+    assert (
+        len(guards.alarms(train_, robust_on_first(40), robust_on_first(19), classes=4)) == 1
+    )
