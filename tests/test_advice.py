@@ -40,7 +40,7 @@ def obey(monkeypatch, capsys):
     """Return a function that does what a sentence advises, and where it puts files."""
     folders = []
     monkeypatch.setattr(
-        download, "_get_one", lambda source, folder, report: folders.append(folder)
+        download, "_download_file", lambda source, folder, report: folders.append(folder)
     )
 
     def of(sentence: str) -> set[Path]:

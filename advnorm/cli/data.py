@@ -16,7 +16,7 @@ def get(
 
     Example: advnorm data get mnist --data ~/data
     """
-    from advnorm.data.download import get as download
+    from advnorm.data.download import download
     from advnorm.progress import shown
 
     with shown() as progress:

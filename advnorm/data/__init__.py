@@ -1,12 +1,19 @@
-"""Data sets by name, their splits, and the random changes of training images."""
+"""Data sets by name, their splits, augmentation and corruptions."""
 
 from advnorm.data import image_folders as _folders  # noqa: F401  (enters its names into DATA)
 from advnorm.data import in_memory as _sets  # noqa: F401
-from advnorm.data.augment import AUGMENTATIONS, crop, crop_flip, flip, mixup, smooth_labels
-from advnorm.data.blob import default_root
+from advnorm.data.augment import (
+    AUGMENTATIONS,
+    crop,
+    crop_flip,
+    crop_flip_jitter,
+    flip,
+    mixup,
+    smooth_labels,
+)
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.data.in_memory import corruption_of, expand_name
-from advnorm.data.jitter import crop_flip_jitter
+from advnorm.data.locate import default_root
 from advnorm.data.registry import DATA, load
 from advnorm.data.splits import Batch, DataSet, PixelMoments, Split, TensorSplit
 from advnorm.data.streaming import StreamedSplit

@@ -1,8 +1,8 @@
-"""Members of tar and zip archives, read in memory, and what may come out of a few bytes.
+"""Members of tar and zip archives, read in memory, with limits on what they expand to.
 
-A compressed file of a megabyte may hold a terabyte of zeros. What is published is images
-and arrays, which shrink to a half or a tenth: no file may expand a hundredfold, unless it
-stays small, and none beyond half of the memory.
+A compressed file of a megabyte may hold a terabyte of zeros. Published images and arrays
+shrink to a half or a tenth: a file may expand to at most 100 times its size, or to 64 MiB
+if that is more, and never to more than half of the memory.
 """
 
 import gzip
@@ -18,9 +18,9 @@ from typing import Any, BinaryIO, cast
 from advnorm.data.blob import Blob, not_html
 from advnorm.files import memory, open_regular
 
-SMALL = 1 << 26
+MIN_LIMIT = 1 << 26
 """Bytes that any file may expand to."""
-RATIO = 100
+MAX_RATIO = 100
 GZIP = b"\x1f\x8b"
 
 _BROKEN = (
@@ -42,23 +42,23 @@ _CHUNK = 1 << 20
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def most_expanded(packed: int) -> int:
-    """Return how many bytes a compressed file of ``packed`` bytes may become."""
-    return min(max(SMALL, RATIO * packed), memory() // 2)
+def expansion_limit(packed: int) -> int:
+    """Return how many bytes a compressed file of ``packed`` bytes may expand to."""
+    return min(max(MIN_LIMIT, MAX_RATIO * packed), memory() // 2)
 
 
 class RefusedError(ValueError):
-    """An archive that may be whole, but is not read."""
+    """An archive that is refused, though it may be valid."""
 
 
 class BoundedReader:
-    """A stream to read or skip in, of which no more than ``limit`` bytes may come."""
+    """A stream to read or seek forward in, up to ``limit`` bytes."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile, limit: int) -> None:
         self._file, self._limit = file, limit
 
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, or all that there are."""
+        """Read ``size`` bytes, or all."""
         room = self._limit - self._file.tell()
         wanted = room + 1 if size < 0 else min(size, room + 1)
         parts = []
@@ -69,7 +69,7 @@ class BoundedReader:
         return b"".join(parts)
 
     def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a position from the start."""
+        """Move to a position from the start."""
         assert whence == io.SEEK_SET
         self._check(position)
         return self._file.seek(position)
@@ -88,11 +88,11 @@ def members(
 ) -> Iterator[Blob]:
     """Yield the wanted files of a tar or zip archive, in memory.
 
-    An archive with a path that would leave its folder is refused as a whole, by the name of
+    An archive with a member outside of its folder is refused as a whole, by the name of
     that member; links are never followed.
     """
     name = source.name if isinstance(source, Blob) else str(source)
-    with _opened(source, remedy) as file:
+    with _open(source, remedy) as file:
         head = not_html(Blob(name, file.read(512), remedy))
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -106,7 +106,7 @@ def members(
             raise head.error(f"is cut short or no archive ({error})") from error
 
 
-def _opened(source: Path | Blob, remedy: str) -> BinaryIO:
+def _open(source: Path | Blob, remedy: str) -> BinaryIO:
     if isinstance(source, Blob):
         return io.BytesIO(source.data)
     try:
@@ -122,31 +122,31 @@ def _tar_members(
 ) -> Iterator[tuple[str, bytes]]:
     packed = file.read(2) == GZIP
     file.seek(0)
-    limit = max(SMALL, RATIO * size) if packed else size
+    limit = max(MIN_LIMIT, MAX_RATIO * size) if packed else size
     stream = BoundedReader(gzip.GzipFile(fileobj=file) if packed else file, limit)
     room = memory() // 2
     with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
         for member in archive:
-            _inside(member.name)
+            _check_path(member.name)
             if not member.isreg() or not wanted(member.name):
                 continue
             room -= member.size
             if room < 0 or member.issparse():
-                raise RefusedError("has members that take more than half of the memory")
+                raise RefusedError("has members that need more than half of the memory")
             content = archive.extractfile(member)
             assert content is not None
             yield member.name, content.read()
-        while stream.read(_CHUNK):  # gzip's checksum stands at the very end
+        while stream.read(_CHUNK):  # the checksum of gzip is at the very end
             pass
 
 
 def _zip_members(
     file: BinaryIO, size: int, wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    room = most_expanded(size)
+    room = expansion_limit(size)
     with zipfile.ZipFile(file) as archive:
         for name in archive.namelist():
-            _inside(name)
+            _check_path(name)
         for member in archive.infolist():
             if member.is_dir() or not wanted(member.filename):
                 continue
@@ -155,16 +155,16 @@ def _zip_members(
             room -= member.file_size
             if room < 0:
                 raise RefusedError("expands to far more than its size")
-            yield member.filename, _inflated(archive, member)
+            yield member.filename, _inflate(archive, member)
 
 
-def _inflated(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Read a member by chunks: its size may be a lie, and then all of it would come."""
+def _inflate(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Read a member by chunks: its header may give a wrong size."""
     with archive.open(member) as content:
         return b"".join(iter(lambda: content.read(_CHUNK), b""))
 
 
-def _inside(name: str) -> None:
+def _check_path(name: str) -> None:
     parts = (*PurePosixPath(name).parts, *PureWindowsPath(name).parts)
     if ".." in parts or name.startswith(("/", "\\")) or PureWindowsPath(name).drive:
         raise RefusedError(f"has a member outside of its folder ({name})")

@@ -1,4 +1,4 @@
-"""Decoding one image file: which part of it is shown, at which size."""
+"""Decode one image file: which crop of it, and at which size."""
 
 import io
 import warnings
@@ -13,18 +13,18 @@ from torch import Tensor
 from advnorm.data.blob import Blob
 from advnorm.draws import Draws
 
-CENTRE = 7 / 8
+CENTER = 7 / 8
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 ATTEMPTS = 10
-SCANNED = 1 << 30
-"""Pixels of an image times the passes that its file takes over them."""
+MAX_SCANNED = 1 << 30
+"""Pixels of a JPEG times the scans over them in its file."""
 _GREY = ("1", "L", "LA")
 _SCAN = b"\xff\xda"
 
 
 class CropBox(NamedTuple):
-    """A part of an image, in pixels from its upper left corner."""
+    """A rectangle of an image, in pixels from its upper left corner."""
 
     left: float
     top: float
@@ -34,7 +34,7 @@ class CropBox(NamedTuple):
 
 def center_crop_box(width: int, height: int) -> CropBox:
     """Return the central square with 7/8 of the shorter side (224 of 256)."""
-    side = CENTRE * min(width, height)
+    side = CENTER * min(width, height)
     left, top = (width - side) / 2, (height - side) / 2
     return CropBox(left, top, left + side, top + side)
 
@@ -45,11 +45,11 @@ def crop_draws(draws: Draws) -> Tensor:
 
 
 def random_crop_box(width: int, height: int, uniform: Tensor) -> CropBox:
-    """Return a part with a random area and shape (Szegedy et al., 2015, section 6).
+    """Return a crop of random area and aspect ratio (Szegedy et al., 2015, section 6).
 
-    8% to 100% of the area, width over height from 3/4 to 4/3 (uniform in the logarithm),
-    anywhere. ``uniform`` has shape ``(attempts, 4)``: area, shape, left, top. The first
-    attempt that fits is taken, else the central square.
+    8% to 100% of the area, width over height from 3/4 to 4/3 (uniform in the logarithm), at
+    a random place. ``uniform`` has shape ``(attempts, 4)``: area, ratio, left, top. The
+    first attempt that fits is taken, else the central square.
     """
     for area, shape, left, top in uniform.tolist():
         pixels = (SCALE[0] + area * (SCALE[1] - SCALE[0])) * width * height
@@ -64,8 +64,8 @@ def random_crop_box(width: int, height: int, uniform: Tensor) -> CropBox:
 def decode(blob: Blob, uniform: Tensor | None, *, channels: int, size: int) -> NDArray[Any]:
     """Decode a JPEG or PNG to uint8 of shape ``(channels, size, size)``.
 
-    A square image of that size is only decoded. Of any other, a part is resized: a random
-    one where there are ``uniform`` draws (see :func:`random_crop_box`), else the centre.
+    An image of that size is only decoded. Of any other, a crop is resized: a random one
+    where there are ``uniform`` draws (see :func:`random_crop_box`), else the centre.
     """
     image = _open(blob).convert("L" if channels == 1 else "RGB")
     if image.size != (size, size):
@@ -80,7 +80,7 @@ def decode(blob: Blob, uniform: Tensor | None, *, channels: int, size: int) -> N
 
 
 def probe(blob: Blob) -> tuple[int, int]:
-    """Return the channels (1 or 3) of an image and its shorter side."""
+    """Return the channels (1 or 3) of an image and the length of its shorter side."""
     image = _open(blob)
     return 1 if image.mode in _GREY else 3, min(image.size)
 
@@ -92,7 +92,7 @@ def _open(blob: Blob) -> Image.Image:
             image = Image.open(io.BytesIO(blob.data), formats=("JPEG", "PNG"))
         _check_scans(image, blob.data)
         image.load()
-    except Exception as error:  # a decoder meets damaged bytes in more ways than it names
+    except Exception as error:  # decoders raise many kinds of errors on damaged bytes
         kind = "" if str(error) else type(error).__name__
         raise blob.error(f"is no readable JPEG or PNG ({error}{kind})") from None
     if image.mode.startswith(("I", "F")):
@@ -101,10 +101,10 @@ def _open(blob: Blob) -> Image.Image:
 
 
 def _check_scans(image: Image.Image, data: bytes) -> None:
-    """Refuse a progressive JPEG that goes over all of its pixels again and again.
+    """Refuse a progressive JPEG with too many scans over its pixels.
 
     A scan of a few bytes may cover millions of pixels; an ordinary image has about ten.
     """
     scans = data.count(_SCAN) if image.format != "PNG" else 1
-    if scans * image.width * image.height > SCANNED:
+    if scans * image.width * image.height > MAX_SCANNED:
         raise ValueError(f"{scans} scans of {image.width} x {image.height} pixels")

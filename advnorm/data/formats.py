@@ -1,6 +1,6 @@
 """From bytes to arrays: IDX, the CIFAR binaries, MATLAB, npy and npz.
 
-Every function names the file in what it refuses. Images come back as ``(n, C, H, W)``.
+Every error names the file. Images are returned as ``(n, C, H, W)``.
 """
 
 import gzip
@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from advnorm.data import matlab
-from advnorm.data.archives import GZIP, BoundedReader, RefusedError, members, most_expanded
+from advnorm.data.archives import (
+    GZIP,
+    BoundedReader,
+    RefusedError,
+    expansion_limit,
+    members,
+)
 from advnorm.data.blob import Blob
 from advnorm.data.splits import TensorSplit
 
@@ -80,7 +86,7 @@ def npy(blob: Blob) -> Array:
     """Read one array, never a pickle."""
     try:
         array = np.lib.format.read_array(io.BytesIO(blob.data), allow_pickle=False)
-    except Exception as error:  # whatever a header may say: its shape, its type, its depth
+    except Exception as error:  # a damaged header may have any shape, type or nesting
         kind = type(error).__name__
         raise blob.error(
             f"is cut short, has Python objects or is no npy file ({kind}: {error})"
@@ -90,14 +96,19 @@ def npy(blob: Blob) -> Array:
     return np.asarray(array)
 
 
+def npy_pair(images: Blob, labels: Blob, *, classes: int) -> TensorSplit:
+    """Read a file of images and a file of their labels."""
+    pixels = channels_first(images, npy(images))
+    return paired(images, pixels, labels, npy(labels), classes=classes)
+
+
 def npz(blob: Blob) -> dict[str, Array]:
     """Read all arrays of an npz file, never a pickle."""
     if not blob.data.startswith(b"PK"):
         raise blob.error("is no npz file")
-    found = members(blob, lambda name: name.endswith(".npy"), remedy=blob.remedy)
     return {
         member.name.removeprefix(f"{blob.name}/").removesuffix(".npy"): npy(member)
-        for member in found
+        for member in members(blob, lambda name: name.endswith(".npy"), remedy=blob.remedy)
     }
 
 
@@ -110,7 +121,7 @@ def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
     if absent:
         raise blob.error(
             f"has no {', '.join(absent)} (it has {', '.join(arrays) or 'nothing'}; "
-            "x_train, y_train, x_test and y_test are wanted, or images and labels)"
+            "x_train, y_train, x_test and y_test are needed, or images and labels)"
         )
     return splits
 
@@ -121,16 +132,17 @@ def npz_classes(blob: Blob, arrays: dict[str, Array]) -> tuple[str, ...]:
         if arrays["classes"].ndim != 1:
             raise blob.error("has an array 'classes' that is no list of names")
         return tuple(str(name) for name in arrays["classes"])
-    given = [arrays[key] for key in ("y_train", "y_test", "labels") if key in arrays]
-    whole = [labels for labels in given if labels.dtype.kind in "iu"]
-    found = sorted({int(label) for labels in whole for label in np.unique(labels)})
-    if found != list(range(len(found))):
-        shown = ", ".join(str(label) for label in [*found[:5], *found[5:][-1:]])
+    labels = [arrays[key] for key in ("y_train", "y_test", "labels") if key in arrays]
+    whole = [array for array in labels if array.dtype.kind in "iu"]
+    classes = sorted({int(label) for array in whole for label in np.unique(array)})
+    if classes != list(range(len(classes))):
+        shown = ", ".join(str(label) for label in [*classes[:5], *classes[5:][-1:]])
+        last = len(classes) - 1
         raise blob.error(
-            f"has {len(found)} different labels ({shown}) that are not 0 to "
-            f"{len(found) - 1}; number the classes 0 to {len(found) - 1} without a gap"
+            f"has {len(classes)} different labels ({shown}) that are not 0 to {last}; "
+            f"number the classes 0 to {last} without a gap"
         )
-    return tuple(str(label) for label in found)
+    return tuple(map(str, classes))
 
 
 def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> TensorSplit:
@@ -139,9 +151,9 @@ def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> Tens
         raise blob.error(f"has a split without any image (shape {images.shape}); fill it")
     if images.dtype.kind == "f":
         if not np.isfinite(images).all():
-            raise blob.error("has images with NaN or infinite values; take them out")
+            raise blob.error("has images with NaN or infinite values; remove them")
         if not ((images >= 0) & (images <= 1)).all():
-            raise blob.error("has images outside of [0, 1]; scale them")
+            raise blob.error("has images outside of [0, 1]; scale them to it")
     elif images.dtype != np.uint8:
         raise blob.error(f"has images of {images.dtype}, not uint8 or float")
     flat = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
@@ -151,7 +163,7 @@ def npz_split(blob: Blob, images: Array, labels: Array, *, classes: int) -> Tens
 def paired(
     source: Blob, images: Array, labelled: Blob, labels: Array, *, classes: int
 ) -> TensorSplit:
-    """Join images and labels: as many of each, every label below ``classes``."""
+    """Join images and labels: the same number of each, every label below ``classes``."""
     checked = _labels(labelled, labels, classes)
     if len(images) != len(checked):
         raise source.error(
@@ -163,7 +175,7 @@ def paired(
 def channels_first(blob: Blob, images: Array) -> Array:
     """Bring ``(n, H, W)``, ``(n, H, W, C)`` or ``(n, C, H, W)`` to ``(n, C, H, W)``.
 
-    C is 1 or 3; where both ends could be C, the last is. Vectors ``(n, features)`` stay.
+    C is 1 or 3; where both could be C, it is the last. Vectors ``(n, features)`` stay.
     """
     if images.ndim == 2:
         return images
@@ -197,7 +209,7 @@ def _ungzip(blob: Blob) -> Blob:
         return blob
     try:
         with gzip.open(io.BytesIO(blob.data)) as file:
-            content = BoundedReader(file, most_expanded(len(blob.data))).read()
+            content = BoundedReader(file, expansion_limit(len(blob.data))).read()
     except RefusedError as error:
         raise blob.error(str(error)) from None
     except (EOFError, OSError, zlib.error) as error:

@@ -1,23 +1,25 @@
-"""The data sets of image files: Tiny ImageNet, Imagenette, ImageNet and your own folders.
+"""Data sets of image files: Tiny ImageNet, Imagenette, ImageNet and your own folders.
 
-A split is a folder of class folders of JPEG or PNG files. Classes are numbered by their
-folders' names in order, images by their paths in order.
+A split is a folder of class folders of JPEG or PNG files. Classes are numbered in
+the order of their folders' names, images in the order of their paths.
 """
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import torch
 
 from advnorm.data.archives import members
-from advnorm.data.blob import Blob, missing, places, read
+from advnorm.data.blob import Blob, read
 from advnorm.data.decode import probe
-from advnorm.data.registry import DATA, DataRequest, apart, nothing
+from advnorm.data.locate import missing_error, search_folders
+from advnorm.data.registry import DATA, DataRequest, empty_like, split_off_test
 from advnorm.data.splits import DataSet, Split
 from advnorm.data.streaming import ArchiveStore, FileStore, ImageStore, StreamedSplit
-from advnorm.data.subsets import checked_size
+from advnorm.data.subsets import check_size
 
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _IMAGENETTE = {
@@ -35,8 +37,8 @@ _IMAGENETTE = {
 _IMAGENETTE_NAMES = ("imagenette2-160", "imagenette2-320", "imagenette2")
 
 
-class Listing(NamedTuple):
-    """Encoded images with the name of each one's class."""
+class ImageListing(NamedTuple):
+    """Encoded images and the class name of each."""
 
     store: ImageStore
     classes: list[str]
@@ -46,7 +48,7 @@ class Listing(NamedTuple):
 def folder(request: DataRequest) -> DataSet:
     """Your own images: ``folder:PATH`` with PATH/train/CLASS/* and PATH/test/CLASS/*.
 
-    ``val`` stands in for a missing ``test``, and is the validation split beside one. With
+    PATH/val is the validation split, or the test split where there is no PATH/test. With
     PATH/CLASS/* alone, 20% of the images become the test split. Without a size, the shorter
     side of the first image is the size; its mode decides between grey and colour.
     """
@@ -62,29 +64,29 @@ def folder(request: DataRequest) -> DataSet:
 def imagenet(request: DataRequest) -> DataSet:
     """ImageNet (ILSVRC 2012), 224x224: ``train/CLASS/*`` and ``val/CLASS/*``.
 
-    Its own ``test`` has no labels and is not looked at.
+    Its own ``test`` folder has no labels and is not read.
     """
-    request.plain()
+    request.refuse_argument()
     path = request.root / request.kind
     if _has_splits(path):
         return _from_folder(request, path, ("val",), default=224)
-    files = ["the class folders train/* and val/*, which image-net.org gives on request,"]
-    raise missing(request.root, request.kind, files, get=False)
+    files = ["the class folders train/* and val/* (on request from image-net.org)"]
+    raise missing_error(request.root, request.kind, files, downloadable=False)
 
 
 @DATA.register("imagenette")
 def imagenette(request: DataRequest) -> DataSet:
     """Imagenette, 160x160: ``imagenette2-160.tgz`` (-320, full), or unpacked."""
-    request.plain()
-    for path in places(request.root, request.kind, *_IMAGENETTE_NAMES):
+    request.refuse_argument()
+    for path in search_folders(request.root, request.kind, *_IMAGENETTE_NAMES):
         if _has_splits(path) and path != request.root:
-            return _named(_from_folder(request, path, ("val",), default=160))
+            return _with_class_names(_from_folder(request, path, ("val",), default=160))
         for archive in (path / f"{name}.tgz" for name in _IMAGENETTE_NAMES):
             if archive.is_file():
-                remedy = request.again(archive)
+                remedy = request.remedy(archive)
                 train, test = (_packed(archive, p, remedy) for p in ("train", "val"))
-                return _named(_build(request, archive, train, test, default=160))
-    raise missing(request.root, request.kind, ["imagenette2-160.tgz"])
+                return _with_class_names(_build(request, archive, train, test, default=160))
+    raise missing_error(request.root, request.kind, ["imagenette2-160.tgz"])
 
 
 @DATA.register("tiny-imagenet")
@@ -94,18 +96,18 @@ def tiny_imagenet(request: DataRequest) -> DataSet:
     ``train/CLASS/images/*.JPEG``, and the test split ``val/images/*.JPEG`` with its classes
     in ``val/val_annotations.txt`` (file name, class and box, with tabs between).
     """
-    request.plain()
-    for path in places(request.root, request.kind, "tiny-imagenet-200"):
+    request.refuse_argument()
+    for path in search_folders(request.root, request.kind, "tiny-imagenet-200"):
         annotations = path / "val" / "val_annotations.txt"
         if annotations.is_file():
-            classes = _annotations(read(annotations, request.again(path)))
+            classes = _annotations(read(annotations, request.remedy(path)))
             return _build(request, path, _scan(path / "train"), _scan_val(path, classes))
         archive = path / "tiny-imagenet-200.zip"
         if archive.is_file():
-            remedy = request.again(archive)
+            remedy = request.remedy(archive)
             train, test = _packed(archive, "train", remedy), _packed_val(archive, remedy)
             return _build(request, archive, train, test)
-    raise missing(request.root, request.kind, ["tiny-imagenet-200.zip"])
+    raise missing_error(request.root, request.kind, ["tiny-imagenet-200.zip"])
 
 
 def _has_splits(path: Path) -> bool:
@@ -119,17 +121,15 @@ def _from_folder(
     *,
     default: int | None,
 ) -> DataSet:
-    """Read ``train`` and the test split beside it; a second folder is for validation."""
+    """Read ``train`` and the test split beside it; a second one is for validation."""
     if not (path / "train").is_dir():
         data = _build(request, path, _scan(path), None, default=default)
-        train, test = apart(data.train)
-        return DataSet(
-            "", data.shape, data.classes, data.bounds, train, nothing(train), test
-        )
-    held = [path / part for part in held_out if (path / part).is_dir()]
-    if not held:
+        train, test = split_off_test(data.train)
+        return replace(data, train=train, validation=empty_like(train), test=test)
+    folders = [path / part for part in held_out if (path / part).is_dir()]
+    if not folders:
         raise ValueError(f"{path} has a train folder but no test or val: add one of them")
-    listings = [_scan(part) for part in held]
+    listings = [_scan(folder) for folder in folders]
     validation = listings[1] if len(listings) > 1 else None
     train_listing = _scan(path / "train")
     return _build(request, path, train_listing, listings[0], validation, default=default)
@@ -138,21 +138,21 @@ def _from_folder(
 def _build(
     request: DataRequest,
     path: Path,
-    train: Listing,
-    test: Listing | None,
-    validation: Listing | None = None,
+    train: ImageListing,
+    test: ImageListing | None,
+    validation: ImageListing | None = None,
     *,
     default: int | None = 64,
 ) -> DataSet:
     names = sorted(set(train.classes))
     numbers = {name: number for number, name in enumerate(names)}
     channels, side = probe(train.store.blob(0))
-    size = checked_size(request.size or default or side)
+    size = check_size(request.size or default or side)
 
-    def split(listing: Listing) -> Split:
-        if strange := set(listing.classes) - set(names):
+    def split(listing: ImageListing) -> Split:
+        if unknown := set(listing.classes) - set(names):
             raise ValueError(
-                f"{path} has the class {min(strange)!r} outside of its training images: "
+                f"{path} has the class {min(unknown)!r} outside of its training images: "
                 "give every class a training folder"
             )
         labels = torch.tensor([numbers[name] for name in listing.classes])
@@ -161,50 +161,55 @@ def _build(
             listing.store, labels, samples, channels, size, request.seed, request.workers
         )
 
-    first = split(train)
-    second = nothing(first) if test is None else split(test)
-    third = nothing(first) if validation is None else split(validation)
-    shape = (channels, size, size)
-    return DataSet("", shape, tuple(names), (0.0, 1.0), first, third, second)
+    train_split = split(train)
+    return DataSet(
+        name="",
+        shape=(channels, size, size),
+        classes=tuple(names),
+        bounds=(0.0, 1.0),
+        train=train_split,
+        validation=empty_like(train_split) if validation is None else split(validation),
+        test=empty_like(train_split) if test is None else split(test),
+    )
 
 
-def _scan(path: Path) -> Listing:
+def _scan(path: Path) -> ImageListing:
     """List ``path/CLASS/**`` images; an empty class folder is refused."""
     files: list[str] = []
     classes: list[str] = []
-    for label in sorted(_folders(path)):
-        mine = sorted(_images(path / label))
-        if not mine:
+    for label in sorted(_class_folders(path)):
+        images = sorted(_list_images(path / label))
+        if not images:
             raise ValueError(
                 f"{path / label} has no JPEG or PNG image: fill the folder or remove it"
             )
-        files.extend(os.path.join(label, file) for file in mine)
-        classes.extend([label] * len(mine))
+        files.extend(os.path.join(label, file) for file in images)
+        classes.extend([label] * len(images))
     if not files:
         raise ValueError(f"{path} has no class folders: put images into {path}/CLASS/")
-    return Listing(FileStore(path, files), classes)
+    return ImageListing(FileStore(path, files), classes)
 
 
-def _folders(path: Path) -> list[str]:
+def _class_folders(path: Path) -> list[str]:
     with os.scandir(path) as entries:
         return [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
 
 
-def _images(path: Path) -> list[str]:
+def _list_images(path: Path) -> list[str]:
     """Return the images under ``path``, relative to it."""
-    found = []
+    images = []
     for folder, _, files in os.walk(path):
         inner = os.path.relpath(folder, path)
         for file in files:
             if file.lower().endswith(_SUFFIXES) and not file.startswith("."):
-                found.append(os.path.normpath(os.path.join(inner, file)))
-    return found
+                images.append(os.path.normpath(os.path.join(inner, file)))
+    return images
 
 
-def _scan_val(path: Path, classes: dict[str, str]) -> Listing:
+def _scan_val(path: Path, classes: dict[str, str]) -> ImageListing:
     folder = path / "val" / "images"
     files = sorted(classes)
-    return Listing(FileStore(folder, files), [classes[file] for file in files])
+    return ImageListing(FileStore(folder, files), [classes[file] for file in files])
 
 
 def _annotations(blob: Blob) -> dict[str, str]:
@@ -217,25 +222,27 @@ def _annotations(blob: Blob) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def _packed(archive: Path, part: str, remedy: str) -> Listing:
+def _packed(archive: Path, part: str, remedy: str) -> ImageListing:
     """List the images ``*/part/CLASS/...`` of an archive."""
 
     def wanted(name: str) -> bool:
         parts = PurePosixPath(name).parts
         return part in parts[:-2] and name.lower().endswith(_SUFFIXES)
 
-    blobs = _sorted(archive, wanted, remedy)
+    blobs = _sorted_members(archive, wanted, remedy)
     inside = [_inner(archive, blob) for blob in blobs]
-    return Listing(ArchiveStore(blobs), [parts[parts.index(part) + 1] for parts in inside])
+    return ImageListing(
+        ArchiveStore(blobs), [parts[parts.index(part) + 1] for parts in inside]
+    )
 
 
-def _packed_val(archive: Path, remedy: str) -> Listing:
+def _packed_val(archive: Path, remedy: str) -> ImageListing:
     """List the test images of Tiny ImageNet's archive."""
 
     def wanted(name: str) -> bool:
         return "val" in PurePosixPath(name).parts[:-1]
 
-    blobs = _sorted(archive, wanted, remedy)
+    blobs = _sorted_members(archive, wanted, remedy)
     text = [blob for blob in blobs if blob.name.endswith("val_annotations.txt")]
     images = [blob for blob in blobs if blob.name.lower().endswith(_SUFFIXES)]
     classes = _annotations(text[0]) if text else {}
@@ -243,14 +250,15 @@ def _packed_val(archive: Path, remedy: str) -> Listing:
     for name in names:
         if name not in classes:
             raise ValueError(f"{archive} has no class for {name}: {remedy}")
-    return Listing(ArchiveStore(images), [classes[name] for name in names])
+    return ImageListing(ArchiveStore(images), [classes[name] for name in names])
 
 
-def _sorted(archive: Path, wanted: Callable[[str], bool], remedy: str) -> Sequence[Blob]:
-    found = members(archive, wanted, remedy=remedy)
-    blobs = sorted(found, key=lambda blob: blob.name)
+def _sorted_members(
+    archive: Path, wanted: Callable[[str], bool], remedy: str
+) -> Sequence[Blob]:
+    blobs = sorted(members(archive, wanted, remedy=remedy), key=lambda blob: blob.name)
     if not blobs:
-        raise ValueError(f"{archive} has no images where they should be: {remedy}")
+        raise ValueError(f"{archive} has no images in the expected folders: {remedy}")
     return blobs
 
 
@@ -258,8 +266,6 @@ def _inner(archive: Path, blob: Blob) -> tuple[str, ...]:
     return PurePosixPath(blob.name[len(str(archive)) + 1 :]).parts
 
 
-def _named(data: DataSet) -> DataSet:
+def _with_class_names(data: DataSet) -> DataSet:
     names = tuple(_IMAGENETTE.get(label, label) for label in data.classes)
-    return DataSet(
-        "", data.shape, names, data.bounds, data.train, data.validation, data.test
-    )
+    return replace(data, classes=names)

@@ -1,7 +1,7 @@
 """The published data sets that fit in memory, the digits and the toy problems.
 
-The layouts of the published files are in each function's docstring. Archives are read as
-they are published: nothing is unpacked.
+Each docstring gives the layout of the published files. Archives are read as they are, and
+never unpacked.
 """
 
 import re
@@ -13,10 +13,15 @@ import torch
 
 from advnorm.data import formats, toy
 from advnorm.data.blob import read
-from advnorm.data.locate import find
-from advnorm.data.registry import DATA, DataRequest, apart, in_memory, test_only
+from advnorm.data.registry import (
+    DATA,
+    DataRequest,
+    image_set,
+    image_test_set,
+    split_off_test,
+)
 from advnorm.data.splits import DataSet, TensorSplit
-from advnorm.data.subsets import balanced
+from advnorm.data.subsets import balanced_positions
 from advnorm.registry import unknown
 
 _DIGITS = tuple("0123456789")
@@ -56,15 +61,15 @@ def digits(request: DataRequest) -> DataSet:
     """
     from sklearn.datasets import load_digits
 
-    request.plain()
+    request.refuse_argument()
     raw = load_digits()
     pixels = np.rint(raw.images * (255 / 16)).astype(np.uint8)[:, None]
-    every = TensorSplit(
-        torch.from_numpy(pixels), torch.from_numpy(raw.target.astype(np.int64))
-    )
-    held = balanced(every, _DIGITS_TEST, classes=10, seed=0)
-    rest = torch.ones(len(every), dtype=torch.bool).index_fill_(0, held, False)
-    return in_memory(_DIGITS, every.take(rest.nonzero().flatten()), every.take(held))
+    labels = torch.from_numpy(raw.target.astype(np.int64))
+    images = TensorSplit(torch.from_numpy(pixels), labels)
+    test = balanced_positions(images, _DIGITS_TEST, classes=10, seed=0)
+    in_train = torch.ones(len(images), dtype=torch.bool).index_fill_(0, test, False)
+    train = in_train.nonzero().flatten()
+    return image_set(_DIGITS, images.take(train), images.take(test))
 
 
 @DATA.register("mnist")
@@ -82,29 +87,27 @@ def fashion_mnist(request: DataRequest) -> DataSet:
 @DATA.register("cifar10")
 def cifar10(request: DataRequest) -> DataSet:
     """CIFAR-10, 32x32: ``cifar-10-binary.tar.gz`` or its six ``.bin`` files."""
-    request.plain()
+    request.refuse_argument()
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
-    folders = ("cifar-10-batches-bin",)
-    archive = "cifar-10-binary.tar.gz"
-    blobs = find(request.root, request.kind, names, archive=archive, folders=folders)
+    blobs = request.find(
+        names, archive="cifar-10-binary.tar.gz", folder="cifar-10-batches-bin"
+    )
     train = formats.cifar(blobs[:5], label_bytes=1, classes=10)
-    return in_memory(_CIFAR10, train, formats.cifar(blobs[5:], label_bytes=1, classes=10))
+    return image_set(_CIFAR10, train, formats.cifar(blobs[5:], label_bytes=1, classes=10))
 
 
 @DATA.register("cifar100")
 def cifar100(request: DataRequest) -> DataSet:
     """CIFAR-100, 32x32, fine labels: ``cifar-100-binary.tar.gz`` or its files."""
-    request.plain()
+    request.refuse_argument()
     names = ["train.bin", "test.bin", "fine_label_names.txt"]
-    folders = ("cifar-100-binary",)
-    archive = "cifar-100-binary.tar.gz"
-    train, test, fine = find(
-        request.root, request.kind, names, archive=archive, folders=folders
+    train, test, fine = request.find(
+        names, archive="cifar-100-binary.tar.gz", folder="cifar-100-binary"
     )
     classes = tuple(fine.data.decode("ascii", "replace").split())
     if len(classes) != 100:
         raise fine.error(f"names {len(classes)} classes, not 100")
-    return in_memory(
+    return image_set(
         classes,
         formats.cifar([train], label_bytes=2, classes=100),
         formats.cifar([test], label_bytes=2, classes=100),
@@ -114,20 +117,18 @@ def cifar100(request: DataRequest) -> DataSet:
 @DATA.register("svhn")
 def svhn(request: DataRequest) -> DataSet:
     """House numbers, 32x32 (SVHN): ``train_32x32.mat`` and ``test_32x32.mat``."""
-    request.plain()
-    train, test = find(request.root, request.kind, ["train_32x32.mat", "test_32x32.mat"])
-    return in_memory(_DIGITS, formats.svhn(train), formats.svhn(test))
+    request.refuse_argument()
+    train, test = request.find(["train_32x32.mat", "test_32x32.mat"])
+    return image_set(_DIGITS, formats.svhn(train), formats.svhn(test))
 
 
 @DATA.register("cifar10.1")
 def cifar10_1(request: DataRequest) -> DataSet:
     """CIFAR-10.1 v6, 2,000 test images only: ``cifar10.1_v6_{data,labels}.npy``."""
-    request.plain()
+    request.refuse_argument()
     names = ["cifar10.1_v6_data.npy", "cifar10.1_v6_labels.npy"]
-    images, labels = find(request.root, request.kind, names)
-    pixels = formats.channels_first(images, formats.npy(images))
-    test = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
-    return test_only(_CIFAR10, test)
+    images, labels = request.find(names)
+    return image_test_set(_CIFAR10, formats.npy_pair(images, labels, classes=10))
 
 
 @DATA.register("cifar10-c")
@@ -138,16 +139,13 @@ def cifar10_c(request: DataRequest) -> DataSet:
     10,000 test images at severity 1, then 2, up to 5; and ``labels.npy`` for all 50,000.
     """
     corruption, _, severity = request.argument.partition(":")
-    _known(request.kind, corruption, CIFAR10_C)
+    _check_corruption(request.kind, corruption, CIFAR10_C)
     names = [f"{corruption}.npy", "labels.npy"]
-    images, labels = find(
-        request.root, request.kind, names, archive="CIFAR-10-C.tar", folders=("CIFAR-10-C",)
-    )
-    pixels = formats.channels_first(images, formats.npy(images))
-    every = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
-    if len(every) % _SEVERITIES:
-        raise images.error(f"has {len(every)} images, which are not five severities")
-    return test_only(_CIFAR10, every.take(_severity(severity, len(every))))
+    images, labels = request.find(names, archive="CIFAR-10-C.tar", folder="CIFAR-10-C")
+    test = formats.npy_pair(images, labels, classes=10)
+    if len(test) % _SEVERITIES:
+        raise images.error(f"has {len(test)} images, no multiple of five severities")
+    return image_test_set(_CIFAR10, test.take(_severity_positions(severity, len(test))))
 
 
 @DATA.register("mnist-c")
@@ -157,18 +155,14 @@ def mnist_c(request: DataRequest) -> DataSet:
     ``mnist_c.zip`` holds ``mnist_c/NAME/test_images.npy``, uint8 ``(10000, 28, 28, 1)``,
     and ``mnist_c/NAME/test_labels.npy`` (and training files, which are not used).
     """
-    _known(request.kind, request.argument, MNIST_C)
+    _check_corruption(request.kind, request.argument, MNIST_C)
     names = [f"{request.argument}/test_images.npy", f"{request.argument}/test_labels.npy"]
-    images, labels = find(
-        request.root, request.kind, names, archive="mnist_c.zip", folders=("mnist_c",)
-    )
-    pixels = formats.channels_first(images, formats.npy(images))
-    test = formats.paired(images, pixels, labels, formats.npy(labels), classes=10)
-    return test_only(_DIGITS, test)
+    images, labels = request.find(names, archive="mnist_c.zip", folder="mnist_c")
+    return image_test_set(_DIGITS, formats.npy_pair(images, labels, classes=10))
 
 
 def expand_name(name: str) -> list[str]:
-    """Return the sets that a name stands for: of corrupted data without more, all of them.
+    """Return the sets that a name means: ``cifar10-c`` and ``mnist-c`` are all of theirs.
 
     >>> expand_name("cifar10-c")[:2], expand_name("mnist-c")[-1]
     (['cifar10-c:brightness:1', 'cifar10-c:brightness:2'], 'mnist-c:zigzag')
@@ -197,17 +191,16 @@ def corruption_of(name: str) -> tuple[str | None, int | None]:
 def npz(request: DataRequest) -> DataSet:
     """Your own arrays: ``npz:PATH`` with x_train, y_train, x_test, y_test.
 
-    Or ``images`` and ``labels`` alone, of which 20% become the test split. Images are uint8
-    or floats in [0, 1], of shape ``(n, H, W)``, ``(n, H, W, C)``, ``(n, C, H, W)`` or
-    ``(n, features)``.
-    An array ``classes`` of strings names the classes.
+    Or with ``images`` and ``labels`` alone, of which 20% become the test split. Images are
+    uint8 or floats in [0, 1], of shape ``(n, H, W)``, ``(n, H, W, C)``, ``(n, C, H, W)`` or
+    ``(n, features)``. An array ``classes`` of strings names the classes.
     """
     path = request.path()
     if not path.is_file():
         raise FileNotFoundError(
             f"no file {path}: give the path of an npz file after 'npz:'"
         )
-    blob = read(path, "save it anew with numpy.savez")
+    blob = read(path, "save it again with numpy.savez")
     arrays = formats.npz(blob)
     classes = formats.npz_classes(blob, arrays)
     parts = [
@@ -215,29 +208,29 @@ def npz(request: DataRequest) -> DataSet:
         for x, y in formats.npz_names(blob, arrays)
     ]
     if len(parts) == 1:
-        parts = [cast(TensorSplit, part) for part in apart(parts[0])]
-    return in_memory(classes, parts[0], parts[1])
+        parts = [cast(TensorSplit, part) for part in split_off_test(parts[0])]
+    return image_set(classes, parts[0], parts[1])
 
 
 @DATA.register("gaussians")
 def gaussians(request: DataRequest) -> DataSet:
     """Two Gaussians in the plane, one class each (galloway2019, Figure 1)."""
-    _no_size(request)
+    _check_points(request)
     return toy.gaussians(seed=request.seed, validation=request.validation)
 
 
 @DATA.register("spheres")
 def spheres(request: DataRequest) -> DataSet:
     """Two concentric circles, one class each (galloway2019, appendix H)."""
-    _no_size(request)
+    _check_points(request)
     return toy.spheres(seed=request.seed, validation=request.validation)
 
 
 def _idx(request: DataRequest, classes: tuple[str, ...]) -> DataSet:
-    request.plain()
+    request.refuse_argument()
     kinds = ("images-idx3-ubyte", "labels-idx1-ubyte")
     names = [f"{split}-{kind}" for split in ("train", "t10k") for kind in kinds]
-    blobs = find(request.root, request.kind, names)
+    blobs = request.find(names)
     train, test = (
         formats.paired(
             images,
@@ -248,37 +241,37 @@ def _idx(request: DataRequest, classes: tuple[str, ...]) -> DataSet:
         )
         for images, labels in (blobs[:2], blobs[2:])
     )
-    _refuse_namesake(request, train)
-    return in_memory(classes, train, test)
+    _check_labels(request, train)
+    return image_set(classes, train, test)
 
 
-def _refuse_namesake(request: DataRequest, train: TensorSplit) -> None:
-    """Refuse the other set's files: both are called alike, and may lie in ``--data``."""
+def _check_labels(request: DataRequest, train: TensorSplit) -> None:
+    """Refuse MNIST for Fashion-MNIST and vice versa: their files have the same names."""
     labels = train.labels.to(torch.uint8).numpy().tobytes()
-    found = _LABELS.get(sha256(labels).hexdigest(), request.kind)
-    if found != request.kind:
+    kind = _LABELS.get(sha256(labels).hexdigest(), request.kind)
+    if kind != request.kind:
         raise ValueError(
-            f"the files that were found for {request.kind} under {request.root} are those "
-            f"of {found}: put them into {request.root / found}, and those of "
-            f"{request.kind} into {request.root / request.kind}"
+            f"the files for {request.kind} under {request.root} are those of {kind}: put "
+            f"them into {request.root / kind}, and those of {request.kind} into "
+            f"{request.root / request.kind}"
         )
 
 
-def _known(kind: str, corruption: str, names: tuple[str, ...]) -> None:
+def _check_corruption(kind: str, corruption: str, names: tuple[str, ...]) -> None:
     if corruption not in names:
         raise unknown(f"{kind} corruption", corruption, list(names))
 
 
-def _severity(text: str, count: int) -> torch.Tensor:
+def _severity_positions(text: str, count: int) -> torch.Tensor:
     if not text:
         return torch.arange(count)
     if text not in tuple("12345"):
         raise ValueError(f"no severity {text!r}: give 1 to 5, as in cifar10-c:fog:3")
-    each = count // _SEVERITIES
-    return torch.arange(each) + (int(text) - 1) * each
+    per_severity = count // _SEVERITIES
+    return torch.arange(per_severity) + (int(text) - 1) * per_severity
 
 
-def _no_size(request: DataRequest) -> None:
-    request.plain()
+def _check_points(request: DataRequest) -> None:
+    request.refuse_argument()
     if request.size is not None:
-        raise ValueError(f"{request.kind} are points, not images: leave the size out")
+        raise ValueError(f"{request.kind} are points, not images: leave out the size")

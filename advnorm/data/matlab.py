@@ -2,7 +2,7 @@
 
 After 128 bytes of header come elements: a tag (type and number of bytes), then the bytes.
 An array is an element of four or five: flags, dimensions, name, values, imaginary values.
-It may be compressed. Whatever is no array of numbers is skipped, and never looked into.
+It may be compressed. All other content is skipped without being parsed.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advnorm.data.archives import RefusedError, most_expanded
+from advnorm.data.archives import RefusedError, expansion_limit
 from advnorm.data.blob import Blob
 
 _ARRAY, _COMPRESSED = 14, 15
@@ -25,8 +25,8 @@ _DTYPES = {
 }
 
 
-class Element(NamedTuple):
-    """What a tag says, and the bytes after it."""
+class MatElement(NamedTuple):
+    """The type in a tag, and the bytes after it."""
 
     kind: int
     data: memoryview
@@ -37,24 +37,24 @@ def arrays(blob: Blob) -> dict[str, NDArray[Any]]:
     order = {b"IM": "<", b"MI": ">"}.get(blob.data[126:128])
     if order is None:
         raise blob.error("is cut short or no MATLAB 5 file")
-    found: dict[str, NDArray[Any]] = {}
-    room = most_expanded(len(blob.data))
+    numeric: dict[str, NDArray[Any]] = {}
+    room = expansion_limit(len(blob.data))
     try:
         for element in _elements(memoryview(blob.data)[128:], order):
             if element.kind == _COMPRESSED:
-                content = _inflated(element.data, room)
+                content = _inflate(element.data, room)
                 room -= len(content)
                 element = next(_elements(content, order))
             if element.kind == _ARRAY:
-                found |= _array(element.data, order)
+                numeric |= _array(element.data, order)
     except RefusedError as error:
         raise blob.error(str(error)) from None
     except (ValueError, struct.error, zlib.error, KeyError, StopIteration) as error:
         raise blob.error(f"is cut short or damaged ({error})") from error
-    return found
+    return numeric
 
 
-def _inflated(packed: memoryview, room: int) -> memoryview:
+def _inflate(packed: memoryview, room: int) -> memoryview:
     inflater = zlib.decompressobj()
     content = inflater.decompress(packed, room + 1)
     if len(content) > room:
@@ -64,21 +64,21 @@ def _inflated(packed: memoryview, room: int) -> memoryview:
     return memoryview(content)
 
 
-def _elements(data: memoryview, order: str) -> Iterator[Element]:
-    """Yield the elements that stand one after the other, each padded to eight bytes."""
+def _elements(data: memoryview, order: str) -> Iterator[MatElement]:
+    """Yield consecutive elements, each padded to eight bytes."""
     while len(data):
         kind, size = struct.unpack_from(f"{order}2I", data)
         start, step = 8, 8 + size + (-size % 8 if kind != _COMPRESSED else 0)
-        if kind >> 16:  # a small one: its size and kind in four bytes, its data in four
+        if kind >> 16:  # a small element: size and kind in four bytes, data in four
             kind, size, start, step = kind & 0xFFFF, kind >> 16, 4, 8
         if start + size > min(step, len(data)):
-            raise ValueError("an element is longer than what is left")
-        yield Element(kind, data[start : start + size])
+            raise ValueError("an element is longer than the rest of the file")
+        yield MatElement(kind, data[start : start + size])
         data = data[step:]
 
 
 def _array(data: memoryview, order: str) -> dict[str, NDArray[Any]]:
-    """Read one array, by name; of other classes, and of complex numbers, nothing."""
+    """Return one real numeric array by its name; nothing for any other class."""
     parts = _elements(data, order)
     flags = struct.unpack_from(f"{order}I", next(parts).data)[0]
     if flags & 0xFF not in _NUMERIC or flags & 0x800:

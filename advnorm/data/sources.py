@@ -1,7 +1,7 @@
 """Where the data sets are published: addresses, sizes in bytes and digests.
 
 SHA-256 where one is published with the size, else MD5. MNIST comes from the mirror of the
-Common Visual Data Foundation, because its first page does not always answer. ``None`` is an
+Common Visual Data Foundation, because the original page is not reliable. ``None`` is an
 unknown size.
 """
 
@@ -142,9 +142,9 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
     ),
 }
 
-ELSEWHERE: Mapping[str, str] = {
-    "imagenet": "ImageNet needs an account: get it from image-net.org and put its class "
-    "folders into train/ and val/ under the data folder's imagenet/",
-    "folder": "folder:PATH is a folder of your own: there is nothing to get",
-    "npz": "npz:PATH is a file of your own: there is nothing to get",
+NOT_DOWNLOADABLE: Mapping[str, str] = {
+    "imagenet": "ImageNet needs an account: download it from image-net.org and put its "
+    "class folders into train/ and val/ under the data folder's imagenet/",
+    "folder": "folder:PATH is a folder of your own: there is nothing to download",
+    "npz": "npz:PATH is a file of your own: there is nothing to download",
 }

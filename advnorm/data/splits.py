@@ -1,8 +1,8 @@
-"""What a data set is: batches, splits held in memory, and three splits with their names.
+"""Data sets: batches, splits in memory, and three splits with the names of the classes.
 
 A sample's number (``Batch.samples``) is its index in the file or folder that it was read
-from. It never changes under a subset, a split or an order, so a random draw keyed by it
-belongs to the sample for good.
+from. Subsets, splits and orders never change it, so a random draw keyed by it always
+belongs to the same sample.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _MOMENT_BATCH = 1000
 
 
 class Batch(NamedTuple):
-    """Some samples, on one device."""
+    """Samples on one device."""
 
     images: Tensor
     """Float, shape ``(batch, *shape)``, in the set's bounds."""
@@ -63,9 +63,9 @@ class Split(Protocol):
         device: torch.device,
         epoch: int | None = None,
     ) -> Iterator[Batch]:
-        """Yield the samples at the positions ``order``, the last batch as short as it is.
+        """Yield the samples at the positions ``order``; the last batch may be shorter.
 
-        ``epoch`` keys the crops of training on files; ``None`` is evaluation.
+        ``epoch`` keys the random crops of image files; ``None`` is evaluation.
         """
 
     def take(self, positions: Tensor) -> "Split":
@@ -79,10 +79,10 @@ class Split(Protocol):
 
 
 class TensorSplit:
-    """A split in memory: uint8 images in steps of 1/255, or floats as they are.
+    """A split in memory: uint8 images, in steps of 1/255, or floats.
 
-    It goes to a device once and is cached there; a batch becomes float32 on the device.
-    ``epoch`` changes nothing here: see :mod:`advnorm.data.augment`.
+    It is moved to a device once and cached there; a batch becomes float32 on the device.
+    ``epoch`` has no effect here: see :mod:`advnorm.data.augment`.
     """
 
     streamed = False
@@ -146,7 +146,7 @@ def _as_float(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Three splits of one source, the names of its classes and the box it lives in."""
+    """Three splits of one source, the names of its classes and the bounds of its values."""
 
     name: str
     shape: tuple[int, ...]
@@ -159,16 +159,16 @@ class DataSet:
     def moments(self) -> PixelMoments:
         """Return mean and std per channel of the training split, computed once.
 
-        Exact for a split in memory; for files, from a fixed draw of 5,000 images, cropped
-        as in evaluation. A channel that never changes has std 1.
+        Exact for a split in memory; for image files, from a fixed draw of 5,000 images,
+        cropped as in evaluation. A constant channel has std 1.
         """
         return self._moments
 
     def digest(self) -> str:
-        """Return a SHA-256 of what the three splits hold, computed once.
+        """Return a SHA-256 of the content of the three splits, computed once.
 
         Neither the set's name nor the place of its files is part of it. Of image files it
-        holds paths and sizes, not every byte (see :meth:`StreamedSplit.digest`).
+        covers paths and sizes, not every byte (see :meth:`StreamedSplit.digest`).
 
         >>> from advnorm.data import load
         >>> load("digits").digest() == load("digits").digest()
@@ -187,20 +187,20 @@ class DataSet:
     def _moments(self) -> PixelMoments:
         if not len(self.train):
             raise ValueError(
-                f"{self.name} has no training images to take moments of: "
+                f"{self.name} has no training images to compute moments from: "
                 "use those of the set that the model was trained on"
             )
-        return _measure(self.train)
+        return _compute_moments(self.train)
 
 
-def _measure(split: Split) -> PixelMoments:
-    """Sum a pass in double precision, each channel over samples and places."""
+def _compute_moments(split: Split) -> PixelMoments:
+    """Sum in double precision, each channel over samples and pixels."""
     order = torch.arange(len(split))
     if split.streamed:
         order = permutation(len(split), 0, "moments")[:_MOMENT_SAMPLES].sort().values
     count, total, square = 0, torch.zeros(1).double(), torch.zeros(1).double()
-    passes = split.batches(order, batch_size=_MOMENT_BATCH, device=torch.device("cpu"))
-    for images, _, _ in passes:
+    batches = split.batches(order, batch_size=_MOMENT_BATCH, device=torch.device("cpu"))
+    for images, _, _ in batches:
         values = (
             images.double().flatten(2) if images.dim() > 2 else images.double()[:, :, None]
         )

@@ -1,4 +1,4 @@
-"""A split of image files that streams through worker processes."""
+"""A split of image files, decoded by worker processes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ from advnorm.data.splits import Batch
 from advnorm.draws import Draws
 from advnorm.files import check_regular, read_bytes
 
-LARGEST = 1 << 28
+MAX_FILE = 1 << 28
 """Bytes of an image file."""
-_REMEDY = "replace it or take it out of the folder"
+_REMEDY = "replace it or remove it from the folder"
 
 
 class ImageStore(Protocol):
@@ -31,12 +31,12 @@ class ImageStore(Protocol):
     def blob(self, number: int) -> Blob:
         """Return the bytes of one image and its name."""
 
-    def mark(self, number: int) -> bytes:
-        """Return what tells one image from any other in this place, wherever it lies."""
+    def fingerprint(self, number: int) -> bytes:
+        """Return bytes that identify an image, wherever the store is."""
 
 
 class FileStore:
-    """Images in a folder, read when they are wanted."""
+    """Images in a folder, read on demand."""
 
     def __init__(self, folder: Path, paths: Sequence[str]) -> None:
         self.folder = os.fsencode(folder)
@@ -47,11 +47,11 @@ class FileStore:
         """Read one file."""
         path = self._path(number)
         try:
-            return Blob(path, read_bytes(path, LARGEST), _REMEDY)
+            return Blob(path, read_bytes(path, MAX_FILE), _REMEDY)
         except OSError as error:
             raise _unreadable(path, error) from error
 
-    def mark(self, number: int) -> bytes:
+    def fingerprint(self, number: int) -> bytes:
         """Return the file's path in the folder and its size: fast, for a million files."""
         path = self._path(number)
         try:
@@ -66,7 +66,7 @@ class FileStore:
 
 
 class ArchiveStore:
-    """Images of an archive, held encoded in memory."""
+    """Images of an archive, kept encoded in memory."""
 
     def __init__(self, blobs: Sequence[Blob]) -> None:
         self.names = np.array([os.fsencode(blob.name) for blob in blobs])
@@ -75,11 +75,11 @@ class ArchiveStore:
         self.remedy = blobs[0].remedy if blobs else ""
 
     def blob(self, number: int) -> Blob:
-        """Cut one image out of the memory."""
+        """Return the bytes of one image and its name."""
         name = os.fsdecode(self.names[number])
         return Blob(name, self._encoded(number).tobytes(), self.remedy)
 
-    def mark(self, number: int) -> bytes:
+    def fingerprint(self, number: int) -> bytes:
         """Return the SHA-256 of the encoded image."""
         return sha256(self._encoded(number).data).digest()
 
@@ -92,9 +92,9 @@ class ArchiveStore:
 class StreamedSplit:
     """A split of encoded images: decoded, cropped and resized in ``workers`` processes.
 
-    In evaluation (``epoch=None``) the central part is shown, in training a random part,
-    keyed by (seed, epoch, sample): neither the workers nor the batch nor the order change
-    an image. An image that is ``size x size`` already is shown as it is.
+    Evaluation (``epoch=None``) takes the central crop, training a random crop keyed by
+    (seed, epoch, sample): an image does not depend on workers, batch or order. An image
+    that is ``size x size`` already is not cropped.
     """
 
     store: ImageStore
@@ -119,14 +119,14 @@ class StreamedSplit:
     ) -> Iterator[Batch]:
         """Yield float32 batches on ``device``; workers read ahead of it."""
         chunks = torch.split(order, batch_size) if len(order) else ()
-        pixels = _Pixels(self, chunks, epoch)
+        pixels = _PixelBatches(self, chunks, epoch)
         pin = device.type == "cuda"
         loader = DataLoader(
             pixels,
             batch_size=None,
             num_workers=min(self.workers, _processors(), len(chunks)),
             pin_memory=pin,
-            generator=torch.Generator(),  # else the caller's random state moves
+            generator=torch.Generator(),  # else it draws from the caller's generator
         )
         for rows, images in zip(chunks, loader, strict=True):
             if isinstance(images, str):
@@ -145,8 +145,8 @@ class StreamedSplit:
     def digest(self) -> str:
         """Hash the shape, and each image's number, label, path and file size, once.
 
-        A file that is changed and keeps its path and size is not noticed. Of an archive,
-        the encoded images themselves are hashed.
+        A changed file of the same path and size is not noticed. Of an archive, the encoded
+        images themselves are hashed.
         """
         return self._digest
 
@@ -154,8 +154,8 @@ class StreamedSplit:
     def _digest(self) -> str:
         content = sha256(f"{self.channels} {self.size}".encode())
         for label, sample in zip(self.labels.tolist(), self.samples.tolist(), strict=True):
-            mark = self.store.mark(sample)
-            content.update(b"\n%d %d %d " % (label, sample, len(mark)) + mark)
+            fingerprint = self.store.fingerprint(sample)
+            content.update(b"\n%d %d %d " % (label, sample, len(fingerprint)) + fingerprint)
         return content.hexdigest()
 
     def read(self, rows: Tensor, epoch: int | None) -> Tensor:
@@ -173,10 +173,10 @@ class StreamedSplit:
         return torch.from_numpy(images)
 
 
-class _Pixels(Dataset[Tensor | str]):
+class _PixelBatches(Dataset[Tensor | str]):
     """Item i is the i-th batch, so that a worker decodes whole batches.
 
-    An error comes back as its sentence: a worker would wrap it into a traceback.
+    An error is returned as its message: a worker would wrap it into a traceback.
     """
 
     def __init__(

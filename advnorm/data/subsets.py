@@ -1,4 +1,4 @@
-"""Smaller and larger versions of a data set: some classes, some samples, another size."""
+"""Variants of a data set: some of its classes or samples, held-out parts, another size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,26 +14,26 @@ from advnorm.draws import Draws, permutation
 from advnorm.registry import unknown
 
 _CHUNK = 1000
-MOST_PIXELS = 2048
-"""The largest side of an image."""
+MAX_SIZE = 2048
+"""The largest side of an image in pixels."""
 
 
 def select(data: DataSet, *, classes: Sequence[int]) -> DataSet:
-    """Keep these classes and number them anew, 0 to k - 1, in the order given.
+    """Keep these classes, numbered 0 to k - 1 in this order.
 
     MNIST 3 against 7 (galloway2019, Table 1) is ``select(mnist, classes=(3, 7))``.
     """
-    known = range(len(data.classes))
+    labels = range(len(data.classes))
     if (
         len(classes) < 2
         or len(set(classes)) < len(classes)
-        or not set(classes) <= set(known)
+        or not set(classes) <= set(labels)
     ):
         raise ValueError(
             f"cannot select the classes {list(classes)} of {data.name}: "
-            f"give two or more different ones from 0 to {len(known) - 1}"
+            f"give two or more different ones from 0 to {len(labels) - 1}"
         )
-    table = torch.full((len(known),), -1)
+    table = torch.full((len(labels),), -1)
     table[list(classes)] = torch.arange(len(classes))
 
     def keep(split: Split) -> Split:
@@ -41,7 +41,7 @@ def select(data: DataSet, *, classes: Sequence[int]) -> DataSet:
         return split.take(positions).relabel(table)
 
     return replace(
-        each(data, keep),
+        map_splits(data, keep),
         name=f"{data.name}[{','.join(map(str, classes))}]",
         classes=tuple(data.classes[c] for c in classes),
     )
@@ -52,9 +52,9 @@ def subset(
 ) -> DataSet:
     """Draw ``train`` and ``test`` samples, the same number of each class up to rounding.
 
-    ``None`` keeps a split whole; the validation split is kept. What is drawn depends on
-    (seed, sample), and a smaller subset is part of a larger one. A class with too few
-    samples gives all of them, and the others fill up.
+    ``None`` keeps a whole split; the validation split is kept. The draw depends on (seed,
+    sample), and a smaller subset is part of a larger one. Of a class with too few samples
+    all are taken, and more of the others.
     """
 
     def draw(split: Split, count: int | None, which: str) -> Split:
@@ -63,9 +63,11 @@ def subset(
         if not 0 <= count <= len(split):
             raise ValueError(
                 f"{data.name} has {len(split)} {which} samples: "
-                f"ask for 0 to {len(split)} of them, not {count}"
+                f"draw 0 to {len(split)} of them, not {count}"
             )
-        return split.take(balanced(split, count, classes=len(data.classes), seed=seed))
+        return split.take(
+            balanced_positions(split, count, classes=len(data.classes), seed=seed)
+        )
 
     counts = ",".join(
         f"{k}={v}" for k, v in (("train", train), ("test", test)) if v is not None
@@ -78,25 +80,25 @@ def subset(
     )
 
 
-def balanced(split: Split, count: int, *, classes: int, seed: int) -> Tensor:
-    """Return ``count`` positions, in rising order, as evenly over the classes as can be.
+def balanced_positions(split: Split, count: int, *, classes: int, seed: int) -> Tensor:
+    """Return ``count`` positions, ascending, as evenly over the classes as possible.
 
-    Each class is shuffled; then one sample of each class is taken in turn, the classes in
-    an order that the seed decides.
+    Each class is shuffled; then one sample of each class is taken in turn, in an order of
+    the classes that the seed decides.
     """
     keys = Draws.of(seed, split.samples).stream("subset").keys
     turn = permutation(classes, seed, "classes").argsort()[split.labels]
     rank = torch.empty(len(split), dtype=torch.int64)
     for label in range(classes):
-        mine = (split.labels == label).nonzero().flatten()
-        rank[mine[keys[mine].argsort()]] = torch.arange(len(mine))
+        members = (split.labels == label).nonzero().flatten()
+        rank[members[keys[members].argsort()]] = torch.arange(len(members))
     return (rank * classes + turn).argsort()[:count].sort().values
 
 
 def hold_out(
     split: Split, fraction: float, *, seed: int, purpose: str
 ) -> tuple[Split, Split]:
-    """Return (what stays, what is held out), each in the order of the source.
+    """Return (remaining, held-out) samples, each in the order of the source.
 
     A fraction above 0 must leave at least one sample on each side.
     """
@@ -104,31 +106,31 @@ def hold_out(
     count = round(fraction * len(split))
     if fraction and not 0 < count < len(split):
         raise ValueError(
-            f"a {purpose} share of {fraction:g} is {count} of {len(split)} samples: give "
-            f"{_shares(len(split))}"
+            f"a {purpose} fraction of {fraction:g} is {count} of {len(split)} samples: "
+            f"give {_valid_fractions(len(split))}"
         )
     return split.take(order[count:].sort().values), split.take(order[:count].sort().values)
 
 
-def _shares(count: int) -> str:
-    """Name the smallest and the largest share that hold out some samples, but not all.
+def _valid_fractions(count: int) -> str:
+    """Name the smallest and the largest fraction that holds out some samples, but not all.
 
-    >>> _shares(100), _shares(2)
+    >>> _valid_fractions(100), _valid_fractions(2)
     ('0.0051 to 0.99', '0.26 to 0.5')
     """
     if count < 2:
         return "more samples"
     digits = 1 - floor(log10(0.5 / count))
     unit = 10.0**-digits
-    least = (floor(0.5 / count / unit) + 1) * unit  # round(0.5) is 0, so half is too few
-    return f"{least:.{digits}f} to {round((count - 1) / count, digits):g}"
+    smallest = (floor(0.5 / count / unit) + 1) * unit  # round(0.5) is 0: half is too few
+    return f"{smallest:.{digits}f} to {round((count - 1) / count, digits):g}"
 
 
-def checked_size(size: int) -> int:
-    """Return the side of an image in pixels, or say that it cannot be."""
-    if not 1 <= size <= MOST_PIXELS:
+def check_size(size: int) -> int:
+    """Return the side of an image in pixels; refuse what is out of range."""
+    if not 1 <= size <= MAX_SIZE:
         raise ValueError(
-            f"size is a number of pixels from 1 to {MOST_PIXELS}, not {size}: set data.size"
+            f"size is a number of pixels from 1 to {MAX_SIZE}, not {size}: set data.size"
         )
     return size
 
@@ -139,26 +141,28 @@ Resample = Literal["bilinear", "nearest"]
 def resize(data: DataSet, *, size: int, resample: Resample = "bilinear") -> DataSet:
     """Scale the images of a set in memory to ``size x size``.
 
-    Bilinearly, uint8 images are rounded to uint8, and shrinking averages over the pixels it
-    leaves out. The nearest pixel is the one whose square holds the new pixel's centre:
-    so galloway2019 scales MNIST to 56, 84 and 112 (appendix F), into tiles of equal pixels.
+    ``bilinear`` rounds uint8 images to uint8, and antialiases when it shrinks. ``nearest``
+    takes the pixel that contains the new pixel's centre: galloway2019 scales MNIST to 56,
+    84 and 112 that way (appendix F), into tiles of equal pixels.
     """
     if resample not in get_args(Resample):
         raise unknown("resampling", resample, list(get_args(Resample)))
     if len(data.shape) != 3:
-        raise ValueError(f"cannot resize {data.name} of shape {data.shape} to size {size}")
-    if data.shape[1:] == (checked_size(size), size):
+        raise ValueError(
+            f"cannot resize {data.name} of shape {data.shape}: leave out data.size"
+        )
+    if data.shape[1:] == (check_size(size), size):
         return data
 
     def scale(split: Split) -> Split:
         if not isinstance(split, TensorSplit):
             raise ValueError(
-                f"{data.name} streams from files: give the size to load instead"
+                f"{data.name} is read from image files: pass size to load instead"
             )
         scaled = _scale(split.images, size, resample, data.bounds)
         return TensorSplit(scaled, split.labels, split.samples)
 
-    return replace(each(data, scale), shape=(data.shape[0], size, size))
+    return replace(map_splits(data, scale), shape=(data.shape[0], size, size))
 
 
 def _scale(
@@ -180,8 +184,8 @@ def _scale(
     return scaled
 
 
-def each(data: DataSet, change: Callable[[Split], Split]) -> DataSet:
-    """Change all three splits."""
+def map_splits(data: DataSet, change: Callable[[Split], Split]) -> DataSet:
+    """Return the set with ``change`` applied to its three splits."""
     return replace(
         data,
         train=change(data.train),

@@ -1,7 +1,7 @@
-r"""The two problems in the plane of galloway2019: Gaussians (Figure 1) and spheres (H).
+r"""The toy problems of galloway2019 in the plane: Gaussians (Figure 1) and spheres (H).
 
-They are drawn, not read: sample i of a split is a function of (seed, split, i). Their boxes
-(``bounds``) are wide enough that no point and no useful perturbation touches them.
+They are drawn: sample i of a split is a function of (seed, split, i). Their ``bounds`` are
+wide enough that no point and no useful perturbation touches them.
 """
 
 import torch
@@ -23,7 +23,7 @@ def gaussians(*, seed: int, validation: float) -> DataSet:
 
     with :math:`\nu^0 = [-5, 0]`, :math:`\nu^1 = [5, 0]`, :math:`\Sigma_{11} = 1`,
     :math:`\Sigma_{22} = 0.01`, :math:`\Sigma_{12} = 0.05`. The paper gives no count: there
-    are 1,000 training and 1,000 test points. The box is [-16, 16], 11 deviations away.
+    are 1,000 training and 1,000 test points. The bounds are [-16, 16], 11 deviations away.
     """
 
     def draw(split: str, count: int) -> TensorSplit:
@@ -46,7 +46,7 @@ def gaussian_points(
 ) -> tuple[Tensor, Tensor]:
     """Draw ``count`` points of :func:`gaussians` in double precision, and their labels.
 
-    More points begin with the same ones.
+    A larger count begins with the same points.
     """
     draws = Draws.of(seed, torch.arange(count)).stream("gaussians", split)
     labels = (draws.stream("label").uniform() < 0.5).long()
@@ -59,8 +59,8 @@ def spheres(*, seed: int, validation: float) -> DataSet:
 
     .. math:: x = R_y z / \|z\|_2, \quad z \sim N(0, I)
 
-    500 training points and 20,000 test points, half of them of each class. The box is
-    [-2, 2].
+    500 training points and 20,000 test points, half of them of each class. The bounds
+    are [-2, 2].
     """
 
     def draw(split: str, count: int) -> TensorSplit:

@@ -1,4 +1,4 @@
-"""Crops, flips and mixup, each keyed by its sample."""
+"""Crops, flips, zooms, brightness and mixup, each keyed by its sample."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,16 @@ from scipy.stats import beta, kstest
 
 from advnorm.data.augment import (
     AUGMENTATIONS,
+    brighten,
     crop,
     crop_flip,
+    crop_flip_jitter,
     crop_offsets,
     flip,
+    jitter_factors,
     mixup,
     mixup_weights,
+    zoom,
 )
 from advnorm.draws import Draws
 
@@ -85,8 +89,52 @@ def test_mirroring_and_cropping_are_independent():
         assert 0.47 < mirrored[rows == offset].float().mean() < 0.53
 
 
+DRAWS = Draws.of(3, torch.arange(40))
+
+
+def ramp(count: int, size: int) -> torch.Tensor:
+    """Return images whose pixels hold their own position from the centre, in [-1, 1]."""
+    centres = (2 * torch.arange(size, dtype=torch.float64) + 1) / size - 1
+    rows = centres[:, None].expand(size, size)
+    return torch.stack([rows, rows.T]).expand(count, 2, size, size).contiguous()
+
+
+def test_a_zoomed_ramp_is_the_ramp_over_the_factor():
+    images = ramp(40, 20)
+    factor = jitter_factors(DRAWS.stream("zoom"), 0.3).double()[:, None, None, None]
+    inside = slice(5, 15)  # the 10 pixels in the middle come from within the image
+    zoomed, expected = zoom(images, DRAWS, spread=0.3), images / factor
+    assert torch.allclose(zoomed[..., inside, inside], expected[..., inside, inside])
+    assert zoomed[factor[:, 0, 0, 0] < 0.8][..., 0, 0].abs().max() == 0  # zero outside
+
+
+def test_without_spread_nothing_changes():
+    images = torch.rand(40, 3, 7, 5, dtype=torch.float64)
+    assert torch.allclose(zoom(images, DRAWS, spread=0.0), images)
+    assert torch.equal(brighten(images, DRAWS, spread=0.0), images)
+
+
+def test_brightness_is_a_factor_an_image_cut_at_one():
+    images = torch.rand(40, 3, 6, 6)
+    bright = brighten(images, DRAWS, spread=0.5)
+    expected = images * jitter_factors(DRAWS.stream("brightness"), 0.5)[:, None, None, None]
+    assert torch.equal(bright, expected.clamp(max=1)) and expected.max() > 1
+
+
+@pytest.mark.parametrize("stream", ["zoom", "brightness"])
+def test_jitter_factors_are_uniform(stream):
+    values = jitter_factors(Draws.of(0, torch.arange(5_000)).stream(stream), 0.1)
+    assert kstest((values.numpy() - 0.9) / 0.2, "uniform").pvalue > 1e-3
+
+
+def test_crops_and_flips_come_first():
+    images = torch.rand(40, 3, 8, 8)
+    cut = crop_flip(images, DRAWS)
+    assert torch.equal(crop_flip_jitter(images, DRAWS), brighten(zoom(cut, DRAWS), DRAWS))
+
+
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 3.0])
-def test_shares_follow_the_beta_distribution(alpha):
+def test_mixup_weights_follow_the_beta_distribution(alpha):
     shares = mixup_weights(Draws.of(3, torch.arange(5000)), alpha=alpha).numpy()
     assert kstest(shares, beta(alpha, alpha).cdf).pvalue > 0.01
 

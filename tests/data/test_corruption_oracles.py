@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from advnorm.data.corruptions import CORRUPTIONS
 from advnorm.data.corruptions.blur import disc
-from advnorm.data.corruptions.digital import boxes
+from advnorm.data.corruptions.digital import box_matrix
 from advnorm.data.corruptions.filters import plasma, smooth_noise
-from advnorm.data.corruptions.jpeg import cosines, jpeg
+from advnorm.data.corruptions.jpeg import dct_matrix, jpeg
 from advnorm.data.corruptions.noise import poisson_quantile
 from advnorm.draws import Draws
 
@@ -46,8 +46,8 @@ def planes(reference, images=IMAGES):
     )
 
 
-def same(found, expected, atol=1e-10):
-    torch.testing.assert_close(found, expected, rtol=0, atol=atol)
+def same(actual, expected, atol=1e-10):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
 def test_gaussian_and_speckle_noise_have_their_deviations():
@@ -77,21 +77,21 @@ def test_shot_noise_has_a_variance_of_light_over_photons(side, photons):
     for light in (0.1, 0.8):
         images = torch.full((12, 1, side, side), light, dtype=torch.float64)
         for severity, count in enumerate(photons, start=1):
-            found = run("shot_noise", severity, images)[0]
-            assert torch.equal((found * count).round() / count, found)
-            assert found.mean().item() == pytest.approx(light, rel=0.01)
-            assert found.var().item() == pytest.approx(light / count, rel=0.06)
+            corrupted = run("shot_noise", severity, images)[0]
+            assert torch.equal((corrupted * count).round() / count, corrupted)
+            assert corrupted.mean().item() == pytest.approx(light, rel=0.01)
+            assert corrupted.var().item() == pytest.approx(light / count, rel=0.06)
 
 
 def test_impulse_noise_hits_its_share_half_of_it_white():
     grey = torch.full((40, 3, 32, 32), 0.5)
     for severity, share in enumerate((0.01, 0.02, 0.03, 0.05, 0.07), start=1):
-        found = run("impulse_noise", severity, grey)[0]
-        white, black = (found == 1).double().mean(), (found == 0).double().mean()
-        error = 5 * (share / found.numel()) ** 0.5
+        corrupted = run("impulse_noise", severity, grey)[0]
+        white, black = (corrupted == 1).double().mean(), (corrupted == 0).double().mean()
+        error = 5 * (share / corrupted.numel()) ** 0.5
         assert abs(white.item() - share / 2) < error
         assert abs(black.item() - share / 2) < error
-        assert ((found == 0.5) | (found == 0) | (found == 1)).all()
+        assert ((corrupted == 0.5) | (corrupted == 0) | (corrupted == 1)).all()
 
 
 def test_gaussian_blur_is_scipys():
@@ -123,7 +123,7 @@ def test_defocus_is_a_softened_disc():
 
 @pytest.mark.parametrize("severity", [2, 5])
 def test_glass_blur_reads_near_pixels(severity):
-    found, draws = run("glass_blur", severity)
+    corrupted, draws = run("glass_blur", severity)
     share, times = {2: (0.5, 1), 5: (1.0, 2)}[severity]
 
     def reference(x, i):
@@ -140,12 +140,12 @@ def test_glass_blur_reads_near_pixels(severity):
                     x[r, c] = old[row, column]
         return ndimage.gaussian_filter(x, 0.25, mode="nearest")
 
-    same(found, planes(reference))
+    same(corrupted, planes(reference))
 
 
 @pytest.mark.parametrize("severity, sigma", [(1, 1.0), (4, 2.5)])
 def test_motion_blur_is_half_a_gaussian_along_a_line(severity, sigma):
-    found, draws = run("motion_blur", severity)
+    corrupted, draws = run("motion_blur", severity)
     turns = draws.uniform(dtype=torch.float64).tolist()
 
     def reference(x, i):
@@ -163,7 +163,7 @@ def test_motion_blur_is_half_a_gaussian_along_a_line(severity, sigma):
         ]
         return np.average(taps, axis=0, weights=weights)
 
-    same(found, planes(reference))
+    same(corrupted, planes(reference))
 
 
 def test_zoom_blur_is_a_mean_of_zooms():
@@ -184,7 +184,7 @@ def test_a_cloud_is_a_sum_of_octaves():
         torch.zeros(2, 1, 16, 11, dtype=torch.float64),
         Draws.of(1, torch.arange(2)),
     )
-    found = plasma(draws, like, decay=2.5)
+    corrupted = plasma(draws, like, decay=2.5)
     for i in range(2):
         total = np.zeros((16, 11))
         for octave in range(1, 5):
@@ -198,24 +198,27 @@ def test_a_cloud_is_a_sum_of_octaves():
             total += 2.5**-octave * ndimage.map_coordinates(
                 lattice[i, 0].numpy(), places, order=1
             )
-        same(found[i, 0], torch.tensor((total - total.min()) / (total.max() - total.min())))
+        same(
+            corrupted[i, 0],
+            torch.tensor((total - total.min()) / (total.max() - total.min())),
+        )
 
 
 def test_fog_and_frost_are_blends_with_a_cloud():
-    found, draws = run("fog", 4)
+    corrupted, draws = run("fog", 4)
     cloud = plasma(draws, IMAGES, decay=2.0)
     for i, image in enumerate(IMAGES):
         most = image.max()
-        same(found[i], (image + cloud[i]) * most / (most + 1))
-    found, draws = run("frost", 2)
+        same(corrupted[i], (image + cloud[i]) * most / (most + 1))
+    corrupted, draws = run("frost", 2)
     ridges = 1 - (2 * plasma(draws, IMAGES, decay=1.75) - 1).abs()
     for channel, tint in enumerate((0.85, 0.93, 1.0)):
         ice = (0.4 + 0.6 * ridges[:, 0]) * tint
-        same(found[:, channel], 0.75 * IMAGES[:, channel] + 0.25 * ice)
+        same(corrupted[:, channel], 0.75 * IMAGES[:, channel] + 0.25 * ice)
 
 
 def test_snow_is_flakes_along_a_line_over_a_whitened_image():
-    found, draws = run("snow", 3)
+    corrupted, draws = run("snow", 3)
     noise = draws.stream("flakes").normal(1, 20, 17, dtype=torch.float64).numpy()
     turns = draws.stream("angle").uniform(dtype=torch.float64).tolist()
     for i, x in enumerate(IMAGES.numpy()):
@@ -239,7 +242,7 @@ def test_snow_is_flakes_along_a_line_over_a_whitened_image():
         )
         white = np.maximum(x, 1.5 * x.mean(0) + 0.5)
         expected = 0.85 * x + 0.15 * white + smeared + smeared[::-1, ::-1]
-        same(found[i], torch.tensor(expected))
+        same(corrupted[i], torch.tensor(expected))
 
 
 def test_brightness_and_saturation_are_those_of_hsv():
@@ -263,28 +266,28 @@ def test_smooth_noise_is_filtered_white_noise_of_variance_one():
         torch.zeros(60, 1, 24, 20, dtype=torch.float64),
         Draws.of(1, torch.arange(60)),
     )
-    found = smooth_noise(draws, like, count=2, sigma=1.0)
+    corrupted = smooth_noise(draws, like, count=2, sigma=1.0)
     white = draws.normal(2, 32, 28, dtype=torch.float64)[5, 1].numpy()
     filtered = ndimage.gaussian_filter(white, 1.0)[4:-4, 4:-4]
-    ratio = found[5, 1].numpy() / filtered
+    ratio = corrupted[5, 1].numpy() / filtered
     assert np.ptp(ratio) < 1e-9 * ratio.mean()
-    assert found.var().item() == pytest.approx(1, rel=0.03)
+    assert corrupted.var().item() == pytest.approx(1, rel=0.03)
 
 
 def test_spatter_and_elastic_follow_their_fields():
-    found, draws = run("spatter", 5)
+    corrupted, draws = run("spatter", 5)
     field = smooth_noise(draws, IMAGES, count=1, sigma=1.0)
     drops = (2 * (field - 0.5)).clamp(0, 1)
     water = torch.tensor([0.69, 0.93, 0.93], dtype=torch.float64)[:, None, None]
-    same(found, IMAGES + drops * (water - IMAGES))
-    found, draws = run("elastic_transform", 2)
+    same(corrupted, IMAGES + drops * (water - IMAGES))
+    corrupted, draws = run("elastic_transform", 2)
     way = 0.6 * smooth_noise(draws, IMAGES, count=2, sigma=2.0).numpy()
 
     def reference(x, i):
         places = np.indices(x.shape) + way[i]
         return ndimage.map_coordinates(x, places, order=1, mode="nearest")
 
-    same(found, planes(reference))
+    same(corrupted, planes(reference))
 
 
 def test_contrast_shrinks_towards_the_mean():
@@ -297,32 +300,32 @@ def test_pixelate_is_pillows_box_filter_where_boxes_fit_and_keeps_the_mean():
     x = IMAGES[0, 0, :16, :16].float().numpy()
     small = Image.fromarray(x).resize((8, 8), Image.Resampling.BOX)
     shown = small.resize((16, 16), Image.Resampling.NEAREST)
-    matrix = boxes(16, 8).float()
+    matrix = box_matrix(16, 8).float()
     same(matrix @ torch.tensor(x) @ matrix.T, torch.tensor(np.array(shown)), atol=1e-6)
     for left in range(
         1, 17
     ):  # boxes of real length: down is Pillow's, rows and columns mean
-        matrix = boxes(16, left)
+        matrix = box_matrix(16, left)
         ones = torch.ones(16, dtype=torch.float64)
         same(matrix.sum(1), ones)
         same(matrix.sum(0), ones)
         same(matrix, matrix.T)
     # three boxes of 4/3 over four pixels, by hand: the first pixel lies in the first box
-    same(boxes(4, 3)[0], torch.tensor([0.75, 0.25, 0, 0], dtype=torch.float64))
+    same(box_matrix(4, 3)[0], torch.tensor([0.75, 0.25, 0, 0], dtype=torch.float64))
 
 
-@pytest.mark.parametrize("size, left", [(8, [7, 6, 5, 4, 3]), (6, [5, 4, 3, 2, 1])])
-def test_pixelate_leaves_fewer_pixels_at_each_level(size, left):
-    one = torch.eye(size, dtype=torch.float64)[None, None]
-    shown = [run("pixelate", severity, one)[0] for severity in range(1, 6)]
-    assert [torch.linalg.matrix_rank(image).item() for image in shown] == left
+@pytest.mark.parametrize("size, ranks", [(8, [7, 6, 5, 4, 3]), (6, [5, 4, 3, 2, 1])])
+def test_pixelate_leaves_fewer_pixels_at_each_level(size, ranks):
+    image = torch.eye(size, dtype=torch.float64)[None, None]
+    shown = [run("pixelate", severity, image)[0] for severity in range(1, 6)]
+    assert [torch.linalg.matrix_rank(image).item() for image in shown] == ranks
 
 
-def test_cosines_are_scipys_and_orthonormal():
+def test_the_dct_matrix_is_scipys_and_orthonormal():
     from scipy.fft import dct
 
     expected = torch.tensor(dct(np.eye(8), axis=0, norm="ortho"))
-    same(cosines(IMAGES), expected)
+    same(dct_matrix(IMAGES), expected)
 
 
 @pytest.mark.parametrize("quality", [80, 50, 40, 10])
@@ -333,8 +336,8 @@ def test_jpeg_is_about_pillows(quality, channels, size):
     images = (images + 0.05 * Draws.of(1, torch.arange(3)).normal(channels, *size)).clamp(
         0, 1
     )
-    found = jpeg(images, quality)
-    for ours, image in zip(found, images, strict=True):
+    corrupted = jpeg(images, quality)
+    for ours, image in zip(corrupted, images, strict=True):
         levels = (image * 255).round().byte().permute(1, 2, 0).squeeze(-1).numpy()
         file = io.BytesIO()
         Image.fromarray(levels).save(file, "JPEG", quality=quality)

@@ -91,8 +91,10 @@ RANDOM = {
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_decides_what_is_random_and_only_that(name):
     images = smooth(8, 3, 16, 16)
-    one, two = (corrupt(images, draws_of(images, s), name=name, severity=5) for s in (0, 1))
-    assert (not torch.equal(one, two)) == (name in RANDOM)
+    first, second = (
+        corrupt(images, draws_of(images, s), name=name, severity=5) for s in (0, 1)
+    )
+    assert (not torch.equal(first, second)) == (name in RANDOM)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,7 +125,7 @@ def test_any_size_any_channels_black_and_white(
     if images is None:
         images = torch.full((2, channels, height, width), value)
     if name in COLOUR_ONLY and channels != 3:
-        with pytest.raises(ValueError, match="is for colours"):
+        with pytest.raises(ValueError, match="is for colour images"):
             corrupt(images, draws_of(images), name=name, severity=severity)
         return
     worse = corrupt(images, draws_of(images), name=name, severity=severity)

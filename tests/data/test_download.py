@@ -1,4 +1,4 @@
-"""Downloads from a server of this test: resumed, checked, once."""
+"""Downloads from a local server: resumed, checked, once."""
 
 import hashlib
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from advnorm.data import DATA, load
-from advnorm.data.download import get
-from advnorm.data.sources import ELSEWHERE, SOURCES, Source
+from advnorm.data.download import download
+from advnorm.data.sources import NOT_DOWNLOADABLE, SOURCES, Source
 
 CONTENT = bytes(range(256)) * 12_000  # 3 MB: a few chunks
 SHA = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
@@ -87,34 +87,36 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with running(Server()) as made:
-        yield made
+    with running(Server()) as server:
+        yield server
 
 
 @contextmanager
-def running(made: Server) -> Iterator[Server]:
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+def running(server: Server) -> Iterator[Server]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield made
+        yield server
     finally:
-        made.shutdown()
+        server.shutdown()
         thread.join()
-        made.server_close()
+        server.server_close()
 
 
 def fetch(source: Source, root: Path, report=None) -> list[Path]:
-    return get("made", root=root, sources={"made": (source,)}, report=report)
+    return download("published", root=root, sources={"published": (source,)}, report=report)
 
 
 def names(root: Path) -> list[str]:
-    return sorted(p.name for p in (root / "made").iterdir() if not p.name.endswith(".lock"))
+    return sorted(
+        p.name for p in (root / "published").iterdir() if not p.name.endswith(".lock")
+    )
 
 
 def test_a_file_arrives_whole_and_is_not_fetched_again(server, tmp_path):
     seen = []
     (path,) = fetch(server.source(), tmp_path, lambda *args: seen.append(args))
-    assert path == tmp_path / "made" / "data.bin" and path.read_bytes() == CONTENT
+    assert path == tmp_path / "published" / "data.bin" and path.read_bytes() == CONTENT
     assert names(tmp_path) == ["data.bin"]
     assert seen[-1] == ("data.bin", len(CONTENT), len(CONTENT)) and len(seen) > 1
     assert fetch(server.source(), tmp_path) == [path]
@@ -123,7 +125,9 @@ def test_a_file_arrives_whole_and_is_not_fetched_again(server, tmp_path):
 
 def test_a_broken_transfer_goes_on_where_it_stopped(server, tmp_path):
     server.cut = 1_000_000
-    with pytest.raises(ConnectionError, match="after 1000000 of 3072000 bytes: run again"):
+    with pytest.raises(
+        ConnectionError, match="after 1000000 of 3072000 bytes: run again to continue"
+    ):
         fetch(server.source(), tmp_path)
     assert names(tmp_path) == ["data.bin.part"]
     server.cut = None
@@ -145,22 +149,22 @@ def test_a_server_that_ignores_the_range_starts_over(server, tmp_path, size):
 
 
 def test_a_whole_part_of_unknown_size_is_kept(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT)
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "data.bin.part").write_bytes(CONTENT)
     (path,) = fetch(server.source(None), tmp_path)
     assert path.read_bytes() == CONTENT and server.served == 0
 
 
 def test_a_whole_part_of_known_size_needs_no_request(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT)
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "data.bin.part").write_bytes(CONTENT)
     fetch(server.source(), tmp_path)
     assert server.requests == []
 
 
 def test_a_part_that_is_too_long_is_dropped(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "data.bin.part").write_bytes(CONTENT + b"more")
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "data.bin.part").write_bytes(CONTENT + b"more")
     (path,) = fetch(server.source(), tmp_path)
     assert path.read_bytes() == CONTENT and server.requests == [None]
 
@@ -196,12 +200,12 @@ def test_a_web_page_does_not_cost_what_is_there_already(server, tmp_path):
     server.ranges, server.kind = False, "text/html"
     with pytest.raises(ValueError, match="web page"):
         fetch(server.source(), tmp_path)
-    assert (tmp_path / "made" / "data.bin.part").stat().st_size == 1_000_000
+    assert (tmp_path / "published" / "data.bin.part").stat().st_size == 1_000_000
 
 
 def test_a_server_that_refuses_or_is_not_there_is_named(server, tmp_path):
     server.status = 404
-    with pytest.raises(ConnectionError, match=r"127.*data\.bin answers 404"):
+    with pytest.raises(ConnectionError, match=r"127.*data\.bin answers 404 .*by hand"):
         fetch(server.source(), tmp_path)
     gone = Source("http://127.0.0.1:9/data.bin", 1, SHA)
     with pytest.raises(ConnectionError, match="cannot reach http"):
@@ -209,23 +213,23 @@ def test_a_server_that_refuses_or_is_not_there_is_named(server, tmp_path):
 
 
 def test_a_file_that_is_not_the_published_one_is_left_alone(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "data.bin").write_bytes(b"mine")
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / "data.bin").write_bytes(b"mine")
     with pytest.raises(
-        ValueError, match="has 4 bytes, not 3072000: remove it to get it again"
+        ValueError, match="has 4 bytes, not 3072000: remove it to download it again"
     ):
         fetch(server.source(), tmp_path)
-    assert (tmp_path / "made" / "data.bin").read_bytes() == b"mine"
+    assert (tmp_path / "published" / "data.bin").read_bytes() == b"mine"
 
 
 ONE_PROCESS = """
 import sys
 from pathlib import Path
-from advnorm.data.download import get
+from advnorm.data.download import download
 from advnorm.data.sources import Source
 print("ready", flush=True)
 source = Source(sys.argv[1], int(sys.argv[2]), sys.argv[3])
-print(get("made", root=Path(sys.argv[4]), sources={"made": (source,)})[0])
+print(download("published", root=Path(sys.argv[4]), sources={"published": (source,)})[0])
 """
 
 
@@ -240,17 +244,19 @@ def test_two_processes_at_once_fetch_once(server, tmp_path):
     assert [process.stdout.readline() for process in pair] == ["ready\n"] * 2
     threading.Timer(0.3, server.delay.set).start()
     printed = [process.communicate(timeout=60)[0].strip() for process in pair]
-    assert printed == [str(tmp_path / "made" / "data.bin")] * 2
+    assert printed == [str(tmp_path / "published" / "data.bin")] * 2
     assert server.requests == [None] and server.served == len(CONTENT)
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("ranges", [True, False])
-def test_kills_in_the_middle_leave_nothing_that_passes_for_whole(server, tmp_path, ranges):
+def test_a_killed_download_never_leaves_a_file_that_looks_complete(
+    server, tmp_path, ranges
+):
     """SIGKILL after a megabyte more each time, then once to the end."""
     server.ranges, server.pause = ranges, threading.Event()
-    source, path = server.source(), tmp_path / "made" / "data.bin"
+    source, path = server.source(), tmp_path / "published" / "data.bin"
     command = [sys.executable, "-c", ONE_PROCESS, source.url, str(source.size), SHA]
     part = path.with_name("data.bin.part")
     for kill in range(1, 4):
@@ -269,7 +275,7 @@ def test_kills_in_the_middle_leave_nothing_that_passes_for_whole(server, tmp_pat
     assert path.read_bytes() == CONTENT and names(tmp_path) == ["data.bin"]
 
 
-def test_a_server_without_end_is_not_listened_to_for_ever(server, tmp_path):
+def test_a_server_that_sends_too_much_is_cut_off(server, tmp_path):
     server.content = CONTENT * 20
     with pytest.raises(ValueError, match="not 3072000: it is removed") as error:
         fetch(server.source(), tmp_path)
@@ -278,15 +284,15 @@ def test_a_server_without_end_is_not_listened_to_for_ever(server, tmp_path):
 
 
 @pytest.mark.parametrize("length", ["x", "-5", "9" * 5000, ""])
-def test_a_length_that_is_no_number_is_not_believed(server, tmp_path, length):
+def test_a_length_that_is_no_number_is_ignored(server, tmp_path, length):
     server.length = length
     (path,) = fetch(server.source(), tmp_path)
     assert path.read_bytes() == CONTENT
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    os.mkfifo(tmp_path / "made" / "data.bin")
+    (tmp_path / "published").mkdir()
+    os.mkfifo(tmp_path / "published" / "data.bin")
     with pytest.raises(OSError, match="is a pipe, not a regular file"):
         fetch(server.source(), tmp_path)
 
@@ -303,8 +309,8 @@ def test_a_folder_that_cannot_be_written_is_named(server, tmp_path, monkeypatch)
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_a_full_disk_is_named(server, tmp_path):
-    (tmp_path / "made").mkdir()
-    os.symlink("/dev/full", tmp_path / "made" / "data.bin.part")
+    (tmp_path / "published").mkdir()
+    os.symlink("/dev/full", tmp_path / "published" / "data.bin.part")
     with pytest.raises(OSError, match=r"cannot write .*data\.bin\.part: No space left"):
         fetch(server.source(), tmp_path)
 
@@ -315,19 +321,20 @@ def test_without_locks_the_user_is_warned(server, tmp_path, monkeypatch):
         fetch(server.source(), tmp_path)
 
 
-def test_sets_without_files_and_sets_that_cannot_be_got(tmp_path):
-    assert get("digits", root=tmp_path) == [] and get("spheres", root=tmp_path) == []
+def test_sets_without_files_and_sets_that_cannot_be_downloaded(tmp_path):
+    assert download("digits", root=tmp_path) == []
+    assert download("spheres", root=tmp_path) == []
     with pytest.raises(ValueError, match=r"ImageNet needs an account.*image-net\.org"):
-        get("imagenet", root=tmp_path)
+        download("imagenet", root=tmp_path)
     with pytest.raises(ValueError, match="of your own"):
-        get("folder:x", root=tmp_path)
+        download("folder:x", root=tmp_path)
     with pytest.raises(ValueError, match="did you mean 'mnist'"):
-        get("mnits", root=tmp_path)
+        download("mnits", root=tmp_path)
 
 
-def test_every_data_set_is_published_made_or_explained():
-    made = {"digits", "gaussians", "spheres"}
-    assert set(DATA) == made | set(SOURCES) | set(ELSEWHERE)
+def test_every_data_set_is_published_computed_or_explained():
+    computed = {"digits", "gaussians", "spheres"}
+    assert set(DATA) == computed | set(SOURCES) | set(NOT_DOWNLOADABLE)
     for sources in SOURCES.values():
         for source in sources:
             algorithm, _, digits = source.digest.partition(":")
@@ -336,8 +343,8 @@ def test_every_data_set_is_published_made_or_explained():
             assert source.url.startswith("http")
 
 
-def test_what_is_fetched_is_where_it_is_looked_for(tmp_path):
-    """The file names of the table are those that the readers ask for."""
+def test_downloaded_files_are_where_the_readers_look(tmp_path):
+    """The file names of the table are those of the readers."""
     for name, sources in SOURCES.items():
         argument = {"cifar10-c": ":fog:1", "mnist-c": ":fog"}.get(name, "")
         for source in sources:

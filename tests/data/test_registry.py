@@ -9,15 +9,15 @@ from advnorm.data import default_root, load
 
 
 def test_digits_are_split_once_and_for_all():
-    one, two = load("digits", seed=0), load("digits", seed=1)
-    sizes = [len(split) for split in (one.train, one.validation, one.test)]
+    data, other = load("digits", seed=0), load("digits", seed=1)
+    sizes = [len(split) for split in (data.train, data.validation, data.test)]
     assert sizes == [1293, 144, 360]
-    assert one.test.labels.bincount().tolist() == [36] * 10
-    parts = [split.samples for split in (one.train, one.validation, one.test)]
+    assert data.test.labels.bincount().tolist() == [36] * 10
+    parts = [split.samples for split in (data.train, data.validation, data.test)]
     assert sorted(torch.cat(parts).tolist()) == list(range(1797))
-    assert torch.equal(one.test.samples, two.test.samples)
-    assert not torch.equal(one.validation.samples, two.validation.samples)
-    assert torch.equal(load("digits", seed=1).train.samples, two.train.samples)
+    assert torch.equal(data.test.samples, other.test.samples)
+    assert not torch.equal(data.validation.samples, other.validation.samples)
+    assert torch.equal(load("digits", seed=1).train.samples, other.train.samples)
 
 
 def test_digits_become_bytes_by_rounding():
@@ -27,10 +27,10 @@ def test_digits_become_bytes_by_rounding():
     assert set(images.flatten().tolist()) == values and max(values) == 255
 
 
-@pytest.mark.parametrize(("fraction", "held"), [(0.0, 0), (0.1, 144), (0.5, 718)])
-def test_the_validation_split_has_the_fraction_asked_for(fraction, held):
+@pytest.mark.parametrize(("fraction", "count"), [(0.0, 0), (0.1, 144), (0.5, 718)])
+def test_the_validation_split_has_the_fraction_of_the_argument(fraction, count):
     data = load("digits", validation=fraction)
-    assert (len(data.train), len(data.validation)) == (1437 - held, held)
+    assert (len(data.train), len(data.validation)) == (1437 - count, count)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,10 @@ def test_the_validation_split_has_the_fraction_asked_for(fraction, held):
         ({"validation": -0.1}, "fraction"),
         ({"size": 0}, "pixels"),
         ({"size": 100_000}, "pixels from 1 to 2048, not 100000"),
-        ({"validation": 0.0003}, "share of 0.0003 is 0 of 1437 samples: give 0.00035 to"),
+        (
+            {"validation": 0.0003},
+            "fraction of 0.0003 is 0 of 1437 samples: give 0.00035 to",
+        ),
         ({"validation": 0.9999}, "is 1437 of 1437 samples: give .* to 0.9993"),
     ],
 )

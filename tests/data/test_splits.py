@@ -14,10 +14,10 @@ CPU = torch.device("cpu")
 DIGITS = load("digits").train
 
 
-def made(images: torch.Tensor) -> DataSet:
+def data_set(images: torch.Tensor) -> DataSet:
     split = TensorSplit(images, torch.zeros(len(images), dtype=torch.int64))
     return DataSet(
-        "made", tuple(images.shape[1:]), ("a", "b"), (0.0, 1.0), split, split, split
+        "some", tuple(images.shape[1:]), ("a", "b"), (0.0, 1.0), split, split, split
     )
 
 
@@ -44,14 +44,14 @@ def test_a_batch_is_a_copy_and_the_split_stays():
 def test_batches_are_the_order_cut_into_pieces(count, batch_size, seed):
     data = DIGITS
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))[:count]
-    found = list(data.batches(order, batch_size=batch_size, device=CPU))
-    sizes = [len(batch.labels) for batch in found]
+    batches = list(data.batches(order, batch_size=batch_size, device=CPU))
+    sizes = [len(batch.labels) for batch in batches]
     assert (
         sizes == [len(part) for part in order.split(batch_size)]
         if count
         else not sum(sizes)
     )
-    samples = [n for batch in found for n in batch.samples.tolist()]
+    samples = [n for batch in batches for n in batch.samples.tolist()]
     assert samples == data.samples[order].tolist()
 
 
@@ -114,22 +114,22 @@ def test_the_digest_of_a_set_holds_all_three_splits_but_not_its_name():
     smaller = data.test.take(torch.arange(9))
     changed = [replace(data, **{part: smaller}) for part in ("train", "validation", "test")]
     swapped = replace(data, train=data.test, test=data.train)
-    found = {one.digest() for one in [data, swapped, *changed]}
-    assert len(found) == 5
+    digests = {other.digest() for other in [data, swapped, *changed]}
+    assert len(digests) == 5
 
 
 def test_moments_are_those_of_numpy():
     images = torch.randint(0, 256, (2500, 3, 4, 5), dtype=torch.uint8)
     images[:, 1] = images[:, 1] // 3
     pixels = images.double().numpy() / 255
-    mean, std = made(images).moments()
+    mean, std = data_set(images).moments()
     assert mean.numpy() == pytest.approx(pixels.mean((0, 2, 3)), abs=1e-6)
     assert std.numpy() == pytest.approx(pixels.std((0, 2, 3)), abs=1e-6)
 
 
 def test_moments_of_vectors_are_per_feature():
     points = torch.randn(100, 2) * torch.tensor([1.0, 10.0]) + 3
-    mean, std = made(points).moments()
+    mean, std = data_set(points).moments()
     assert mean.numpy() == pytest.approx(points.numpy().mean(0), abs=1e-5)
     assert std.numpy() == pytest.approx(points.numpy().std(0), rel=1e-5)
 
@@ -138,13 +138,13 @@ def test_moments_of_vectors_are_per_feature():
 def test_a_constant_channel_has_std_one(value):
     images = torch.randint(0, 256, (1500, 2, 4, 4), dtype=torch.uint8)
     images[:, 0] = value
-    std = made(images).moments().std
+    std = data_set(images).moments().std
     assert std[0] == 1 and 0 < std[1] < 1
 
 
 def test_moments_are_computed_once_and_only_where_there_is_training_data():
     data = load("digits")
     assert data.moments() is data.moments()
-    empty = made(torch.rand(0, 1, 2, 2))
-    with pytest.raises(ValueError, match="made has no training images"):
+    empty = data_set(torch.rand(0, 1, 2, 2))
+    with pytest.raises(ValueError, match="some has no training images"):
         empty.moments()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from advnorm.data import DataSet, TensorSplit, load, resize, select, subset
-from advnorm.data.subsets import balanced, hold_out
+from advnorm.data.subsets import balanced_positions, hold_out
 from advnorm.recipe import Recipe, override
 from advnorm.training import components
 
@@ -22,12 +22,12 @@ def labelled(labels: list[int], images: torch.Tensor | None = None) -> DataSet:
     )
     split = TensorSplit(pixels, torch.tensor(labels))
     names = tuple("abcd")
-    return DataSet("made", tuple(pixels.shape[1:]), names, (0.0, 1.0), split, split, split)
+    return DataSet("some", tuple(pixels.shape[1:]), names, (0.0, 1.0), split, split, split)
 
 
 def test_selected_classes_are_numbered_in_the_order_given():
     data = select(labelled([0, 1, 2, 3, 2, 1]), classes=(2, 0))
-    assert data.classes == ("c", "a") and data.name == "made[2,0]"
+    assert data.classes == ("c", "a") and data.name == "some[2,0]"
     for split in (data.train, data.validation, data.test):
         assert split.labels.tolist() == [1, 0, 0]
         assert split.samples.tolist() == [0, 2, 4]
@@ -48,7 +48,7 @@ def test_a_bad_selection_says_what_to_give(classes):
 def test_a_subset_is_balanced_and_a_smaller_one_is_part_of_it(labels, seed, data):
     split = labelled(labels).train
     count = data.draw(st.integers(0, len(labels)))
-    chosen = balanced(split, count, classes=4, seed=seed)
+    chosen = balanced_positions(split, count, classes=4, seed=seed)
     assert len(set(chosen.tolist())) == count and chosen.tolist() == sorted(chosen.tolist())
     have = torch.bincount(split.labels, minlength=4)
     drawn = torch.bincount(split.labels[chosen], minlength=4)
@@ -56,7 +56,7 @@ def test_a_subset_is_balanced_and_a_smaller_one_is_part_of_it(labels, seed, data
         4
     ):  # a class is behind another only if it is used up, or by rounding
         assert drawn[label] >= min(int(have[label]), int(drawn.max()) - 1)
-    smaller = balanced(split, count // 2, classes=4, seed=seed)
+    smaller = balanced_positions(split, count // 2, classes=4, seed=seed)
     assert set(smaller.tolist()) <= set(chosen.tolist())
 
 
@@ -75,7 +75,7 @@ def test_each_sample_of_a_class_is_drawn_as_often():
     split = labelled([0] * 20 + [1] * 20).train
     times = torch.zeros(40)
     for seed in range(400):
-        times[balanced(split, 10, classes=2, seed=seed)] += 1
+        times[balanced_positions(split, 10, classes=2, seed=seed)] += 1
     # Binomial(400, 1/4): mean 100, deviation 8.7
     assert times.min() > 60 and times.max() < 140
 
@@ -83,22 +83,23 @@ def test_each_sample_of_a_class_is_drawn_as_often():
 def test_the_odd_sample_falls_on_each_class_as_often():
     split = labelled([0, 1, 2, 3] * 3).train
     odd = [
-        split.labels[balanced(split, 5, classes=4, seed=s)].bincount() for s in range(400)
+        split.labels[balanced_positions(split, 5, classes=4, seed=s)].bincount()
+        for s in range(400)
     ]
     times = (torch.stack(odd) == 2).sum(0)
     assert times.sum() == 400 and times.min() > 65  # mean 100, deviation 8.7
 
 
 def test_more_samples_than_there_are_is_refused():
-    with pytest.raises(ValueError, match="made has 3 training samples: ask for 0 to 3"):
+    with pytest.raises(ValueError, match="some has 3 training samples: draw 0 to 3"):
         subset(labelled([0, 1, 2]), train=4, test=None, seed=0)
 
 
 def test_a_held_out_part_and_the_rest_are_the_whole():
     split = labelled([0] * 47).train
-    rest, held = hold_out(split, 0.1, seed=3, purpose="validation")
-    assert len(held) == 5
-    assert sorted(rest.samples.tolist() + held.samples.tolist()) == list(range(47))
+    kept, held_out = hold_out(split, 0.1, seed=3, purpose="validation")
+    assert len(held_out) == 5
+    assert sorted(kept.samples.tolist() + held_out.samples.tolist()) == list(range(47))
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 49, 50, 51, 999, 1000, 60_000])
@@ -139,10 +140,10 @@ def test_the_nearest_pixel_is_pillows():
     torch.manual_seed(0)
     image = torch.randint(0, 256, (1, 1, 7, 7), dtype=torch.uint8)
     for size in (3, 10, 14, 21):
-        found = resize(labelled([0], image), size=size, resample="nearest").train.images
+        resized = resize(labelled([0], image), size=size, resample="nearest").train.images
         drawn = Image.fromarray(image[0, 0].numpy())
         expected = drawn.resize((size, size), Image.Resampling.NEAREST)
-        assert np.array_equal(found[0, 0].numpy(), np.asarray(expected)), size
+        assert np.array_equal(resized[0, 0].numpy(), np.asarray(expected)), size
 
 
 def test_an_unknown_way_of_scaling_is_refused():

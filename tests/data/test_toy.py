@@ -45,5 +45,5 @@ def test_points_depend_on_the_seed_alone_and_stay_in_the_box(name):
         assert low < split.images.min() and split.images.max() < high
     assert len(one.validation) == round(0.1 * len(one.train))
     assert len(load(name, validation=0).validation) == 0
-    with pytest.raises(ValueError, match="leave the size out"):
+    with pytest.raises(ValueError, match="leave out the size"):
         load(name, size=8)

@@ -1,9 +1,8 @@
 """Common corruptions at five severities, for any images (Hendrycks & Dietterich, 2019).
 
-Our own batched versions of the four families, after the definitions of ImageNet-C and
-CIFAR-10-C; every random number is keyed by sample, so that no image depends on its batch.
-Lengths are those of CIFAR-10-C at 32 pixels a side and below, and grow with the image
-beyond.
+Batched versions of the four families, after the definitions of ImageNet-C and CIFAR-10-C.
+Every random number is keyed by sample, so that no image depends on its batch. Lengths are
+those of CIFAR-10-C up to 32 pixels a side, and grow with the image beyond.
 """
 
 import torch
@@ -19,7 +18,7 @@ from advnorm.data.corruptions.registry import CORRUPTIONS, SEVERITIES, Corruptio
 from advnorm.draws import Draws
 
 COLOUR_ONLY = frozenset({"saturate"})
-"""The corruptions that mean nothing to images of one channel."""
+"""The corruptions that need images of three channels."""
 
 __all__ = ["COLOUR_ONLY", "CORRUPTIONS", "SEVERITIES", "Corruption", "corrupt"]
 
@@ -58,5 +57,7 @@ def corrupt(
     with torch.no_grad():
         wide = images.to(torch.promote_types(images.dtype, torch.float32))
         unit = (wide - low) / (high - low)
-        worse = corruption(unit, draws.stream("corruption", name), severity)
-        return (low + (high - low) * worse.clamp(0, 1)).clamp_(low, high).to(images.dtype)
+        corrupted = corruption(unit, draws.stream("corruption", name), severity)
+        return (
+            (low + (high - low) * corrupted.clamp(0, 1)).clamp_(low, high).to(images.dtype)
+        )

@@ -1,6 +1,6 @@
-"""What the corruptions are made of: filters, resampling and random fields, batched.
+"""Filters, resampling and random fields for the corruptions, batched.
 
-Outside of an image its nearest pixel goes on.
+Images are extended by their nearest pixel.
 """
 
 from math import ceil, exp, log2
@@ -19,7 +19,7 @@ def gaussian(images: Tensor, sigma: float) -> Tensor:
 
 
 def gaussian_weights(sigma: float, like: Tensor) -> Tensor:
-    """Return the weights of :func:`gaussian`, an odd number of them, as ``like`` is."""
+    """Return the weights of :func:`gaussian`, an odd number, in the type of ``like``."""
     radius = int(4 * sigma + 0.5)
     offsets = torch.arange(-radius, radius + 1, dtype=like.dtype, device=like.device)
     weights = torch.exp(-0.5 * (offsets / sigma).square())
@@ -75,7 +75,7 @@ def smear(images: Tensor, angle: Tensor, sigma: float) -> Tensor:
 
 
 def smooth_noise(draws: Draws, like: Tensor, *, count: int, sigma: float) -> Tensor:
-    """Draw ``count`` fields an image: white noise under a Gaussian, of variance 1."""
+    """Draw ``count`` fields an image: Gaussian-filtered white noise of variance 1."""
     weights = gaussian_weights(sigma, like)
     weights = weights / weights.square().sum().sqrt()
     height, width = (size + len(weights) - 1 for size in like.shape[-2:])
@@ -87,7 +87,7 @@ def smooth_noise(draws: Draws, like: Tensor, *, count: int, sigma: float) -> Ten
 
 
 def plasma(draws: Draws, like: Tensor, *, decay: float) -> Tensor:
-    r"""Draw a cloud an image, ``(batch, 1, H, W)``, from 0 at its least to 1 at its most.
+    r"""Draw a cloud an image, ``(batch, 1, H, W)``, from 0 to 1.
 
     .. math:: \sum_{o=1}^{\lceil\log_2 \text{side}\rceil} \text{decay}^{-o}\, u_o
 

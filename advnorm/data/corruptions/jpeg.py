@@ -30,44 +30,44 @@ _TO_YCC = (
 
 @CORRUPTIONS.register("jpeg_compression")
 def jpeg_compression(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Save as JPEG of quality 80 to 40 (from 96 pixels a side: 25 to 7)."""
+    """JPEG compression of quality 80 to 40 (from 96 pixels a side: 25 to 7)."""
     quality = level(images, severity, (80, 65, 58, 50, 40), (25, 18, 15, 10, 7))
     return jpeg(images, quality)
 
 
 def jpeg(images: Tensor, quality: int) -> Tensor:
-    """Compress images in [0, 1], ``(n, C, H, W)``, and show what is left of them.
+    """Compress and decompress images in [0, 1], ``(n, C, H, W)``.
 
     Three channels become luminance and chrominance, the latter at half the resolution
-    (4:2:0, shown again between pixels); each channel of any other image is a luminance.
+    (4:2:0, interpolated back); each channel of any other image is a luminance.
     """
     levels = (images * 255).round()
     if images.shape[1] != 3:
         planes = levels.flatten(0, 1)[:, None]
-        return _quantized(planes, quality, _LUMINANCE).view_as(images) / 255
+        return _quantize(planes, quality, _LUMINANCE).view_as(images) / 255
     matrix = images.new_tensor(_TO_YCC)
     ycc = torch.einsum("yc,nchw->nyhw", matrix, levels)
     ycc[:, 1:] += 128
     colour = F.interpolate(
-        _quantized(_halved(ycc[:, 1:]), quality, _CHROMINANCE),
+        _quantize(_halve(ycc[:, 1:]), quality, _CHROMINANCE),
         scale_factor=2,
         mode="bilinear",
         align_corners=False,
     )[..., : images.shape[-2], : images.shape[-1]]
-    light = _quantized(ycc[:, :1].round(), quality, _LUMINANCE)
+    light = _quantize(ycc[:, :1].round(), quality, _LUMINANCE)
     back = torch.cat([light, colour - 128], 1)
     rgb = torch.einsum("cy,nyhw->nchw", torch.linalg.inv(matrix.double()).to(images), back)
     return rgb.round().clamp(0, 255) / 255
 
 
-def steps(table: tuple[int, ...], quality: int, like: Tensor) -> Tensor:
+def quantization_steps(table: tuple[int, ...], quality: int, like: Tensor) -> Tensor:
     """Return the 8x8 steps at a quality from 1 to 100, scaled as encoders do."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     scaled = [min(max((step * scale + 50) // 100, 1), 255) for step in table]
     return like.new_tensor(scaled).view(8, 8)
 
 
-def cosines(like: Tensor) -> Tensor:
+def dct_matrix(like: Tensor) -> Tensor:
     r"""Return the orthonormal DCT-II: :math:`c_u \cos((2x + 1) u \pi / 16) / 2`."""
     rows = [
         [
@@ -79,23 +79,23 @@ def cosines(like: Tensor) -> Tensor:
     return like.new_tensor(rows)
 
 
-def _quantized(planes: Tensor, quality: int, table: tuple[int, ...]) -> Tensor:
+def _quantize(planes: Tensor, quality: int, table: tuple[int, ...]) -> Tensor:
     """Round the cosine coefficients of 8x8 blocks to whole steps; levels are 0 to 255."""
     height, width = planes.shape[-2:]
-    whole = _padded(planes, 8) - 128
+    whole = _pad(planes, 8) - 128
     down, across = (size // 8 for size in whole.shape[-2:])
     blocks = whole.view(*planes.shape[:2], down, 8, across, 8).transpose(3, 4)
-    dct, step = cosines(planes), steps(table, quality, planes)
+    dct, step = dct_matrix(planes), quantization_steps(table, quality, planes)
     kept = (dct @ blocks @ dct.T / step).round() * step
     back = (dct.T @ kept @ dct).transpose(3, 4).reshape(whole.shape) + 128
     return back.round().clamp(0, 255)[..., :height, :width]
 
 
-def _halved(planes: Tensor) -> Tensor:
-    return F.avg_pool2d(_padded(planes, 2), 2).round()
+def _halve(planes: Tensor) -> Tensor:
+    return F.avg_pool2d(_pad(planes, 2), 2).round()
 
 
-def _padded(planes: Tensor, multiple: int) -> Tensor:
+def _pad(planes: Tensor, multiple: int) -> Tensor:
     """Repeat the last row and column up to a multiple."""
     height, width = planes.shape[-2:]
     return F.pad(planes, (0, -width % multiple, 0, -height % multiple), mode="replicate")

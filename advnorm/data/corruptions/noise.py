@@ -1,7 +1,7 @@
 """Noise: Gaussian, shot, impulse and speckle (Hendrycks & Dietterich, 2019).
 
-Constants: of CIFAR-10-C below 96 pixels a side, else of ImageNet-C. The draws do not depend
-on the severity, so a stronger level is the same noise, only more of it.
+Constants are those of CIFAR-10-C below 96 pixels a side, else of ImageNet-C. The draws do
+not depend on the severity, so a stronger level is more of the same noise.
 """
 
 import torch
@@ -10,12 +10,12 @@ from torch import Tensor
 from advnorm.data.corruptions.registry import CORRUPTIONS, level
 from advnorm.draws import Draws
 
-_FEW = 8.0
+_SMALL_RATE = 8.0
 
 
 @CORRUPTIONS.register("gaussian_noise")
 def gaussian_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Add what a sensor adds in low light: x + σ n, with n standard normal."""
+    """Gaussian noise, as of a sensor in low light: x + σ n, with n standard normal."""
     sigma = level(
         images, severity, (0.04, 0.06, 0.08, 0.09, 0.10), (0.08, 0.12, 0.18, 0.26, 0.38)
     )
@@ -24,7 +24,7 @@ def gaussian_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("shot_noise")
 def shot_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Count photons: Poisson(c x) / c."""
+    """Shot noise, the counting of photons: Poisson(c x) / c."""
     photons = level(images, severity, (500, 250, 100, 75, 50), (60, 25, 12, 5, 3))
     uniform = draws.uniform(*images.shape[1:], dtype=torch.float64)
     return poisson_quantile(uniform, images.double() * photons).to(images) / photons
@@ -32,7 +32,7 @@ def shot_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("impulse_noise")
 def impulse_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Strew salt and pepper: a share of the values becomes 0 or 1, each as often."""
+    """Salt and pepper: a fraction of the values becomes 0 or 1 with equal probability."""
     share = level(
         images, severity, (0.01, 0.02, 0.03, 0.05, 0.07), (0.03, 0.06, 0.09, 0.17, 0.27)
     )
@@ -43,7 +43,7 @@ def impulse_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("speckle_noise")
 def speckle_noise(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Add noise in proportion to the light: x + σ x n, with n standard normal."""
+    """Speckle noise, in proportion to the value: x + σ x n, with n standard normal."""
     sigma = level(
         images, severity, (0.06, 0.1, 0.12, 0.16, 0.2), (0.15, 0.2, 0.35, 0.45, 0.6)
     )
@@ -56,11 +56,12 @@ def poisson_quantile(uniform: Tensor, rate: Tensor) -> Tensor:
     Small rates by summing the probabilities, large ones by the incomplete gamma function:
     :math:`P(\cdot \le k) = Q(k + 1, \lambda)`.
     """
-    counted = _summed(uniform, rate.clamp_max(_FEW))
-    return torch.where(rate > _FEW, _bisected(uniform, rate.clamp_min(_FEW)), counted)
+    small = _quantile_by_sum(uniform, rate.clamp_max(_SMALL_RATE))
+    large = _quantile_by_bisection(uniform, rate.clamp_min(_SMALL_RATE))
+    return torch.where(rate > _SMALL_RATE, large, small)
 
 
-def _summed(uniform: Tensor, rate: Tensor) -> Tensor:
+def _quantile_by_sum(uniform: Tensor, rate: Tensor) -> Tensor:
     """Count the k with P(. <= k) < u; at a rate of 8 there are never more than 56."""
     term = torch.exp(-rate)
     total, counted = term.clone(), torch.zeros_like(rate)
@@ -71,7 +72,7 @@ def _summed(uniform: Tensor, rate: Tensor) -> Tensor:
     return counted
 
 
-def _bisected(uniform: Tensor, rate: Tensor) -> Tensor:
+def _quantile_by_bisection(uniform: Tensor, rate: Tensor) -> Tensor:
     """Bisect around the Cornish-Fisher expansion, at most 3 off from a rate of 8."""
     z: Tensor = torch.special.ndtri(uniform)
     low = (rate + rate.sqrt() * z + (z.square() - 1) / 6).floor_().sub_(4).clamp_min_(-1)

@@ -1,8 +1,8 @@
 """Weather: snow, frost, fog, brightness and spatter (after Hendrycks & Dietterich, 2019).
 
 Brightness has the constants of CIFAR-10-C and ImageNet-C, fog those of CIFAR-10-C below 96
-pixels a side. The others are textures of our own: frost has no photographs, spatter is
-always water, and their levels are chosen so that each is stronger than the one before.
+pixels a side. The textures of the others are ours: frost uses no photographs, spatter is
+always water, and each level is stronger than the one before.
 """
 
 from math import ceil, pi
@@ -21,7 +21,7 @@ _WATER = (0.69, 0.93, 0.93)
 
 @CORRUPTIONS.register("fog")
 def fog(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Put a cloud before the image: (x + c p) m / (m + c), with m its largest value."""
+    """Fog: blend with a cloud p, (x + c p) m / (m + c), with m the largest value of x."""
     small = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))
     large = ((1.5, 2.0), (2.0, 2.0), (2.5, 2.0), (3.0, 2.0), (4.0, 2.0))
     thickness, decay = level(images, severity, small, large)
@@ -32,7 +32,7 @@ def fog(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("frost")
 def frost(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    """Let ice grow on the lens: (1 - b) x + b t, with ridges t between 0.4 and 1."""
+    """Frost: blend with ice, (1 - b) x + b t, with ridges t between 0.4 and 1."""
     share = level(images, severity, (0.15, 0.25, 0.35, 0.45, 0.55))
     ridges = 1 - (2 * plasma(draws, images, decay=1.75) - 1).abs()
     ice = (0.4 + 0.6 * ridges) * _tint(_ICE, images)
@@ -41,7 +41,7 @@ def frost(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("snow")
 def snow(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    r"""Let flakes fall over a whitened image.
+    r"""Snow: flakes over a whitened image.
 
     Flakes are where :math:`\mu + s n` is above a threshold, :math:`n \sim N(0, 1)`, smeared
     along a line within 45 degrees of a column, and once more turned by 180 degrees.
@@ -68,7 +68,7 @@ def snow(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("brightness")
 def brightness(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    r"""Add light: the largest channel V grows by c; hue and saturation stay.
+    r"""Raise the brightness: the largest channel V grows by c; hue and saturation stay.
 
     .. math:: x' = x\,V' / V, \quad V' = \min(V + c, 1); \quad x' = V' \text{ where } V = 0
     """
@@ -80,7 +80,7 @@ def brightness(images: Tensor, draws: Draws, severity: int) -> Tensor:
 
 @CORRUPTIONS.register("spatter")
 def spatter(images: Tensor, draws: Draws, severity: int) -> Tensor:
-    r"""Spatter water: (1 - m) x + m w, drops where a smooth field is above a threshold.
+    r"""Spatter: (1 - m) x + m w, drops of water where a smooth field is above a threshold.
 
     :math:`m = \min(1, \max(0, 2 (z - t)))` with z of variance 1.
     """

@@ -1,70 +1,39 @@
-"""Image folders: what is shown of an image, keyed draws, layouts and mistakes."""
+"""Image folders: layouts, crops keyed by sample, mistakes, and files that cannot be read."""
 
 import io
-import tarfile
-import zipfile
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from data_files import (
+    CPU,
+    image_bytes,
+    random_pixels,
+    save_image,
+    whole,
+    write_files,
+    write_image_folder,
+    write_tar,
+    write_zip,
+)
 from PIL import Image
 
 from advnorm.data import load, resize, select, subset
-from advnorm.data.decode import center_crop_box, random_crop_box
-from advnorm.draws import Draws
-
-CPU = torch.device("cpu")
-RNG = np.random.default_rng(0)
-
-
-def pixels(height: int, width: int, channels: int = 3) -> np.ndarray:
-    shape = (height, width, channels) if channels == 3 else (height, width)
-    return RNG.integers(0, 256, shape, dtype=np.uint8)
-
-
-def save(path: Path, array: np.ndarray) -> np.ndarray:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(array).save(path)
-    return array
-
-
-def encoded(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(array).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def tree(root: Path, parts=("train", "test"), side=(8, 8), count: int = 6) -> None:
-    for part in parts:
-        for label in ("cat", "dog", "emu"):
-            for i in range(count):
-                save(root / part / label / f"{i}.png", pixels(*side))
-
-
-def whole(split, batch_size=100, order=None, epoch=None):
-    order = torch.arange(len(split)) if order is None else order
-    found = list(split.batches(order, batch_size=batch_size, device=CPU, epoch=epoch))
-    return (
-        torch.cat([b.images for b in found]),
-        torch.cat([b.labels for b in found]),
-        torch.cat([b.samples for b in found]),
-    )
 
 
 def test_images_of_the_right_size_are_only_decoded(tmp_path):
     arrays = {
-        (label, i): save(tmp_path / "train" / label / f"{i}.png", pixels(5, 5))
+        (label, i): save_image(tmp_path / "train" / label / f"{i}.png", random_pixels(5, 5))
         for label in ("b", "a")
         for i in range(3)
     }
-    tree(tmp_path, parts=("test",), side=(5, 5))
+    write_image_folder(tmp_path, parts=("test",), side=(5, 5))
     with pytest.raises(ValueError, match="class 'cat' outside of its training images"):
         load(f"folder:{tmp_path}")
     for label in ("cat", "dog", "emu"):
-        save(tmp_path / "train" / label / "0.png", pixels(5, 5))
+        save_image(tmp_path / "train" / label / "0.png", random_pixels(5, 5))
     data = load(f"folder:{tmp_path}", validation=0, workers=0)
     assert data.classes == ("a", "b", "cat", "dog", "emu") and data.shape == (3, 5, 5)
     expected = [arrays["a", i] for i in range(3)] + [arrays["b", i] for i in range(3)]
@@ -80,8 +49,8 @@ def test_images_of_the_right_size_are_only_decoded(tmp_path):
 
 def test_the_first_image_decides_grey_and_size(tmp_path):
     for part in ("train", "val"):
-        save(tmp_path / part / "a" / "0.png", pixels(6, 9, channels=1))
-        save(tmp_path / part / "b" / "0.jpeg", pixels(8, 8))
+        save_image(tmp_path / part / "a" / "0.png", random_pixels(6, 9, channels=1))
+        save_image(tmp_path / part / "b" / "0.jpeg", random_pixels(8, 8))
     data = load(f"folder:{tmp_path}", validation=0, workers=0)
     assert data.shape == (1, 6, 6) and len(data.test) == 2
     assert load(f"folder:{tmp_path}", size=4, validation=0).shape == (1, 4, 4)
@@ -89,7 +58,7 @@ def test_the_first_image_decides_grey_and_size(tmp_path):
 
 @pytest.mark.parametrize("epoch", [None, 0, 3])
 def test_neither_workers_nor_batches_nor_order_change_an_image(tmp_path, epoch):
-    tree(tmp_path, side=(12, 10))
+    write_image_folder(tmp_path, side=(12, 10))
     data = load(f"folder:{tmp_path}", size=6, workers=0, seed=2)
     images, _, samples = whole(data.train, epoch=epoch)
     by_sample = dict(zip(samples.tolist(), images, strict=True))
@@ -107,19 +76,17 @@ def test_neither_workers_nor_batches_nor_order_change_an_image(tmp_path, epoch):
 
 
 def test_training_crops_change_with_epoch_and_seed_evaluation_never(tmp_path):
-    tree(tmp_path, side=(12, 10))
-    one, two = (
-        load(f"folder:{tmp_path}", size=6, workers=0, seed=s, validation=0) for s in (0, 1)
+    write_image_folder(tmp_path, side=(12, 10))
+    seed0, seed1 = (
+        load(f"folder:{tmp_path}", size=6, workers=0, seed=s, validation=0).train
+        for s in (0, 1)
     )
-    first = whole(one.train, epoch=0)[0]
-    assert torch.equal(first, whole(one.train, epoch=0)[0])
-    for other in (
-        whole(one.train, epoch=1)[0],
-        whole(two.train, epoch=0)[0],
-        whole(one.train)[0],
-    ):
+    first = whole(seed0, epoch=0)[0]
+    assert torch.equal(first, whole(seed0, epoch=0)[0])
+    others = (whole(seed0, epoch=1), whole(seed1, epoch=0), whole(seed0))
+    for other, _, _ in others:
         assert (first != other).flatten(1).any(1).all()
-    assert torch.equal(whole(one.train)[0], whole(two.train)[0])
+    assert torch.equal(whole(seed0)[0], whole(seed1)[0])
 
 
 def test_evaluation_shows_the_central_seven_eighths(tmp_path):
@@ -127,42 +94,13 @@ def test_evaluation_shows_the_central_seven_eighths(tmp_path):
     array[1:15, 5:19] = 200  # 14 of 16 pixels, centred
     for part in ("train", "test"):
         for label in ("a", "b"):
-            save(tmp_path / part / label / "0.png", array)
+            save_image(tmp_path / part / label / "0.png", array)
     data = load(f"folder:{tmp_path}", size=14, workers=0, validation=0)
     assert (whole(data.test)[0] * 255).round().unique().tolist() == [200]
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 10_000))
-def test_a_random_part_is_inside_with_area_and_shape_as_published(width, height, seed):
-    uniform = Draws.of(seed, torch.tensor([0])).uniform(10, 4, dtype=torch.float64)[0]
-    box = random_crop_box(width, height, uniform)
-    w, h = box.right - box.left, box.bottom - box.top
-    assert 0 <= box.left < box.right <= width and 0 <= box.top < box.bottom <= height
-    if box != center_crop_box(width, height):
-        assert 0.08 - 1e-9 <= w * h / (width * height) <= 1 + 1e-9
-        assert 3 / 4 - 1e-9 <= w / h <= 4 / 3 + 1e-9
-
-
-def test_a_random_part_by_hand():
-    # Half of the possible area, shape 1, in the middle; the first attempt does not fit.
-    uniform = torch.tensor([[0.999, 0.0, 0.5, 0.5], [0.5, 0.5, 0.0, 1.0]])
-    box = random_crop_box(100, 100, uniform)
-    side = (0.54 * 100 * 100) ** 0.5
-    assert box == pytest.approx((0, 100 - side, side, 100))
-    assert random_crop_box(100, 100, uniform[:1]) == (6.25, 6.25, 93.75, 93.75)
-
-
-def test_areas_are_uniform():
-    draws = Draws.of(0, torch.arange(3000)).uniform(10, 4, dtype=torch.float64)
-    boxes = [random_crop_box(100, 100, u) for u in draws]
-    areas = torch.tensor([(b.right - b.left) * (b.bottom - b.top) / 1e4 for b in boxes])
-    assert areas.min() < 0.09 and areas.max() > 0.95
-    low = areas[areas < 0.54]  # up to 3/4 of the area, all shapes fit
-    assert low.mean() == pytest.approx((0.08 + 0.54) / 2, abs=0.02)
-
-
 def test_reading_leaves_the_random_state_alone_and_an_order_may_be_empty(tmp_path):
-    tree(tmp_path)
+    write_image_folder(tmp_path)
     data = load(f"folder:{tmp_path}", size=6)
     before = torch.get_rng_state()
     whole(data.train, epoch=0)
@@ -172,23 +110,23 @@ def test_reading_leaves_the_random_state_alone_and_an_order_may_be_empty(tmp_pat
 
 
 def test_a_folder_of_classes_alone_is_split_for_all_seeds_alike(tmp_path):
-    tree(tmp_path, parts=("",), count=10)
-    one, two = (load(f"folder:{tmp_path}", seed=seed, workers=0) for seed in (0, 1))
-    assert (len(one.train), len(one.validation), len(one.test)) == (22, 2, 6)
-    assert torch.equal(one.test.samples, two.test.samples)
-    parts = [one.train.samples, one.validation.samples, one.test.samples]
+    write_image_folder(tmp_path, parts=("",), count=10)
+    data, other = (load(f"folder:{tmp_path}", seed=seed, workers=0) for seed in (0, 1))
+    assert (len(data.train), len(data.validation), len(data.test)) == (22, 2, 6)
+    assert torch.equal(data.test.samples, other.test.samples)
+    parts = [data.train.samples, data.validation.samples, data.test.samples]
     assert sorted(torch.cat(parts).tolist()) == list(range(30))
 
 
 def test_val_beside_test_is_the_validation_split(tmp_path):
-    tree(tmp_path, parts=("train", "test", "val"))
-    save(tmp_path / "val" / "cat" / "extra.png", pixels(8, 8))
+    write_image_folder(tmp_path, parts=("train", "test", "val"))
+    save_image(tmp_path / "val" / "cat" / "extra.png", random_pixels(8, 8))
     data = load(f"folder:{tmp_path}")
     assert (len(data.train), len(data.validation), len(data.test)) == (18, 19, 18)
 
 
 def test_moments_of_a_folder_are_those_of_its_pixels(tmp_path):
-    tree(tmp_path)
+    write_image_folder(tmp_path)
     data = load(f"folder:{tmp_path}", validation=0, workers=0)
     images = whole(data.train)[0].double()
     mean, std = data.moments()
@@ -199,7 +137,7 @@ def test_moments_of_a_folder_are_those_of_its_pixels(tmp_path):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_corrupt_image_is_named(tmp_path, workers):
-    tree(tmp_path)
+    write_image_folder(tmp_path)
     bad = tmp_path / "test" / "dog" / "3.png"
     bad.write_bytes(bad.read_bytes()[:60])
     data = load(f"folder:{tmp_path}", workers=workers)
@@ -210,7 +148,7 @@ def test_a_corrupt_image_is_named(tmp_path, workers):
 
 
 def test_other_bad_images_are_named(tmp_path):
-    tree(tmp_path)
+    write_image_folder(tmp_path)
     Image.fromarray(np.zeros((8, 8), np.uint16)).save(tmp_path / "test" / "cat" / "0.png")
     with pytest.raises(ValueError, match=r"cat/0\.png has more than 8 bits"):
         whole(load(f"folder:{tmp_path}", workers=0).test)
@@ -228,18 +166,18 @@ def test_folders_that_cannot_be_read_say_why(tmp_path):
         load(f"folder:{tmp_path / 'missing'}")
     with pytest.raises(ValueError, match="no class folders"):
         load(f"folder:{tmp_path}")
-    tree(tmp_path, parts=("train",))
+    write_image_folder(tmp_path, parts=("train",))
     with pytest.raises(ValueError, match="no test or val: add one"):
         load(f"folder:{tmp_path}")
-    tree(tmp_path, parts=("test",))
+    write_image_folder(tmp_path, parts=("test",))
     (tmp_path / "train" / "fox").mkdir()
     with pytest.raises(ValueError, match="train/fox has no JPEG or PNG image: fill"):
         load(f"folder:{tmp_path}")
 
 
 def test_a_streamed_set_is_not_resized_afterwards(tmp_path):
-    tree(tmp_path)
-    with pytest.raises(ValueError, match="give the size to load"):
+    write_image_folder(tmp_path)
+    with pytest.raises(ValueError, match="pass size to load"):
         resize(load(f"folder:{tmp_path}"), size=4)
     with pytest.raises(ValueError, match=r"leave out data\.resample"):
         load(f"folder:{tmp_path}", size=4, resample="nearest")
@@ -249,34 +187,31 @@ def tiny_files() -> dict[str, bytes]:
     files = {}
     for label in ("n02", "n01"):
         for i in range(2):
-            files[f"train/{label}/images/{label}_{i}.JPEG"] = encoded(pixels(64, 64))
+            files[f"train/{label}/images/{label}_{i}.JPEG"] = image_bytes(
+                random_pixels(64, 64)
+            )
         files[f"train/{label}/{label}_boxes.txt"] = b"0"
     for i in range(3):
-        files[f"val/images/val_{i}.JPEG"] = encoded(pixels(64, 64))
+        files[f"val/images/val_{i}.JPEG"] = image_bytes(random_pixels(64, 64))
     rows = "val_0.JPEG\tn02\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\nval_2.JPEG\tn01\t0\t0\t9\t9\n"
     files["val/val_annotations.txt"] = rows.encode()
-    files["test/images/test_0.JPEG"] = encoded(pixels(64, 64))
-    return files
+    files["test/images/test_0.JPEG"] = image_bytes(random_pixels(64, 64))
+    return {f"tiny-imagenet-200/{name}": content for name, content in files.items()}
 
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_tiny_imagenet_takes_its_test_labels_from_the_annotations(tmp_path, packed):
     files = tiny_files()
     if packed:
-        with zipfile.ZipFile(tmp_path / "tiny-imagenet-200.zip", "w") as archive:
-            for name, content in files.items():
-                archive.writestr(f"tiny-imagenet-200/{name}", content)
+        write_zip(tmp_path / "tiny-imagenet-200.zip", files)
     else:
-        for name, content in files.items():
-            path = tmp_path / "tiny-imagenet" / "tiny-imagenet-200" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        write_files(tmp_path / "tiny-imagenet", files)
     data = load("tiny-imagenet", root=tmp_path, validation=0, workers=0)
     assert data.classes == ("n01", "n02") and data.shape == (3, 64, 64)
     assert data.train.labels[data.train.samples.argsort()].tolist() == [0, 0, 1, 1]
     images, labels, _ = whole(data.test)
     assert labels.tolist() == [1, 0, 0]
-    original = Image.open(io.BytesIO(files["val/images/val_1.JPEG"]))
+    original = Image.open(io.BytesIO(files["tiny-imagenet-200/val/images/val_1.JPEG"]))
     shown = (images[1] * 255).round().byte().permute(1, 2, 0).numpy()
     assert np.array_equal(shown, np.asarray(original))
 
@@ -284,24 +219,15 @@ def test_tiny_imagenet_takes_its_test_labels_from_the_annotations(tmp_path, pack
 @pytest.mark.parametrize("packed", [True, False])
 def test_imagenette_is_read_packed_or_not(tmp_path, packed):
     files = {
-        f"imagenette2-160/{part}/{label}/{i}.JPEG": encoded(pixels(20, 16))
+        f"imagenette2-160/{part}/{label}/{i}.JPEG": image_bytes(random_pixels(20, 16))
         for part in ("train", "val")
         for label in ("n03888257", "n01440764")
         for i in range(2)
     }
     if packed:
-        (tmp_path / "imagenette").mkdir()
-        with tarfile.open(
-            tmp_path / "imagenette" / "imagenette2-160.tgz", "w:gz"
-        ) as archive:
-            for name, content in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
+        write_tar(tmp_path / "imagenette" / "imagenette2-160.tgz", files)
     else:
-        for name, content in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_bytes(content)
+        write_files(tmp_path, files)
     data = load("imagenette", root=tmp_path, size=8, workers=0, validation=0.25)
     assert data.classes == ("tench", "parachute")
     assert data.test.labels[data.test.samples.argsort()].tolist() == [0, 0, 1, 1]
@@ -309,7 +235,7 @@ def test_imagenette_is_read_packed_or_not(tmp_path, packed):
 
 
 def test_imagenet_has_a_train_and_a_val_folder(tmp_path):
-    tree(tmp_path / "imagenet", parts=("train", "val"))
+    write_image_folder(tmp_path / "imagenet", parts=("train", "val"))
     data = load("imagenet", root=tmp_path)
     assert data.shape == (3, 224, 224) and len(data.test) == 18
     with pytest.raises(FileNotFoundError, match=r"image-net\.org"):
@@ -318,24 +244,24 @@ def test_imagenet_has_a_train_and_a_val_folder(tmp_path):
 
 def test_a_corrupt_image_in_an_archive_is_named(tmp_path):
     files = tiny_files()
-    files["val/images/val_2.JPEG"] = b"nothing"
-    with zipfile.ZipFile(tmp_path / "tiny-imagenet-200.zip", "w") as archive:
-        for name, content in files.items():
-            archive.writestr(f"tiny-imagenet-200/{name}", content)
+    files["tiny-imagenet-200/val/images/val_2.JPEG"] = b"nothing"
+    write_zip(tmp_path / "tiny-imagenet-200.zip", files)
     data = load("tiny-imagenet", root=tmp_path, workers=0, validation=0)
     with pytest.raises(ValueError, match=r"val_2\.JPEG is no readable JPEG or PNG"):
         whole(data.test)
 
 
 def test_the_digest_of_files_is_that_of_paths_sizes_labels_and_order(tmp_path):
-    tree(tmp_path / "a")
+    write_image_folder(tmp_path / "a")
 
     def digest(path: Path, **settings) -> str:
         return load(f"folder:{path}", validation=0.5, **settings).digest()
 
     first = digest(tmp_path / "a")
     (tmp_path / "a").rename(tmp_path / "b")
-    assert digest(tmp_path / "b", workers=0) == first, "the place is no content"
+    assert digest(tmp_path / "b", workers=0) == first, (
+        "the digest does not depend on the place"
+    )
     assert digest(tmp_path / "b", size=4) != first
     assert digest(tmp_path / "b", seed=1) != first, "another part is held out"
     test = load(f"folder:{tmp_path / 'b'}", validation=0.5).test
@@ -349,7 +275,7 @@ def test_the_digest_of_files_is_that_of_paths_sizes_labels_and_order(tmp_path):
     assert len({first, renamed, digest(tmp_path / "b")}) == 3
     last = load(f"folder:{tmp_path / 'b'}", validation=0.5).test
     image.with_name("6.png").unlink()
-    with pytest.raises(ValueError, match=r"6\.png cannot be read .*take it out"):
+    with pytest.raises(ValueError, match=r"6\.png cannot be read .*remove it from"):
         last.digest()
 
 
@@ -357,10 +283,7 @@ def test_the_digest_of_an_archive_is_that_of_its_images(tmp_path):
     digests = []
     same, other = tiny_files(), tiny_files()
     for place, files in (("a", same), ("b", same), ("c", other)):
-        (tmp_path / place).mkdir()
-        with zipfile.ZipFile(tmp_path / place / "tiny-imagenet-200.zip", "w") as archive:
-            for name, content in files.items():
-                archive.writestr(f"tiny-imagenet-200/{name}", content)
+        write_zip(tmp_path / place / "tiny-imagenet-200.zip", files)
         data = load("tiny-imagenet", root=tmp_path / place, workers=0, validation=0)
         digests.append(data.digest())
     assert digests[0] == digests[1] != digests[2]
@@ -369,19 +292,21 @@ def test_the_digest_of_an_archive_is_that_of_its_images(tmp_path):
 def test_one_class_too_few_images_and_giants_are_refused(tmp_path):
     for part in ("train", "test"):
         for i in range(3):
-            save(tmp_path / "one" / part / "a" / f"{i}.png", pixels(4, 4))
-    with pytest.raises(ValueError, match=r"has 1 class .*: give at least 2 classes"):
+            save_image(tmp_path / "one" / part / "a" / f"{i}.png", random_pixels(4, 4))
+    with pytest.raises(ValueError, match=r"has 1 class: give at least 2 classes"):
         load(f"folder:{tmp_path / 'one'}", validation=0)
     for label in ("a", "b"):
-        save(tmp_path / "two" / label / "0.png", pixels(2100, 2100, channels=1))
+        save_image(
+            tmp_path / "two" / label / "0.png", random_pixels(2100, 2100, channels=1)
+        )
     with pytest.raises(ValueError, match=r"pixels from 1 to 2048, not 2100: set data.size"):
         load(f"folder:{tmp_path / 'two'}")
     with pytest.raises(ValueError, match="2 images are too few to take 20% for the test"):
         load(f"folder:{tmp_path / 'two'}", size=8)
 
 
-def test_a_train_folder_at_the_root_is_nobodys(tmp_path):
-    tree(tmp_path, parts=("train", "val"))
+def test_a_train_folder_at_the_root_belongs_to_no_set(tmp_path):
+    write_image_folder(tmp_path, parts=("train", "val"))
     for name in ("imagenet", "imagenette"):
         with pytest.raises(FileNotFoundError, match=f"no {name} under"):
             load(name, root=tmp_path)
@@ -391,15 +316,116 @@ def test_the_first_images_of_a_folder_are_of_all_classes(tmp_path):
     for part in ("train", "test"):
         for label in "abcdefgh":
             for number in range(20):
-                save(tmp_path / part / label / f"{number:02}.png", pixels(4, 4))
+                save_image(
+                    tmp_path / part / label / f"{number:02}.png", random_pixels(4, 4)
+                )
     data = load(f"folder:{tmp_path}", workers=0)
     for split in (data.train, data.validation, data.test):
         assert len(split.labels[:16].unique()) > 4
         assert torch.equal(split.samples // 20, split.labels)
 
 
-def test_imagenets_own_test_folder_is_not_looked_at(tmp_path):
-    tree(tmp_path / "imagenet", parts=("train", "val"), side=(230, 230), count=2)
-    save(tmp_path / "imagenet" / "test" / "ILSVRC2012_test_00000001.png", pixels(4, 4))
+def test_imagenets_own_test_folder_is_not_read(tmp_path):
+    write_image_folder(
+        tmp_path / "imagenet", parts=("train", "val"), side=(230, 230), count=2
+    )
+    save_image(
+        tmp_path / "imagenet" / "test" / "ILSVRC2012_test_00000001.png", random_pixels(4, 4)
+    )
     data = load("imagenet", root=tmp_path, validation=0.5, workers=0)
     assert len(data.test) and data.shape == (3, 224, 224)
+
+
+def small_folder(root: Path) -> Path:
+    """Write three images a class, and return the folder of the first class."""
+    write_image_folder(root, count=3)
+    return root / "train" / "cat"
+
+
+def read_all(data) -> None:
+    for split in (data.train, data.validation, data.test):
+        if len(split):
+            whole(split, batch_size=4)
+
+
+@pytest.mark.parametrize("name", ["0.png", "1.png"])
+@pytest.mark.parametrize("kind", ["pipe", "zero", "gone", "sparse"])
+def test_a_folder_reads_regular_files_of_some_size_alone(tmp_path, kind, name):
+    path = small_folder(tmp_path) / name
+    path.unlink()
+    make = {
+        "pipe": lambda: os.mkfifo(path),
+        "zero": lambda: path.symlink_to("/dev/zero"),
+        "gone": lambda: path.symlink_to("nowhere"),
+        "sparse": lambda: (path.touch(), os.truncate(path, 1 << 40)),
+    }
+    make[kind]()
+    with pytest.raises(ValueError, match=rf"cat/{name} cannot be read \(.*replace it"):
+        read_all(load(f"folder:{tmp_path}", workers=0))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "zero"])
+def test_a_folder_is_refused_before_training_and_not_in_the_middle(tmp_path, kind):
+    path = small_folder(tmp_path) / "2.png"
+    path.unlink()
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match=r"2\.png cannot be read .*not a regular file"):
+        load(f"folder:{tmp_path}", workers=0).digest()
+
+
+def test_a_folder_that_is_called_like_an_image_is_walked_and_links_are_read(tmp_path):
+    folder = small_folder(tmp_path / "images")
+    (folder / "x.png").mkdir()
+    (folder / "x.png" / "y.png").write_bytes(image_bytes(random_pixels(8, 8)))
+    (tmp_path / "elsewhere.png").write_bytes(image_bytes(random_pixels(8, 8)))
+    (folder / "z.png").symlink_to(tmp_path / "elsewhere.png")
+    (folder / "loop").symlink_to(folder)
+    data = load(f"folder:{tmp_path / 'images'}", workers=0, validation=0)
+    assert len(data.train) == 11
+    read_all(data)
+
+
+def test_a_class_with_escapes_in_its_name_is_harmless(tmp_path, monkeypatch, capsys):
+    from advnorm import cli
+
+    small_folder(tmp_path)
+    bad = tmp_path / "test" / "\x1b]0;title\x07\u202e"
+    bad.mkdir()
+    (bad / "a.png").write_bytes(image_bytes(random_pixels(8, 8)))
+    command = ["train", "digits.pgd", "--set", f"data.name=folder:{tmp_path}"]
+    monkeypatch.setattr("sys.argv", ["advnorm", *command, "--out", str(tmp_path / "run")])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and "\\x1b]0;title" in said
+    assert not {"\x1b", "\x07", "\u202e"} & set(said)
+
+
+def test_tiny_imagenet_reads_no_file_outside_of_its_folder(tmp_path):
+    root = tmp_path / "tiny-imagenet-200"
+    for label in ("a", "b"):
+        path = root / "train" / label / "images" / "0.JPEG"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(image_bytes(random_pixels(8, 8), "JPEG"))
+    (root / "val" / "images").mkdir(parents=True)
+    for name in ("../../../secret.png", "/dev/zero", ".."):
+        (root / "val" / "val_annotations.txt").write_text(f"{name}\ta\n")
+        with pytest.raises(ValueError, match="names a file that is not in its folder"):
+            load("tiny-imagenet", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "folder:\0",
+        "npz:\0",
+        "folder:/dev/zero",
+        "npz:/dev/zero",
+        "npz:/",
+        "folder:" + "a/" * 999,
+    ],
+)
+def test_an_unusable_path_is_one_error(name):
+    with pytest.raises((ValueError, OSError)) as error:
+        load(name)
+    assert len(str(error.value)) < 5000

@@ -1,0 +1,326 @@
+"""Damaged and hostile files of every format: refused by name, in bounded time and memory."""
+
+import gzip
+import io
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_files import PAGE, RNG, idx_bytes, npy_bytes, write_mnist, write_zip
+from scipy.io import savemat
+
+from advnorm.data import load, matlab
+from advnorm.data.archives import MIN_LIMIT
+from advnorm.data.blob import Blob
+from advnorm.data.formats import idx, npy
+
+IMAGES = "train-images-idx3-ubyte"
+
+
+def load_npz(tmp_path, **arrays):
+    path = tmp_path / "bad.npz"
+    np.savez(path, **arrays)
+    return load(f"npz:{path}")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "why"),
+    [
+        ({"x_train": np.zeros((2, 3))}, "has no y_train, x_test, y_test"),
+        ({"images": np.zeros((2, 3)), "labels": np.array([0, None])}, "Python objects"),
+        ({"images": np.full((2, 3), 1.5), "labels": np.arange(2)}, r"outside of \[0, 1\]"),
+        (
+            {"images": np.array([[0.0], [np.nan]]), "labels": np.arange(2)},
+            "NaN or infinite values",
+        ),
+        ({"images": np.full((2, 3), -np.inf), "labels": np.arange(2)}, "NaN or infinite"),
+        ({"images": np.zeros((2, 3), np.int64), "labels": np.arange(2)}, "images of int64"),
+        ({"images": np.zeros((2, 3)), "labels": np.arange(3)}, "2 images but .* 3 labels"),
+        ({"images": np.zeros((2, 3)), "labels": np.array([0, -1])}, r"labels \(-1, 0\)"),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.array([0, 10**9])},
+            r"\(0, 1000000000\)",
+        ),
+        (
+            {"images": np.zeros((3, 3)), "labels": np.array([0, 5, 10])},
+            r"3 different labels \(0, 5, 10\) .*number the classes 0 to 2",
+        ),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.array([0, 9]), "classes": ["a", "b"]},
+            "has the label 9, outside of 0 to 1",
+        ),
+        (
+            {"images": np.zeros((2, 3)), "labels": np.arange(2), "classes": np.array("ab")},
+            "'classes' that is no list",
+        ),
+        ({"images": np.zeros((2, 3)), "labels": np.array(1)}, "not n integers|labels"),
+        ({"images": np.zeros((2, 3)), "labels": np.array([0.0, 1.0])}, "not n integers"),
+        ({"images": np.zeros((2, 4, 4, 2)), "labels": np.arange(2)}, "images of shape"),
+    ],
+)
+def test_a_bad_npz_names_file_and_fault(tmp_path, arrays, why):
+    with pytest.raises(ValueError, match=f"bad.npz[ /].*{why}.*savez"):
+        load_npz(tmp_path, **arrays)
+
+
+@pytest.mark.parametrize("empty", ["train", "test"])
+def test_an_npz_with_an_empty_split_is_refused(tmp_path, empty):
+    arrays = {}
+    for part in ("train", "test"):
+        count = 0 if part == empty else 4
+        arrays |= {f"x_{part}": np.zeros((count, 3)), f"y_{part}": np.arange(count) % 2}
+    with pytest.raises(ValueError, match=r"a split without any image \(shape \(0, 3\)"):
+        load_npz(tmp_path, **arrays)
+
+
+def test_an_npz_with_one_class_or_too_few_images_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has 1 class: give at least 2 classes"):
+        load_npz(tmp_path, images=np.zeros((9, 3)), labels=np.zeros(9, int))
+    with pytest.raises(ValueError, match="2 images are too few to take 20% for the test"):
+        load_npz(tmp_path, images=np.zeros((2, 3)), labels=np.arange(2))
+
+
+def test_npz_that_is_none_or_cut_short(tmp_path):
+    path = tmp_path / "own.npz"
+    with pytest.raises(FileNotFoundError, match="give the path of an npz file"):
+        load(f"npz:{path}")
+    np.savez(path, images=np.zeros((9, 3)), labels=np.zeros(9, int))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ValueError, match="cut short or no archive"):
+        load(f"npz:{path}")
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="is no npz file"):
+        load(f"npz:{path}")
+    path.write_bytes(npy_bytes(np.zeros(3)))
+    with pytest.raises(ValueError, match="is no npz file"):
+        load(f"npz:{path}")
+    with pytest.raises(ValueError, match="npz:PATH"):
+        load("npz")
+
+
+def test_damaged_npz_files_are_read_or_refused(tmp_path):
+    path, chance, refused = tmp_path / "own.npz", random.Random(0), 0
+    images, labels = RNG.integers(0, 256, (20, 4, 4), dtype=np.uint8), np.arange(20) % 2
+    np.savez_compressed(path, images=images, labels=labels)
+    data = path.read_bytes()
+    for _ in range(400):
+        damaged = bytearray(data)
+        for _ in range(chance.choice((1, 3))):
+            damaged[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            load(f"npz:{path}")
+        except ValueError as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused > 200
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:-7], lambda b: b"", lambda b: PAGE])
+def test_a_bad_npy_is_named(tmp_path, change):
+    labels = tmp_path / "cifar10.1_v6_labels.npy"
+    (tmp_path / "cifar10.1_v6_data.npy").write_bytes(
+        npy_bytes(np.zeros((2, 32, 32, 3), np.uint8))
+    )
+    labels.write_bytes(change(npy_bytes(np.zeros(2, int))))
+    with pytest.raises(ValueError, match=r"v6_labels\.npy is (cut short|a web page)"):
+        load("cifar10.1", root=tmp_path)
+
+
+def test_a_pickle_in_an_npy_is_not_run(tmp_path):
+    np.save(tmp_path / "cifar10.1_v6_data.npy", np.array([object()]), allow_pickle=True)
+    (tmp_path / "cifar10.1_v6_labels.npy").write_bytes(npy_bytes(np.zeros(2, int)))
+    with pytest.raises(
+        ValueError, match=r"v6_data\.npy is cut short, has Python objects or is no npy file"
+    ):
+        load("cifar10.1", root=tmp_path)
+
+
+def npy_with_header(header: str, body: bytes = b"", version: int = 1) -> bytes:
+    text = header.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY" + bytes((version, 0)) + struct.pack("<H", len(text)) + text + body
+
+
+HEADERS = {
+    "huge": "{'descr': '|u1', 'fortran_order': False, 'shape': (10000000000000,)}",
+    "overflow": "{'descr': '|u1', 'fortran_order': False, 'shape': (2**62, 8)}",
+    "beyond": f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({2**62}, 64)}}",
+    "negative": "{'descr': '|u1', 'fortran_order': False, 'shape': (-5,)}",
+    "objects": "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
+    "no bytes": "{'descr': '|V0', 'fortran_order': False, 'shape': (1000000000,)}",
+    "no letters": "{'descr': '<U0', 'fortran_order': False, 'shape': (1000000000,)}",
+    "deep": "(" * 9000,
+    "minus": "-" * 9000 + "1",
+    "type": "{'descr': [('a', 'x')], 'fortran_order': False, 'shape': (1,)}",
+    "text": "__import__('os').abort()",
+    "many": "{'descr': '|u1', 'fortran_order': False, 'shape': (" + "1," * 100 + ")}",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_a_header_that_lies_is_one_sentence(header, tmp_path):
+    content = npy_with_header(header, b"1234")
+    with pytest.raises(ValueError, match=r"^array .*: remedy$") as error:
+        npy(Blob("array", content, "remedy"))
+    assert len(str(error.value)) < 600
+    names = ("images.npy", "labels.npy", "classes.npy")
+    write_zip(tmp_path / "own.npz", dict.fromkeys(names, content))
+    with pytest.raises(ValueError, match=r"own\.npz/images\.npy .*numpy\.savez"):
+        load(f"npz:{tmp_path / 'own.npz'}")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda b: b[:-1], "has 31375 bytes, not 31376"),
+        (lambda b: b + b"x", "has 31377 bytes, not 31376"),
+        (lambda b: b[:9], "cut short in its header"),
+        (
+            lambda b: b"\x00\x00\x0d\x03" + b[4:],
+            "begins with 00000d03, not the IDX 00000803",
+        ),
+        (lambda b: b[:4], "cut short"),
+        (lambda b: b"", "begins with"),
+        (lambda b: PAGE, "is a web page"),
+        (lambda b: gzip.compress(b)[:-9], "cut short or damaged"),
+        (lambda b: gzip.compress(b)[:50] + b"\0" * 99, "cut short or damaged"),
+        (
+            lambda b: idx_bytes(np.zeros((39, 28, 28))),
+            "39 images but .*labels.* has 40 labels",
+        ),
+    ],
+)
+def test_a_bad_idx_file_is_named_with_the_remedy(tmp_path, change, why):
+    write_mnist(tmp_path, zipped=False)
+    path = tmp_path / IMAGES
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(
+        ValueError, match=f"{IMAGES} .*{why}.*: remove it and run: advnorm data"
+    ):
+        load("mnist", root=tmp_path)
+
+
+def test_a_label_outside_of_the_classes_is_refused(tmp_path):
+    write_mnist(tmp_path, zipped=False)
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes(np.full(20, 10)))
+    with pytest.raises(
+        ValueError, match=r"t10k-labels.* has the label 10, outside of 0 to 9"
+    ):
+        load("mnist", root=tmp_path)
+
+
+def test_a_gzip_bomb_is_refused():
+    content = struct.pack(">4B3I", 0, 0, 8, 3, 60_000, 28, 28) + bytes(MIN_LIMIT + 1)
+    with pytest.raises(ValueError, match="images expands to far more than its size: r"):
+        idx(Blob("images", gzip.compress(content), "r"), dimensions=3)
+
+
+def test_an_idx_header_that_lies_is_refused():
+    content = struct.pack(">4B3I", 0, 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1)
+    for data in (content + b"1", gzip.compress(content)):
+        with pytest.raises(ValueError, match=r"has 1[67] bytes, not 792281"):
+            idx(Blob("images", data, "r"), dimensions=3)
+
+
+def mat_bytes(arrays: dict, **options) -> bytes:
+    buffer = io.BytesIO()
+    savemat(buffer, arrays, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_matlab_arrays_are_read_as_they_were_written(compressed):
+    arrays = {
+        "X": RNG.integers(0, 256, (4, 3, 2, 5), dtype=np.uint8),
+        "y": np.arange(5, dtype=np.uint8)[:, None],
+        **{
+            f"a{kind}": np.arange(6).reshape(2, 3).astype(kind)
+            for kind in ("i2", "f4", "f8")
+        },
+        "empty": np.zeros((0, 3)),
+        "a_name_that_is_longer_than_eight_letters": np.ones((1, 1), np.int64),
+    }
+    others = {"text": "abc", "cells": np.array([1, "a"], object), "c": np.array([[1j]])}
+    data = mat_bytes(arrays | others, do_compression=compressed)
+    read = matlab.arrays(Blob("m", data, "r"))
+    assert read.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert np.array_equal(read[name], array) and read[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize("keep", [0, 100, 700, -20])
+def test_a_matlab_file_cut_short_is_named(tmp_path, keep):
+    pixels = RNG.integers(0, 256, (32, 32, 3, 4), dtype=np.uint8)
+    content = mat_bytes({"X": pixels, "y": np.ones((4, 1), np.uint8)}, do_compression=True)
+    write_svhn(tmp_path, content)
+    path = tmp_path / "train_32x32.mat"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"train_32x32\.mat .*remove it"):
+        load("svhn", root=tmp_path)
+
+
+def test_a_matlab_file_without_its_arrays_is_named(tmp_path):
+    write_svhn(tmp_path, mat_bytes({"y": np.ones((4, 1), np.uint8)}))
+    with pytest.raises(ValueError, match=r"train_32x32\.mat has no array 'X'"):
+        load("svhn", root=tmp_path)
+    write_svhn(tmp_path, mat_bytes({"X": np.zeros(3), "y": np.ones(4)}))
+    with pytest.raises(ValueError, match="has X of float64"):
+        load("svhn", root=tmp_path)
+
+
+def write_svhn(root: Path, content: bytes) -> None:
+    for name in ("train", "test"):
+        (root / f"{name}_32x32.mat").write_bytes(content)
+
+
+def assert_svhn_refused(root: Path, content: bytes) -> None:
+    write_svhn(root, content)
+    with pytest.raises(
+        ValueError, match=r"train_32x32\.mat .*: remove it and run"
+    ) as error:
+        load("svhn", root=root)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_matlab_bomb_is_refused(tmp_path):
+    assert_svhn_refused(
+        tmp_path,
+        mat_bytes({"X": np.zeros((32, 32, 3, 25_000), np.uint8)}, do_compression=True),
+    )
+    bomb = mat_bytes({"other": np.zeros(MIN_LIMIT + 1, np.uint8)}, do_compression=True)
+    with pytest.raises(ValueError, match="expands to far more than its size"):
+        matlab.arrays(Blob("m", bomb, "r"))
+
+
+def test_cells_in_cells_are_skipped_and_not_walked(tmp_path):
+    """A parser that walks them runs out of stack."""
+    flags = struct.pack("<4I", 6, 8, 1, 0)
+    shape = struct.pack("<4I", 5, 8, 1, 1)
+    name = struct.pack("<I4s", 1 << 16 | 1, b"X")
+    inner = b""
+    for _ in range(2000):
+        body = flags + shape + name + inner
+        inner = struct.pack("<2I", 14, len(body)) + body
+    data = b" " * 124 + b"\0\1IM" + inner
+    assert matlab.arrays(Blob("m", data, "r")) == {}
+    assert_svhn_refused(tmp_path, data)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damaged_matlab_files_are_read_or_refused(compressed):
+    arrays = {"X": RNG.integers(0, 256, (3, 3, 3, 4), dtype=np.uint8), "y": np.arange(4)}
+    data, chance = mat_bytes(arrays, do_compression=compressed), random.Random(0)
+    for number in range(1000):
+        damaged = bytearray(data)
+        for _ in range(chance.choice((1, 3))):
+            damaged[chance.randrange(120, len(data))] = chance.choice(
+                (0, 255, number % 256)
+            )
+        if not number % 7:
+            del damaged[chance.randrange(len(data)) :]
+        try:
+            matlab.arrays(Blob("m", bytes(damaged), "r"))
+        except ValueError as error:
+            assert str(error).startswith("m ") and str(error).endswith(": r")
