@@ -16,7 +16,7 @@ from advnorm.threat import Threat
 
 
 class GradientNorms(NamedTuple):
-    r"""The norm of the whole gradient, and the norm of each parameter's gradient.
+    r"""The norm of the total gradient, and the norm of each parameter's gradient.
 
     .. math::
         \|g\|_2 = \Bigl(\sum_i \|g_i\|_2^2\Bigr)^{1/2}, \qquad
@@ -25,7 +25,7 @@ class GradientNorms(NamedTuple):
     over the k parameter tensors. sridhar2021 plots "the average norm of all gradients".
     """
 
-    whole: Tensor
+    total: Tensor
     mean: Tensor
     each: Tensor
 
@@ -71,7 +71,7 @@ def gradient_norm(
         source="sridhar2021 Fig. 1a",
         reading="Gradients that stay large late in training belong to a loss that is not "
         "smooth; the norm of batch-normalized models is expected to be lower.",
-        numbers={"norm": float(norms.whole), "mean of norms": float(norms.mean)},
+        numbers={"norm": float(norms.total), "mean of norms": float(norms.mean)},
         settings={"loss": loss, "statistics": statistics, "n": len(images)},
         panels=(
             Panel(

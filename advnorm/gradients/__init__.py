@@ -1,4 +1,4 @@
-"""How a step's gradient is obtained, given an objective; orthogonal to the objective."""
+"""Gradient rules: how a step computes its gradient, for any objective."""
 
 from advnorm.gradients.batch_objective import BatchObjective
 from advnorm.gradients.rules import (

@@ -1,4 +1,4 @@
-"""What is differentiated in a step: an objective of a model on a batch."""
+"""The objective of a model on one batch: what a step differentiates."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from advnorm.objectives import OBJECTIVES, Adversary, Loss, Objective
 
 @dataclass(frozen=True)
 class BatchObjective:
-    """An objective of a model on a batch; of several ranks, this rank's rows of it."""
+    """The objective of a model on one batch; with several ranks, on this rank's rows."""
 
     model: nn.Module
     clean: Tensor
@@ -22,50 +22,57 @@ class BatchObjective:
     objective: Objective = OBJECTIVES["standard"]
     adversary: Adversary = field(default_factory=partial(Adversary, None))
     scale: float = 1.0
-    """Factor of the gradient: the scale of half precision, a share of an accumulation."""
-    logits: nn.Module | None = None
-    """What the objective calls instead of ``model``: its compiled form."""
-    whole: int | None = None
-    """Rows of the batch over all ranks; by default this is all of it."""
+    """Factor of the gradient: the loss scale of half precision, or a share of the batch."""
+    compiled: nn.Module | None = None
+    """The compiled model, which the objective then calls instead of ``model``."""
+    global_rows: int | None = None
+    """Rows of the batch on all ranks together; by default those of this rank."""
     all_reduce: Callable[[Iterable[Tensor]], None] = ranks.all_reduce
     """Replaces tensors by their sums over the ranks."""
 
     @property
-    def size(self) -> int:
-        """Rows of the batch over all ranks."""
-        return self.whole or len(self.clean)
+    def batch_size(self) -> int:
+        """Rows of the batch on all ranks together."""
+        return self.global_rows or len(self.clean)
 
     @property
     def share(self) -> float:
-        """The part of the rows that this rank has."""
-        return len(self.clean) / self.size
+        """The fraction of the rows that this rank has."""
+        return len(self.clean) / self.batch_size
 
     def backward(self, weight: float = 1.0) -> Loss:
         """Run the objective and add ``weight`` times its gradient to ``.grad``."""
-        model = self.model if self.logits is None else self.logits
+        model = self.model if self.compiled is None else self.compiled
         loss = self.objective(model, self.clean, self.labels, self.adversary)
         (loss.total * (self.scale * self.share * weight)).backward()  # type: ignore[no-untyped-call]
         return loss
 
-    def of(self, rows: Tensor, adversary: Adversary, *, whole: int) -> "BatchObjective":
-        """Return the problem of some rows, ``whole`` over all ranks."""
-        clean, labels = self.clean[rows], self.labels[rows]
-        return replace(self, clean=clean, labels=labels, adversary=adversary, whole=whole)
+    def subset(
+        self, rows: Tensor, adversary: Adversary, *, global_rows: int
+    ) -> "BatchObjective":
+        """Return the objective on some rows of this rank."""
+        return replace(
+            self,
+            clean=self.clean[rows],
+            labels=self.labels[rows],
+            adversary=adversary,
+            global_rows=global_rows,
+        )
 
     def gradients(self) -> list[Tensor]:
-        """Return the gradients that there are."""
+        """Return the gradients of all parameters that have one."""
         return [p.grad for p in self.model.parameters() if p.grad is not None]
 
-    def forget(self) -> None:
-        """Drop all gradients."""
+    def zero_grad(self) -> None:
+        """Delete all gradients."""
         for parameter in self.model.parameters():
             parameter.grad = None
 
     @contextmanager
     def accumulated(self) -> Iterator[None]:
-        """Set gradients aside for a block and add them to the block's own at its end."""
+        """Start a block without gradients; at its end add those from before to its own."""
         before = [(p, p.grad) for p in self.model.parameters() if p.grad is not None]
-        self.forget()
+        self.zero_grad()
         try:
             yield
         finally:
@@ -75,10 +82,10 @@ class BatchObjective:
                     old.add_(new)
 
     @contextmanager
-    def climbed(self, rho: float) -> Iterator[None]:
+    def perturbed_weights(self, rho: float) -> Iterator[None]:
         r"""Move the weights by :math:`\rho g / \|g\|_2` for a block (apart2022 Eq. 7).
 
-        ``g`` is all of ``.grad`` together; afterwards every bit is as it was.
+        ``g`` is all of ``.grad`` together. The weights are restored bit by bit.
         """
         pairs = [(p, p.grad) for p in self.model.parameters() if p.grad is not None]
         weights = [p.detach() for p, _ in pairs]
@@ -89,7 +96,7 @@ class BatchObjective:
         steps = torch._foreach_mul(gradients, rho / length.clamp_min(tiny))
         try:
             torch._foreach_add_(weights, steps)
-            torch.clear_autocast_cache()  # its copies are of the weights as they were
+            torch.clear_autocast_cache()  # it holds copies of the weights before
             yield
         finally:
             torch._foreach_copy_(weights, before)

@@ -1,11 +1,12 @@
 r"""The gradient rules: plain, SAM, APART, APART-SAM.
 
-A rule adds the gradient of one step to ``.grad``; gradients that are there already (of an
-earlier part of an accumulated batch) stay. Weights and running statistics are as after one
-plain pass: the second pass leaves nothing behind.
+A rule adds the gradient of one step to ``.grad``; gradients from before (of an earlier part
+of an accumulated batch) are kept. SAM and APART run a second forward and backward pass,
+which changes neither weights nor running statistics: both are as after one plain pass.
 
-The adversarial images of an objective are found once, in the first pass, against the model
-as it is; the second pass takes the same images, as Algorithm 1 takes the same samples.
+The adversarial images of an objective are computed once, in the first pass, against the
+unperturbed model. The second pass uses the same images, as Algorithm 1 uses the same
+samples.
 """
 
 from collections.abc import Callable
@@ -21,22 +22,22 @@ from advnorm.gradients.batch_objective import BatchObjective
 from advnorm.objectives import AdversaryCache, Loss
 from advnorm.registry import Registry, options
 
-GradientRule = Callable[..., Loss]  # (problem, *, ...)
+GradientRule = Callable[..., Loss]  # (batch: BatchObjective, *, options) -> Loss
 GRADIENTS: Registry[GradientRule] = Registry("gradient rule")
 
 
 @GRADIENTS.register("plain")
-def plain(problem: BatchObjective) -> Loss:
-    """Take the gradient of the objective, by one backward pass."""
-    with problem.accumulated():
-        loss = problem.backward()
-        problem.all_reduce(problem.gradients())
+def plain(batch: BatchObjective) -> Loss:
+    """Compute the gradient of the objective by one backward pass."""
+    with batch.accumulated():
+        loss = batch.backward()
+        batch.all_reduce(batch.gradients())
     return loss
 
 
 @GRADIENTS.register("sam")
-def sam(problem: BatchObjective, *, rho: float = 0.05) -> Loss:
-    r"""Take the gradient at the worst weights nearby (SAM, Foret et al., 2021), p = 2.
+def sam(batch: BatchObjective, *, rho: float = 0.05) -> Loss:
+    r"""SAM: the gradient at the worst weights nearby, in L2 (Foret et al., 2021).
 
     .. math::
         g = \nabla L(\phi + \hat\delta), \qquad
@@ -46,55 +47,55 @@ def sam(problem: BatchObjective, *, rho: float = 0.05) -> Loss:
     The norm is that of all parameters together. Returns the loss of the first pass.
     """
     check_options(rho=rho)
-    memory = AdversaryCache(problem.adversary)
-    rows = torch.arange(len(problem.clean), device=problem.clean.device)
-    with problem.accumulated():
-        loss = replace(problem, adversary=memory.recording()).backward()
-        problem.all_reduce(problem.gradients())
-        with problem.climbed(rho), norms.keep_statistics(problem.model):
-            problem.forget()
-            replace(problem, adversary=memory.recalling(rows)).backward()
-        problem.all_reduce(problem.gradients())
+    cache = AdversaryCache(batch.adversary)
+    rows = torch.arange(len(batch.clean), device=batch.clean.device)
+    with batch.accumulated():
+        loss = replace(batch, adversary=cache.record()).backward()
+        batch.all_reduce(batch.gradients())
+        with batch.perturbed_weights(rho), norms.keep_statistics(batch.model):
+            batch.zero_grad()
+            replace(batch, adversary=cache.replay(rows)).backward()
+        batch.all_reduce(batch.gradients())
     return loss
 
 
 @GRADIENTS.register("apart")
 def apart(
-    problem: BatchObjective,
+    batch: BatchObjective,
     *,
     eps: float = 0.1,
     samples: int | None = None,
     groups: int = 1,
 ) -> Loss:
-    r"""Defend against adversarially perturbed batch statistics (apart2022, Algorithm 1).
+    r"""APART: train also on perturbed batch statistics (apart2022, Algorithm 1).
 
     .. math::
         g = \frac{M}{M+N} g_\phi + \frac{N}{M+N} h_\phi
 
     :math:`g_\phi` is the gradient over the batch of :math:`M` samples; :math:`h_\phi` that
     over :math:`N` of them (``samples``, by default all) with the statistics of every batch
-    norm shifted by :math:`\epsilon \operatorname{sign}(g_\theta)` (Eq. 3), each of n
-    ``groups`` normalized by itself. One backward pass yields :math:`g_\phi` and
-    :math:`g_\theta`. The N samples are the first ones, and groups are blocks of them: the
-    random order of the batch makes both random. Returns the loss of the first pass.
+    norm perturbed by :math:`\epsilon \operatorname{sign}(g_\theta)` (Eq. 3), each of n
+    ``groups`` normalized by itself. One backward pass computes :math:`g_\phi` and
+    :math:`g_\theta`. The N samples are the first ones, and groups are blocks of them; both
+    are random because the order of the batch is. Returns the loss of the first pass.
     """
-    return _apart(problem, eps=eps, rho=0.0, samples=samples, groups=groups)
+    return _apart(batch, eps=eps, rho=0.0, samples=samples, groups=groups)
 
 
 @GRADIENTS.register("apart_sam")
 def apart_sam(
-    problem: BatchObjective,
+    batch: BatchObjective,
     *,
     eps: float = 0.1,
     rho: float = 0.05,
     samples: int | None = None,
     groups: int = 1,
 ) -> Loss:
-    r"""Take APART's gradient, its second pass at SAM's weights (apart2022, section 3.3).
+    r"""APART-SAM: APART with its second pass at SAM's weights (apart2022, section 3.3).
 
     As :func:`apart`, with :math:`h_\phi` taken at :math:`\phi + \hat\delta(\phi)` (Eq. 7).
     """
-    return _apart(problem, eps=eps, rho=rho, samples=samples, groups=groups)
+    return _apart(batch, eps=eps, rho=rho, samples=samples, groups=groups)
 
 
 def check_options(
@@ -103,19 +104,21 @@ def check_options(
     rho: float = 0.0,
     samples: int | None = None,
     groups: int = 1,
-    batch: int | None = None,
+    batch_size: int | None = None,
 ) -> None:
-    """Refuse settings of a rule that make no sense, for batches of ``batch`` samples."""
+    """Refuse options of a rule that do not fit to batches of ``batch_size`` samples."""
     for name, radius in (("eps", eps), ("rho", rho)):
         if not 0 <= radius < float("inf"):
-            raise ValueError(f"gradient.{name} is a radius from 0, not {radius:g}")
-    if samples is not None and (samples < 1 or samples > (batch or samples)):
+            raise ValueError(
+                f"gradient.{name} is a radius and must be at least 0, not {radius:g}"
+            )
+    if samples is not None and (samples < 1 or samples > (batch_size or samples)):
         raise ValueError(
-            f"the second pass cannot take {samples} samples of a batch of "
-            f"{batch or 'any size'}: set gradient.samples from 1 to the batch's size, or "
-            "leave it out for all"
+            f"the second pass cannot use {samples} samples of a batch of "
+            f"{batch_size or 'any size'}: set gradient.samples from 1 to the batch size, "
+            "or leave it out for all samples"
         )
-    second = samples or batch
+    second = samples or batch_size
     if groups < 1 or (second is not None and second % groups):
         raise ValueError(
             f"{groups} groups do not divide the {second or ''} samples of the second pass "
@@ -128,12 +131,12 @@ def check_options(
 
 
 def perturbs_statistics(rule: str) -> bool:
-    """Tell whether a rule perturbs the statistics of batch norms, and so needs them."""
+    """Tell whether a rule perturbs batch statistics, and so needs batch norms."""
     return "eps" in options(GRADIENTS[rule])
 
 
 def interleaved_rows(count: int, groups: int) -> Tensor:
-    """Return the first ``count`` rows, dealt out of their blocks: one a group in turn.
+    """Return the first ``count`` rows, one of each group in turn; a group is a block.
 
     >>> interleaved_rows(6, 2)  # blocks 0 1 2 and 3 4 5
     tensor([0, 3, 1, 4, 2, 5])
@@ -142,40 +145,40 @@ def interleaved_rows(count: int, groups: int) -> Tensor:
 
 
 def _apart(
-    problem: BatchObjective, *, eps: float, rho: float, samples: int | None, groups: int
+    batch: BatchObjective, *, eps: float, rho: float, samples: int | None, groups: int
 ) -> Loss:
-    model, m, n = problem.model, problem.size, samples or problem.size
-    check_options(eps=eps, rho=rho, samples=samples, groups=groups, batch=m)
-    local = round(n * problem.share)
-    if local * m != n * len(problem.clean) or local % groups:
+    model, m, n = batch.model, batch.batch_size, samples or batch.batch_size
+    check_options(eps=eps, rho=rho, samples=samples, groups=groups, batch_size=m)
+    local = round(n * batch.share)
+    if local * m != n * len(batch.clean) or local % groups:
         raise ValueError(
-            f"{n} samples in {groups} groups cannot be dealt out to the ranks equally: "
+            f"{n} samples in {groups} groups do not divide equally among the ranks: "
             "change gradient.samples or gradient.groups"
         )
-    memory = AdversaryCache(problem.adversary, during=partial(norms.unperturbed, model))
-    with problem.accumulated(), ExitStack() as scopes:
+    cache = AdversaryCache(batch.adversary, during=partial(norms.unperturbed, model))
+    with batch.accumulated(), ExitStack() as scopes:
         with norms.statistics_gradient(model) as zeros:
-            loss = replace(problem, adversary=memory.recording()).backward()
-        shifts = _ascent(problem, zeros, eps)
+            loss = replace(batch, adversary=cache.record()).backward()
+        shifts = _ascent(batch, zeros, eps)
         if rho:
-            problem.all_reduce(problem.gradients())
-            scopes.enter_context(problem.climbed(rho))
-        # What was added up once will be once more: each rank keeps its share of it.
-        first = m / (m + n) * (problem.share if rho else 1.0)
-        torch._foreach_mul_(problem.gradients(), first)
+            batch.all_reduce(batch.gradients())
+            scopes.enter_context(batch.perturbed_weights(rho))
+        # Reduced gradients will be reduced once more: each rank keeps its share.
+        first = m / (m + n) * (batch.share if rho else 1.0)
+        torch._foreach_mul_(batch.gradients(), first)
         scopes.enter_context(norms.keep_statistics(model))
         scopes.enter_context(norms.perturbed(model, shifts, groups=groups))
-        rows = interleaved_rows(local, groups).to(problem.clean.device)
-        problem.of(rows, memory.recalling(rows), whole=n).backward(n / (m + n))
-        problem.all_reduce(problem.gradients())
+        rows = interleaved_rows(local, groups).to(batch.clean.device)
+        batch.subset(rows, cache.replay(rows), global_rows=n).backward(n / (m + n))
+        batch.all_reduce(batch.gradients())
     return loss
 
 
 def _ascent(
-    problem: BatchObjective, zeros: norms.StatisticsShifts, eps: float
+    batch: BatchObjective, zeros: norms.StatisticsShifts, eps: float
 ) -> norms.StatisticsShifts:
     r"""Return :math:`\epsilon \operatorname{sign}(g_\theta)` (Algorithm 1, line 5)."""
-    found = [
+    gradients = [
         torch.zeros_like(delta) if delta.grad is None else delta.grad
         for shift in zeros.values()
         for delta in shift
@@ -185,6 +188,6 @@ def _ascent(
             "the objective does not pass through the model's batch norms, so their "
             "statistics have no gradient: use the gradient rule plain or sam"
         )
-    problem.all_reduce(found)
-    steps = iter([gradient.sign() * eps for gradient in found])
+    batch.all_reduce(gradients)
+    steps = iter([gradient.sign() * eps for gradient in gradients])
     return {layer: norms.StatisticsShift(next(steps), next(steps)) for layer in zeros}

@@ -1,4 +1,4 @@
-"""Adversarial images that are found once and used again in the same step."""
+"""Adversarial images that are computed once and used again in the same step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -11,9 +11,9 @@ from advnorm.objectives.registry import Adversary
 
 
 class AdversaryCache:
-    """Remembers what an adversary finds in one pass, and gives rows of it in another.
+    """Records the adversarial images of one pass, and replays rows of them in another.
 
-    ``during`` is entered for each search.
+    ``during`` is entered for each attack.
     """
 
     def __init__(
@@ -23,28 +23,28 @@ class AdversaryCache:
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.adversary, self.during = adversary, during
-        self.found: list[Tensor] = []
+        self.images: list[Tensor] = []
 
-    def recording(self) -> Adversary:
-        """Return the adversary, whose images are kept."""
+    def record(self) -> Adversary:
+        """Return the adversary; its images are stored."""
         search = self.adversary.search
         if search is None:
             return self.adversary
 
-        def record(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+        def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
             with self.during():
-                self.found.append(search(logits_fn, clean, labels, aim))
-            return self.found[-1]
+                self.images.append(search(logits_fn, clean, labels, aim))
+            return self.images[-1]
 
-        return replace(self.adversary, search=record)
+        return replace(self.adversary, search=attack)
 
-    def recalling(self, rows: Tensor) -> Adversary:
-        """Return an adversary that gives rows of what was found, and never searches."""
+    def replay(self, rows: Tensor) -> Adversary:
+        """Return an adversary that returns rows of the stored images, in order."""
         if self.adversary.search is None:
             return self.adversary
-        again: Iterator[Tensor] = iter(self.found)
+        stored: Iterator[Tensor] = iter(self.images)
 
-        def recall(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
-            return next(again)[rows]
+        def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+            return next(stored)[rows]
 
-        return replace(self.adversary, search=recall)
+        return replace(self.adversary, search=attack)

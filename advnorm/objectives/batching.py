@@ -1,4 +1,4 @@
-"""How two domains pass through one model: one after the other, or as one batch."""
+"""Forward passes of two domains: one after the other, or as one concatenated batch."""
 
 from typing import Literal, NamedTuple
 
@@ -11,7 +11,7 @@ Batching = Literal["sequential", "concatenated"]
 
 
 class DomainLogits(NamedTuple):
-    """The logits of both domains, and the likelihood loss of dual norms (else 0)."""
+    """The logits of both domains, and the likelihood loss of dual norms (0 without any)."""
 
     clean: Tensor
     adversarial: Tensor
@@ -24,28 +24,30 @@ def forward_domains(
     """Run both domains in ``train`` mode (sitawarin2021, section 3.1).
 
     - ``sequential``: each domain is normalized by its own batch moments, and one set of
-      running statistics is moved twice a step, by each in turn.
-    - ``concatenated``: one batch; its mixed moments normalize it and move the running
+      running statistics is updated twice per step, once by each domain.
+    - ``concatenated``: one batch, whose mixed moments normalize it and update the running
       statistics once.
 
-    Domain-aware norms read the route; for norms that do not look at the batch both are the
-    same.
+    Domain-aware norms use the route. For norms that do not depend on the batch both give
+    the same.
     """
     if batching not in ("sequential", "concatenated"):
-        raise ValueError(f"batching is sequential or concatenated, not {batching!r}")
+        raise ValueError(
+            f"batching must be 'sequential' or 'concatenated', not {batching!r}"
+        )
     with norms.mode(model, "train"), norms.likelihood(model) as terms:
         if batching == "sequential" or not len(clean):
-            one = _one(model, clean, "clean")
-            other = _one(model, adversarial, "adversarial")
+            clean_logits = _forward(model, clean, "clean")
+            adversarial_logits = _forward(model, adversarial, "adversarial")
         else:
             with norms.route(model, clean=len(clean)):
                 logits = model(torch.cat([clean, adversarial]))
-            one, other = logits[: len(clean)], logits[len(clean) :]
-    likelihood = torch.stack(terms).sum() if terms else other.new_zeros(())
-    return DomainLogits(one, other, likelihood)
+            clean_logits, adversarial_logits = logits[: len(clean)], logits[len(clean) :]
+    likelihood = torch.stack(terms).sum() if terms else adversarial_logits.new_zeros(())
+    return DomainLogits(clean_logits, adversarial_logits, likelihood)
 
 
-def _one(model: nn.Module, images: Tensor, domain: norms.Domain) -> Tensor:
+def _forward(model: nn.Module, images: Tensor, domain: norms.Domain) -> Tensor:
     if not len(images):
         return images.new_zeros(0)
     with norms.route(model, domain=domain):

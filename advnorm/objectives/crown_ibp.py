@@ -1,4 +1,4 @@
-r"""Certified training by CROWN-IBP (Zhang et al., 2020), which becomes IBP."""
+r"""Certified training by CROWN-IBP (Zhang et al., 2020)."""
 
 from torch import Tensor, nn
 
@@ -18,19 +18,22 @@ def crown_ibp(
     kappa: float = 0.5,
     beta: float = 1.0,
 ) -> Loss:
-    r"""Minimize the clean loss and a bound between CROWN-IBP's and IBP's.
+    r"""CROWN-IBP: the clean loss and a certified bound of the worst (Zhang et al., 2020).
 
     .. math::
         \kappa \, \ell(f(x), y) + (1 - \kappa) \, \ell\bigl(
         -(\beta \underline m_{CROWN-IBP} + (1 - \beta) \underline m_{IBP}), y\bigr)
 
-    with one linear backward pass over the interval bounds for the first. The authors let
-    :math:`\beta` fall from 1 to 0 while eps rises; at 0 this is ``ibp`` and costs as much.
-    Batch norm follows sridhar2021, Alg. 1. The accuracy it reports is the verified one.
+    where the first bound takes one linear backward pass over the interval bounds. The
+    authors decrease :math:`\beta` from 1 to 0 while eps rises; at 0 this is ``ibp``, at the
+    same cost. Batch norm follows sridhar2021, Alg. 1. The accuracy reported is the verified
+    one.
     """
     check_kappa(kappa)
     if not 0 <= beta <= 1:
-        raise ValueError(f"beta is the weight of CROWN's bound, from 0 to 1, not {beta:g}")
+        raise ValueError(
+            f"beta is the weight of CROWN's bound and must be from 0 to 1, not {beta:g}"
+        )
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
         if adversary.threat is None:
             return clean_loss(model(clean), labels)

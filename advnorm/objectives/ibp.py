@@ -18,7 +18,7 @@ def ibp(
     *,
     kappa: float = 0.5,
 ) -> Loss:
-    r"""Minimize the clean loss and an upper bound of the worst one, by intervals (IBP).
+    r"""IBP: the clean loss and an interval bound of the worst loss (Gowal et al., 2019).
 
     .. math::
         \kappa \, \ell(f(x), y) + (1 - \kappa) \, \ell(-\underline m_{IBP}(x, \epsilon), y)
@@ -26,8 +26,8 @@ def ibp(
     sridhar2021 Eqn. 6: :math:`\underline m_j` is the interval bound of
     :math:`z_y - z_j` with the last linear layer folded in. Batch norm follows Alg. 1: the
     clean batch's moments normalize the clean map and both bounds, gradients reach the clean
-    map through them, and they alone move the running statistics. The accuracy it reports is
-    the verified one. While eps is 0 in its schedule, both losses are the clean one.
+    map through them, and they alone update the running statistics. The accuracy reported is
+    the verified one. While the schedule has eps at 0, both losses are the clean one.
     """
     check_kappa(kappa)
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
@@ -58,5 +58,5 @@ def check_kappa(kappa: float) -> None:
     """Refuse a weight outside of [0, 1]."""
     if not 0 <= kappa <= 1:
         raise ValueError(
-            f"kappa is the weight of the clean loss, from 0 to 1, not {kappa:g}"
+            f"kappa is the weight of the clean loss and must be from 0 to 1, not {kappa:g}"
         )

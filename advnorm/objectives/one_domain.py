@@ -1,4 +1,4 @@
-r"""Objectives that train on one domain: clean images, or adversarial ones alone."""
+r"""Objectives on one domain: clean images only, or adversarial images only."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,7 +9,7 @@ from advnorm.objectives.registry import OBJECTIVES, Adversary, Loss, count_corre
 
 @OBJECTIVES.register("standard")
 def standard(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -> Loss:
-    """Minimize the cross-entropy of clean images."""
+    """Minimize the cross-entropy of clean images: standard training."""
     with norms.mode(model, "train"), norms.route(model, domain="clean"):
         logits = model(clean)
     loss = F.cross_entropy(logits, labels)
@@ -18,7 +18,7 @@ def standard(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversa
 
 @OBJECTIVES.register("pgd")
 def pgd(model: nn.Module, clean: Tensor, labels: Tensor, adversary: Adversary) -> Loss:
-    r"""Minimize the cross-entropy of adversarial images alone (Madry et al., 2018).
+    r"""Minimize the cross-entropy of adversarial images only (Madry et al., 2018).
 
     .. math::
         \min_\theta \max_{x' \in S(x)} \ell(f_\theta(x'), y)

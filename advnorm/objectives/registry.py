@@ -1,4 +1,4 @@
-"""What an objective is: a pure function from a batch to a loss with its parts."""
+"""What an objective is: a function from a batch to a loss with its parts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from advnorm.threat import Threat
 
 
 class Loss(NamedTuple):
-    """The number to minimize, what it consists of, and how many samples were right."""
+    """The loss to minimize, its parts, and the number of correctly classified samples."""
 
     total: Tensor
     parts: dict[str, Tensor]
@@ -28,12 +28,12 @@ Search = Callable[[LogitsFn, Tensor, Tensor, Aim], Tensor]
 
 @dataclass(frozen=True)
 class Adversary:
-    """The attack inside training, and which statistics the norms use while it searches.
+    """The attack inside training, and the statistics that norms use while it runs.
 
-    It sees the adversarial branch where there is one, never moves running statistics and
-    takes no gradient of parameters. Without a ``search`` (eps is still 0 in its schedule)
-    the images stay clean. Objectives that bound the worst case instead of searching for it
-    take the ``threat`` itself, at its radius now.
+    It uses the adversarial branch if there is one, never updates running statistics and
+    computes no gradient of parameters. Without a ``search`` (while the schedule has eps at
+    0) the images stay clean. Objectives that bound the worst case use the ``threat``, with
+    the radius of the schedule.
     """
 
     search: Search | None
@@ -44,21 +44,21 @@ class Adversary:
     def __post_init__(self) -> None:
         if self.statistics == "train":
             raise ValueError(
-                "an attack must not move running statistics: set attack.statistics to "
+                "an attack must not update running statistics: set attack.statistics to "
                 "'running' or 'batch'"
             )
 
     def __call__(
         self, model: nn.Module, clean: Tensor, labels: Tensor, *, aim: Aim | None = None
     ) -> Tensor:
-        """Return one adversarial image a clean one; ``aim`` is the objective's own."""
+        """Return an adversarial image for each clean one; ``aim`` replaces the own aim."""
         if self.search is None:
             return clean
         with self._scope(model, "adversarial"), frozen_parameters(model):
             return self.search(model, clean, labels, aim or self.aim)
 
     def clean_logits(self, model: nn.Module, clean: Tensor) -> Tensor:
-        """Return what the model says of clean images, with the attack's statistics."""
+        """Return the logits of clean images, with the attack's statistics."""
         with self._scope(model, "clean"), torch.no_grad():
             logits: Tensor = model(clean)
         return logits

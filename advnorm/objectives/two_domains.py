@@ -1,7 +1,7 @@
-r"""Objectives that train on clean and adversarial images together.
+r"""Objectives on clean and adversarial images together.
 
 Each takes ``batching`` (see :mod:`advnorm.objectives.batching`) and ``likelihood``, the
-weight of the dual norms' likelihood loss (sitawarin2021, Eqn. 21), 0 without dual norms.
+weight of the likelihood loss of dual norms (sitawarin2021, Eqn. 21).
 """
 
 from torch import Tensor, nn
@@ -25,19 +25,18 @@ def mixed(
     batching: Batching = "concatenated",
     likelihood: float = 1.0,
 ) -> Loss:
-    r"""Minimize the losses of clean and adversarial images, weighted (MAT).
+    r"""MAT: the weighted clean and adversarial losses (sitawarin2021 Eqn. 1).
 
     .. math::
         \gamma \, \ell(f(x), y) + (1 - \gamma) \max_{x' \in S(x)} \ell(f(x'), y)
 
-    sitawarin2021 Eqn. 1; xie2020 Eqn. 1 with :math:`\alpha = \gamma = 0.5`. With a
-    ``clean_share`` below 1 the other clean images are left out of the batch (xie2020,
-    section 4.1), and each image keeps its weight: at :math:`\gamma = 0.5` the loss is the
-    mean over all images that remain.
+    Also xie2020 Eqn. 1, with :math:`\alpha = \gamma = 0.5`. With a ``clean_share`` below 1
+    only that share of the clean images is in the batch (xie2020, section 4.1). Each image
+    keeps its weight: at :math:`\gamma = 0.5` the loss is the mean over all images used.
     """
-    found = _passes(model, clean, labels, adversary, clean_share, batching)
-    loss = _mixture(found, labels, gamma)
-    return _loss(loss, found, labels, likelihood)
+    logits = _passes(model, clean, labels, adversary, clean_share, batching)
+    loss = _mixture(logits, labels, gamma)
+    return _loss(loss, logits, labels, likelihood)
 
 
 @OBJECTIVES.register("alp")
@@ -52,7 +51,7 @@ def alp(
     batching: Batching = "concatenated",
     likelihood: float = 1.0,
 ) -> Loss:
-    r"""Minimize the mixed loss and the distance of paired logits (Kannan et al., 2018).
+    r"""ALP: the mixed loss and the distance of paired logits (Kannan et al., 2018).
 
     .. math::
         L_{MAT} + \lambda \frac{1}{nK} \sum_i \|f(x_i) - f(x'_i)\|_2^2
@@ -60,10 +59,10 @@ def alp(
     with :math:`K` classes; gradients reach both sides. xie2020 does not state
     :math:`\lambda`; 0.5 is that of the original paper.
     """
-    found = _passes(model, clean, labels, adversary, 1.0, batching)
-    parts = _mixture(found, labels, gamma)
-    parts["pairing"] = pairing * F.mse_loss(found.clean, found.adversarial)
-    return _loss(parts, found, labels, likelihood)
+    logits = _passes(model, clean, labels, adversary, 1.0, batching)
+    parts = _mixture(logits, labels, gamma)
+    parts["pairing"] = pairing * F.mse_loss(logits.clean, logits.adversarial)
+    return _loss(parts, logits, labels, likelihood)
 
 
 @OBJECTIVES.register("mixed_kl")
@@ -78,17 +77,17 @@ def mixed_kl(
     batching: Batching = "concatenated",
     likelihood: float = 1.0,
 ) -> Loss:
-    r"""Minimize the mixed loss and a divergence (MAT + KL, sitawarin2021 Eqn. 3).
+    r"""MAT + KL: the mixed loss and a KL divergence (sitawarin2021 Eqn. 3).
 
     .. math::
         L_{MAT} + \beta D_{KL}(f(x) \| f(x_{adv}))
 
-    The attack climbs the cross-entropy; gradients reach both sides of the divergence.
+    The attack maximizes the cross-entropy; gradients reach both sides of the divergence.
     """
-    found = _passes(model, clean, labels, adversary, 1.0, batching)
-    parts = _mixture(found, labels, gamma)
-    parts["kl"] = beta * _divergence(found)
-    return _loss(parts, found, labels, likelihood)
+    logits = _passes(model, clean, labels, adversary, 1.0, batching)
+    parts = _mixture(logits, labels, gamma)
+    parts["kl"] = beta * _divergence(logits)
+    return _loss(parts, logits, labels, likelihood)
 
 
 @OBJECTIVES.register("trades")
@@ -102,12 +101,12 @@ def trades(
     batching: Batching = "concatenated",
     likelihood: float = 1.0,
 ) -> Loss:
-    r"""Minimize the clean loss and the worst divergence from it (Zhang et al., 2019).
+    r"""TRADES: the clean loss and the worst KL divergence from it (Zhang et al., 2019).
 
     .. math::
         \ell(f(x), y) + \beta \max_{x' \in S(x)} D_{KL}(f(x) \| f(x'))
 
-    The attack climbs the divergence itself. In the minimization gradients reach both
+    The attack maximizes the divergence itself. In the minimization gradients reach both
     sides, as in the paper's code; in the maximization the clean side is fixed.
     """
 
@@ -115,12 +114,12 @@ def trades(
         return divergence(adversary.clean_logits(model, clean))(f, x, y, draws)
 
     adversarial = adversary(model, clean, labels, aim=aim)
-    found = forward_domains(model, clean, adversarial, batching=batching)
+    logits = forward_domains(model, clean, adversarial, batching=batching)
     parts = {
-        "clean": F.cross_entropy(found.clean, labels),
-        "kl": beta * _divergence(found),
+        "clean": F.cross_entropy(logits.clean, labels),
+        "kl": beta * _divergence(logits),
     }
-    return _loss(parts, found, labels, likelihood)
+    return _loss(parts, logits, labels, likelihood)
 
 
 def _passes(
@@ -132,45 +131,45 @@ def _passes(
     batching: Batching,
 ) -> DomainLogits:
     if not 0 <= clean_share <= 1:
-        raise ValueError(f"clean_share is from 0 to 1, not {clean_share:g}")
+        raise ValueError(f"clean_share must be from 0 to 1, not {clean_share:g}")
     adversarial = adversary(model, clean, labels)
     kept = round(clean_share * len(clean))
     return forward_domains(model, clean[:kept], adversarial, batching=batching)
 
 
-def _mixture(found: DomainLogits, labels: Tensor, gamma: float) -> dict[str, Tensor]:
-    """Weigh each image by its domain; the weights of the images present add up to 1."""
-    kept, count = len(found.clean), len(found.adversarial)
+def _mixture(logits: DomainLogits, labels: Tensor, gamma: float) -> dict[str, Tensor]:
+    """Weigh each image by its domain; the weights of all images add up to 1."""
+    kept, count = len(logits.clean), len(logits.adversarial)
     if not 0 <= gamma <= 1 or (gamma == 1 and not kept):
         raise ValueError(
-            f"gamma is the weight of the clean images, from 0 to 1, not {gamma:g} with "
-            f"{kept} of them in the batch"
+            f"gamma is the weight of the clean images and must be from 0 to 1, not "
+            f"{gamma:g}, with {kept} of them in the batch"
         )
     total = gamma * kept + (1 - gamma) * count
     parts = {}
     if kept:
-        losses = F.cross_entropy(found.clean, labels[:kept], reduction="sum")
+        losses = F.cross_entropy(logits.clean, labels[:kept], reduction="sum")
         parts["clean"] = gamma / total * losses
-    losses = F.cross_entropy(found.adversarial, labels, reduction="sum")
+    losses = F.cross_entropy(logits.adversarial, labels, reduction="sum")
     parts["adversarial"] = (1 - gamma) / total * losses
     return parts
 
 
-def _divergence(found: DomainLogits) -> Tensor:
+def _divergence(logits: DomainLogits) -> Tensor:
     """Return the mean over samples of the divergence of f(x') from f(x)."""
     return F.kl_div(
-        log_probabilities(found.adversarial),
-        log_probabilities(found.clean),
+        log_probabilities(logits.adversarial),
+        log_probabilities(logits.clean),
         log_target=True,
         reduction="batchmean",
     )
 
 
 def _loss(
-    parts: dict[str, Tensor], found: DomainLogits, labels: Tensor, likelihood: float
+    parts: dict[str, Tensor], logits: DomainLogits, labels: Tensor, likelihood: float
 ) -> Loss:
-    if found.likelihood.requires_grad:
-        parts["likelihood"] = likelihood * found.likelihood
-    total = sum(parts.values(), start=found.adversarial.new_zeros(()))
+    if logits.likelihood.requires_grad:
+        parts["likelihood"] = likelihood * logits.likelihood
+    total = sum(parts.values(), start=logits.adversarial.new_zeros(()))
     detached = {name: part.detach() for name, part in parts.items()}
-    return Loss(total, detached, count_correct(found.adversarial, labels))
+    return Loss(total, detached, count_correct(logits.adversarial, labels))

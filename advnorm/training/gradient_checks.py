@@ -36,7 +36,7 @@ def _passes(recipe: Recipe) -> None:
 def _groups(recipe: Recipe, batch: int) -> None:
     spec = recipe.gradient
     given = {key: value for key, value in spec.settings().items() if key != "rho"}
-    check_options(**given, batch=batch)
+    check_options(**given, batch_size=batch)
     second, groups, count = spec.samples or batch, spec.groups or 1, ranks.size()
     uneven = batch % count or second % (groups * count)
     if (groups > 1 or second < batch) and uneven:

@@ -128,8 +128,8 @@ class Stepper:
                 objective,
                 adversary,
                 scale=scale / pieces,
-                logits=self.logits,
-                whole=self.experiment.batch_size // pieces,
+                compiled=self.logits,
+                global_rows=self.experiment.batch_size // pieces,
             )
             losses.append(self.rule(problem))
         return _together(losses)

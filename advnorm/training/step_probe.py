@@ -56,11 +56,11 @@ class StepProbe:
 
         def loss(count: int | None) -> Tensor:
             rows = torch.arange(min(count or len(clean), len(clean)), device=clean.device)
-            recalled = memory.recalling(rows)
+            recalled = memory.replay(rows)
             return objective(self.model, clean[rows], labels[rows], recalled).total
 
         self._loss = loss
-        return watched, memory.recording()
+        return watched, memory.record()
 
     def gradients(self, scale: float) -> None:
         """Look at the gradients that the step takes, before they are shortened."""

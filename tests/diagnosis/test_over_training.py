@@ -33,7 +33,7 @@ def small(norm="batch"):
 
 def test_gradient_norms_by_hand():
     found = gradient_norms([torch.tensor([3.0, 4.0]), torch.tensor([[12.0]])])
-    assert float(found.whole) == 13.0 and float(found.mean) == 8.5
+    assert float(found.total) == 13.0 and float(found.mean) == 8.5
 
 
 def test_the_gradient_norm_is_that_of_a_backward_pass():

@@ -308,7 +308,7 @@ def test_ranks_add_up_to_the_whole(rule):
             images[me::2],
             labels[me::2],
             frozen,
-            whole=12,
+            global_rows=12,
             all_reduce=partial(pair.all_reduce, me),
         )
         for me in range(2)
@@ -338,12 +338,12 @@ def test_autocast_is_near_single_precision(rule, dtype):
         ({"eps": -0.1}, "eps is a radius"),
         ({"rho": -1.0}, "rho is a radius"),
         ({"rho": float("nan")}, "rho is a radius"),
-        ({"samples": 13, "batch": 12}, "13 samples of a batch of 12"),
-        ({"samples": 0, "batch": 12}, "0 samples"),
-        ({"groups": 5, "batch": 12}, "5 groups do not divide the 12 samples"),
-        ({"groups": 5, "samples": 8, "batch": 12}, "5 groups do not divide the 8"),
-        ({"groups": 0, "batch": 12}, "0 groups"),
-        ({"groups": 12, "batch": 12}, "groups of one sample"),
+        ({"samples": 13, "batch_size": 12}, "13 samples of a batch of 12"),
+        ({"samples": 0, "batch_size": 12}, "0 samples"),
+        ({"groups": 5, "batch_size": 12}, "5 groups do not divide the 12 samples"),
+        ({"groups": 5, "samples": 8, "batch_size": 12}, "5 groups do not divide the 8"),
+        ({"groups": 0, "batch_size": 12}, "0 groups"),
+        ({"groups": 12, "batch_size": 12}, "groups of one sample"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, words):

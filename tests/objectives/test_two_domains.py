@@ -318,7 +318,7 @@ def test_other_combinations_are_not():
 
 def test_an_unknown_batching_is_refused():
     model, (clean, _) = net(), data()
-    with pytest.raises(ValueError, match="sequential or concatenated"):
+    with pytest.raises(ValueError, match="must be 'sequential' or 'concatenated'"):
         forward_domains(model, clean, clean, batching="stacked")
 
 

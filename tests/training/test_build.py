@@ -141,7 +141,7 @@ def test_channels_last_trains_to_the_same_loss(tiny):
     ("changes", "words"),
     [
         (["norm.name=batch"], "no clean image of the 2 that pass together"),
-        (["norm.name=dual", "objective.clean_share=0.5"], "one clean image a batch"),
+        (["norm.name=dual", "objective.clean_share=0.5"], "one clean image per batch"),
     ],
 )
 def test_clean_images_that_parts_of_a_batch_would_lose_are_refused(tiny, changes, words):

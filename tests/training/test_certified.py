@@ -70,7 +70,7 @@ def test_certified_training_verifies_digits_that_clean_training_does_not(tiny, t
         (["compile=true"], "nothing to compile"),
         (["data.mixup=0.2"], "mixed labels"),
         (["data.label_smoothing=0.1"], "mixed labels"),
-        (["norm.name=mixture"], "keeps apart"),
+        (["norm.name=mixture"], "mixture norm separates: set norm.name=batch"),
         (["objective.kappa_schedule={kind: ramp, last: 2, stop: 3}"], "above 1"),
         (["objective.gamma=0.5"], "gamma"),
         (["validation.eps=3"], "larger than the whole range"),

@@ -241,8 +241,8 @@ def test_a_read_only_folder_is_refused_with_a_sentence(tmp_path):
     assert "cannot write to" in message and "choose another --out" in message
 
 
-def test_an_adversary_that_would_move_statistics_is_refused():
-    with pytest.raises(ValueError, match="must not move running statistics"):
+def test_an_adversary_that_would_update_statistics_is_refused():
+    with pytest.raises(ValueError, match="must not update running statistics"):
         Adversary(None, "train")
 
 
