@@ -1,4 +1,4 @@
-"""The comparison table as the page shows it: marks, notes, and the best of each column."""
+"""The comparison table of the page: marks, notes, and the best of each column."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,21 +11,21 @@ from advnorm.report.rows import (
     ReportRow,
     TableCell,
     branch_label,
-    key_label,
+    column_inconsistency,
+    result_label,
     threat_label,
-    unlike,
 )
 from advnorm.report.styles import GroupStyle
 
 
 @dataclass
 class Notes:
-    """Numbered notes: one text has one number, wherever it is needed."""
+    """Numbered notes: a text has one number, wherever it applies."""
 
     places: dict[str, list[str]] = field(default_factory=dict)
 
     def mark(self, text: str, place: str) -> int:
-        """Return the number of ``text`` and remember ``place``, if any, as one with it."""
+        """Return the number of ``text``, and list ``place`` (if any) under it."""
         places = self.places.setdefault(text, [])
         if place and place not in places:
             places.append(place)
@@ -34,14 +34,14 @@ class Notes:
 
 @dataclass(frozen=True)
 class ColumnHeading:
-    """The head of a column."""
+    """The heading of a column."""
 
-    key: str
-    attack: str
+    label: str
+    condition: str
     threat: str
     branch: str
     data: str
-    """Where it is another set than the runs' own."""
+    """If it is another data set than the runs' own."""
     n: str
     marks: tuple[int, ...]
 
@@ -52,12 +52,12 @@ class PageCell:
 
     text: str
     fraction: float
-    """For sorting; -1 where there is nothing."""
+    """For sorting; -1 if there is no accuracy."""
     best: bool = False
     part: str = ""
-    """Which seeds have it, where not all do."""
+    """How many seeds have it, if not all."""
     unfinished: str = ""
-    """How far training was, where it was not finished."""
+    """The progress of training, if it was not finished."""
     marks: tuple[int, ...] = ()
 
 
@@ -73,7 +73,7 @@ class PageRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Groups, the single runs of those that have several, and all notes."""
+    """Groups, the single runs of groups with several, and all notes."""
 
     headings: tuple[ColumnHeading, ...]
     groups: tuple[PageRow, ...]
@@ -86,8 +86,8 @@ def compare(
 ) -> Comparison:
     """Lay out the table.
 
-    The best of a column is its highest accuracy without a flag, of finished runs: a flagged
-    one may be false.
+    The best of a column is its highest accuracy of finished runs without a flag: a flagged
+    one may be wrong.
     """
     notes = Notes()
     results: dict[str, list[Result]] = {key: [] for row in rows for key in row.cells}
@@ -96,12 +96,12 @@ def compare(
         for run in group.members:
             for key, result in run.results.items():
                 results[key].append(result)
-    headings = tuple(_heading(key, found, notes) for key, found in results.items())
+    headings = {key: _heading(column, notes) for key, column in results.items()}
     best = {key: _best(rows, key) for key in results} if len(rows) > 1 else {}
-    lines = tuple(_line(row, styles[row.label], best, notes) for row in rows)
+    page_rows = [_page_row(row, styles[row.label], headings, best, notes) for row in rows]
     members = [run for row in rows if len(row.members) > 1 for run in row.members]
-    runs = tuple(_line(run, styles[run.label], {}, notes) for run in members)
-    return Comparison(headings, lines, runs, notes.places)
+    runs = [_page_row(run, styles[run.label], headings, {}, notes) for run in members]
+    return Comparison(tuple(headings.values()), tuple(page_rows), tuple(runs), notes.places)
 
 
 def _note_repeats(group: RunGroup, notes: Notes) -> None:
@@ -111,26 +111,25 @@ def _note_repeats(group: RunGroup, notes: Notes) -> None:
             notes.mark(text, run.name)
 
 
-def _heading(key: str, results: Sequence[Result], notes: Notes) -> ColumnHeading:
+def _heading(results: Sequence[Result], notes: Notes) -> ColumnHeading:
+    first = results[0]
     counts = sorted({result.accuracy.n for result in results})
-    text = unlike(results)
+    text, label = column_inconsistency(results), result_label(first)
     return ColumnHeading(
-        key=key,
-        attack=results[0].condition,
-        threat=threat_label(results[0].threat) if results[0].threat else "",
-        branch=branch_label(results[0].branch),
-        data=f"on {results[0].data}" if results[0].other else "",
+        label=label,
+        condition=first.condition,
+        threat=threat_label(first.threat) if first.threat else "",
+        branch=branch_label(first.branch),
+        data=f"on {first.data}" if first.other else "",
         n=" to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))),
-        marks=(notes.mark(text, f"column {key_label(key)}"),) if text else (),
+        marks=(notes.mark(text, f"column {label}"),) if text else (),
     )
 
 
 def _best(rows: Sequence[ReportRow], key: str) -> float:
     cells = [row.cells[key] for row in rows]
     fractions = [cell.fraction for cell in cells if cell and _trusted(cell)]
-    return max(
-        (fraction for fraction in fractions if not isnan(fraction)), default=float("nan")
-    )
+    return max((f for f in fractions if not isnan(f)), default=float("nan"))
 
 
 def _trusted(cell: TableCell) -> bool:
@@ -138,16 +137,20 @@ def _trusted(cell: TableCell) -> bool:
     return not cell.flags and not cell.unfinished
 
 
-def _line(
-    row: ReportRow, style: GroupStyle, best: Mapping[str, float], notes: Notes
+def _page_row(
+    row: ReportRow,
+    style: GroupStyle,
+    headings: Mapping[str, ColumnHeading],
+    best: Mapping[str, float],
+    notes: Notes,
 ) -> PageRow:
-    several = len(row.members) > 1  # then the rows of the single runs tell the places
+    several = len(row.members) > 1  # then the rows of the single runs are the places
     cells = tuple(
-        _shown(
+        _page_cell(
             cell,
             len(row.seeds),
             best.get(key),
-            "" if several else f"{row.name}, {key_label(key)}",
+            "" if several else f"{row.name}, {headings[key].label}",
             notes,
         )
         for key, cell in row.cells.items()
@@ -156,21 +159,22 @@ def _line(
         notes.mark(f"in training: {alarm}", "" if several else row.name)
         for alarm in row.alarms
     )
-    mixed = (notes.mark(row.unlike, f"row {row.name}"),) if row.unlike else ()
-    return PageRow(row, style, marks + mixed, cells)
+    if row.inconsistency:
+        marks += (notes.mark(row.inconsistency, f"row {row.name}"),)
+    return PageRow(row, style, marks, cells)
 
 
-def _shown(
+def _page_cell(
     cell: TableCell | None, seeds: int, best: float | None, place: str, notes: Notes
 ) -> PageCell:
     if cell is None:
         return PageCell(text="–", fraction=-1.0)
-    known = len(cell.fractions)
+    measured = len(cell.fractions)
     return PageCell(
         text=str(cell),
         fraction=-1.0 if isnan(cell.fraction) else cell.fraction,
         best=cell.fraction == best and _trusted(cell),
-        part=f"{known} of {seeds} seeds" if known < seeds else "",
+        part=f"{measured} of {seeds} seeds" if measured < seeds else "",
         unfinished=unfinished_text(cell.unfinished),
         marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),
     )

@@ -18,7 +18,7 @@ from advnorm.files import read_bytes
 from advnorm.records import Result
 from advnorm.report.completion_marks import unfinished_runs, unfinished_text
 from advnorm.report.groups import LoadedRun, RunGroup
-from advnorm.report.rows import branch_label, threat_label, without_branch
+from advnorm.report.rows import branch_label, threat_label
 from advnorm.text import cut
 
 MOST_RUNS = 8
@@ -70,14 +70,14 @@ def example_strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleS
 
 def _run_strip(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | None:
     """Read the examples of a run; ``None`` if there are none, or they are not images."""
-    attacked = [name for name, result in run.results.items() if result.threat]
-    for name in sorted(attacked, key=lambda name: without_branch(name) != key):
-        path = run.run.examples(name)
+    attacked = [result for result in run.results.values() if result.threat]
+    for result in sorted(attacked, key=lambda result: result.key_without_branch != key):
+        path = run.run.examples(result.key)
         if path.exists():
             tensors = _read(path)
             shape = tensors["clean"].shape
             if len(shape) == 4 and shape[1] in (1, 3) and all(shape):
-                return _strip(group.label, run.name, run.results[name], tensors)
+                return _strip(group.label, run.name, result, tensors)
     return None
 
 

@@ -1,32 +1,43 @@
-"""The page: what the template is given, and the template filled in."""
+"""The page that compares runs: collect its contents, and render the template."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advnorm.records import Environment as Machine
 from advnorm.records import Run
-from advnorm.report import diagnoses, example_images, figures, steps
+from advnorm.report import diagnoses, example_images, figures
+from advnorm.report.accuracy_curves import (
+    radius_keys,
+    radius_panels,
+    step_panels,
+    step_titles,
+)
 from advnorm.report.comparison import compare
 from advnorm.report.completion_marks import unfinished_text
 from advnorm.report.groups import LoadedRun, RunGroup, differences, load_groups
-from advnorm.report.radii import radius_keys, radius_panels
-from advnorm.report.rows import rows, threat_label, without_branch
+from advnorm.report.rows import group_rows, threat_label
 from advnorm.report.scatter import scatter_panel
-from advnorm.report.styles import OTHER_STYLE, STYLES, GroupStyle, assign, headline_key
+from advnorm.report.styles import (
+    OTHER_STYLE,
+    STYLES,
+    GroupStyle,
+    assign_styles,
+    headline_key,
+)
 from advnorm.report.template import environment
 from advnorm.report.training_curves import training_panels
 
 MOST_RECIPES = 100
-"""Recipes beyond these are only counted: they are in their folders."""
+"""The most recipes that are shown; the others are in their run folders."""
 
 
 def render(runs: Sequence[Run]) -> str:
     """Return the page that compares ``runs``."""
     groups = load_groups(runs)
-    lines = rows(groups)
+    rows = group_rows(groups)
     key = headline_key(groups)
     attacks = radius_keys(groups)
-    styles = assign(groups, lines, key)
+    styles = assign_styles(groups, rows, key)
     loaded = [run for group in groups for run in group.members]
     return (
         environment()
@@ -40,7 +51,7 @@ def render(runs: Sequence[Run]) -> str:
                 result.branch for run in loaded for result in run.results.values()
             ),
             flagged=any(result.flags for run in loaded for result in run.results.values()),
-            comparison=compare(groups, lines, styles),
+            comparison=compare(groups, rows, styles),
             unfinished={group.label: unfinished_text(group.unfinished) for group in groups},
             styles=styles,
             legend={
@@ -50,9 +61,9 @@ def render(runs: Sequence[Run]) -> str:
             headline=_attack(loaded, key),
             scatter=scatter_panel(groups, styles, key, "scatter") if key else None,
             curves=training_panels(groups, styles, "curve"),
-            radii=radius_panels(attacks, lines, styles, "radius"),
-            walks=steps.titles(groups),
-            steps=steps.steps(groups, styles, "steps"),
+            radii=radius_panels(attacks, rows, styles, "radius"),
+            step_titles=step_titles(groups),
+            steps=step_panels(groups, styles, "steps"),
             sections=diagnoses.question_sections(groups, styles, "why"),
             strips=example_images.example_strips(groups, key),
             limits={"runs": figures.MOST_RUNS, "panels": figures.MOST_PANELS},
@@ -67,19 +78,19 @@ def render(runs: Sequence[Run]) -> str:
 
 def _attack(runs: Sequence[LoadedRun], key: str | None) -> str:
     results = [result for run in runs for result in run.results.values()]
-    result = next((r for r in results if without_branch(r.key) == key), None)
+    result = next((r for r in results if r.key_without_branch == key), None)
     if result is None or result.threat is None:
         return ""
     return f"{result.condition}, {threat_label(result.threat)}"
 
 
 def _data(runs: Sequence[LoadedRun]) -> list[str]:
-    """Return what was trained on, as the recipes say it."""
+    """Return the names of the training data."""
     return list(dict.fromkeys(run.choice("data") for run in runs))
 
 
 def _missing(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
-    """Return the runs that lack something, by what they lack."""
+    """Return the runs that lack something, by what is missing."""
     adversary = {run.name for run in runs if any(r.threat for r in run.results.values())}
     return {
         "results": [run for run in runs if not run.results],
@@ -110,9 +121,9 @@ def _differing(
 
 
 def _machines(runs: Sequence[LoadedRun]) -> list[tuple[Machine, list[str]]]:
-    """Return each environment once, with the runs that were made in it."""
-    found: dict[Machine, list[str]] = {}
+    """Return each environment once, with the names of its runs."""
+    machines: dict[Machine, list[str]] = {}
     for run in runs:
         if run.environment:
-            found.setdefault(run.environment, []).append(run.name)
-    return list(found.items())
+            machines.setdefault(run.environment, []).append(run.name)
+    return list(machines.items())

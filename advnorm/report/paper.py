@@ -82,15 +82,6 @@ def _section(record: Reproduction, prefix: str) -> ArtefactSection:
     )
 
 
-def _title(name: str) -> str:
-    """Write the name of an artefact as papers do.
-
-    >>> _title("table13")
-    'ReproductionTable 13'
-    """
-    return re.sub(r"(\d+)", r" \1", name).capitalize()
-
-
 def _panels(panels: Sequence[Panel], prefix: str) -> Iterator[figures.SvgPanel]:
     for number, panel in enumerate(panels):
         styled = diagnosis_panels.StyledPanel(panel.title, STYLES[0], panel)

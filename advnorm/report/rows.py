@@ -1,4 +1,4 @@
-"""The comparison as plain data: one row a group, one cell a result key."""
+"""The comparison as plain data: a row for each group, a cell for each result key."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,26 +10,24 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord
+from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord, result_key
 from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.groups import LoadedRun, RunGroup, load_groups
-
-_BRANCH = re.compile(r"@(adversarial|clean|worst)(?=~|$)")
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One accuracy: of one seed, or the mean over several."""
+    """One accuracy: of one seed, or the mean over seeds."""
 
     fractions: tuple[float, ...]
-    """One fraction a seed."""
+    """The accuracy of each seed."""
     n: int
-    """Samples a seed; the fewest where seeds differ."""
+    """Samples of a seed; the smallest number if seeds differ."""
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """Shown beside it as flags are, but no reason for doubt."""
+    """Shown beside it like flags, but no reason for doubt."""
     unfinished: tuple[str, ...] = ()
-    """How far the runs were whose training was not finished: ``13 of 400 epochs``."""
+    """The progress of the runs that were not finished: ``13 of 400 epochs``."""
 
     @property
     def fraction(self) -> float:
@@ -80,7 +78,7 @@ class ReportRow:
 
     name: str
     label: str
-    """Norm, objective and model, and what else tells this group from the others."""
+    """Norm, objective and model, and what else distinguishes the group."""
     model: str
     norm: str
     objective: str
@@ -89,88 +87,73 @@ class ReportRow:
     """All rows of a table have the same keys in the same order."""
     alarms: tuple[str, ...]
     members: tuple["ReportRow", ...] = ()
-    """Each seed's own row; empty in such a row."""
-    unlike: str = ""
-    """In what its cells were not measured alike: other weights, other sample counts."""
+    """A row for each run of a group; empty in such a row."""
+    inconsistency: str = ""
+    """How its cells differ in what must be equal: weights, numbers of samples."""
 
 
 def comparison_rows(runs: Sequence[Run]) -> list[ReportRow]:
-    """Return one row a group of runs that differ only in their seed.
+    """Return a row for each group of runs that differ only in their seed.
 
     Over seeds a cell has the mean and its standard error; of several runs of one seed the
-    first counts. Columns: clean, then what has no adversary, then norm, attack and radius;
-    the branches of a mixture norm, and other data sets than the run's, are columns of
-    their own.
+    first counts. Columns: clean, then conditions without an adversary, then by norm, attack
+    and radius. The branches of a mixture norm, and other data sets than the run's, have
+    their own columns.
     """
-    return rows(load_groups(runs))
+    return group_rows(load_groups(runs))
 
 
-def rows(groups: Sequence[RunGroup]) -> list[ReportRow]:
-    """Return the rows of groups that were read before."""
+def group_rows(groups: Sequence[RunGroup]) -> list[ReportRow]:
+    """Return the rows of loaded groups."""
     keys = columns([member for group in groups for member in group.members])
     return [_group_row(group, keys) for group in groups]
 
 
 def columns(runs: Sequence[LoadedRun]) -> list[str]:
-    """Return all result keys in the order of a table's columns."""
+    """Return all result keys in the order of the table's columns."""
     results = {result.key: result for run in runs for result in run.results.values()}
     return sorted(results, key=lambda key: _order(results[key]))
 
 
-def without_branch(key: str) -> str:
-    """Return a result key without the branch of a mixture norm.
-
-    >>> without_branch("pgd-40_linf_0.3@clean"), without_branch("clean@worst~mnist-c-fog")
-    ('pgd-40_linf_0.3', 'clean~mnist-c-fog')
-    """
-    return _BRANCH.sub("", key)
-
-
 def branch_label(branch: str | None) -> str:
-    """Name the branch of a mixture norm that answered; nothing for any other norm."""
+    """Name the branch of a mixture norm; empty for any other norm."""
     return f"{branch} branch" if branch else ""
 
 
-def key_label(key: str) -> str:
-    """Write a result key for people.
-
-    >>> key_label("pgd-40_linf_0.3@clean"), key_label("clean@worst~mnist-c-fog")
-    ('pgd-40_linf_0.3, clean branch', 'clean on mnist-c-fog, worst branch')
-    """
-    branch = _BRANCH.search(key)
-    name = without_branch(key).replace("~", " on ")
-    return f"{name}, {branch_label(branch[1])}" if branch else name
+def result_label(result: Result) -> str:
+    """Name a result for people: ``pgd-40_linf_0.3 on mnist-c:fog, clean branch``."""
+    name = result_key(result.condition, result.threat)
+    name += f" on {result.data}" if result.other else ""
+    return f"{name}, {branch_label(result.branch)}" if result.branch else name
 
 
-def unlike(results: Sequence[Result]) -> str:
-    """Say in what results under one key differ, so that nobody compares them unwarned."""
-    told = _differences(
+def column_inconsistency(results: Sequence[Result]) -> str:
+    """Say how the results of one column differ in what a comparison needs to be equal."""
+    differences = _differences(
         {"data": r.data, "split": r.split, "statistics": r.statistics}
         | r.settings
         | {"weights": _weights(r), "n": r.accuracy.n}
         for r in results
     )
-    return f"not measured alike in all runs: {told}" if told else ""
+    return f"the runs were measured differently: {differences}" if differences else ""
 
 
-def _mixed(runs: Sequence[LoadedRun]) -> str:
-    """Say in what the results of some runs differ, beyond their attacks."""
+def _row_inconsistency(runs: Sequence[LoadedRun]) -> str:
+    """Say how the results of some runs differ, beyond their conditions."""
     results = [result for run in runs for result in run.results.values()]
-    told = [_differences({"weights": _weights(r)} for r in results)]
-    for run in runs:  # one that went on has results of earlier weights
+    texts = [_differences({"weights": _weights(r)} for r in results)]
+    for run in runs:  # a resumed run has results of earlier weights
         for kind in dict.fromkeys(map(_weights, run.results.values())):
             own = [r for r in run.results.values() if _weights(r) == kind]
-            told.append(_differences({"weights": r.weights[:_NAMED]} for r in own))
-    for data in dict.fromkeys(
-        r.data for r in results
-    ):  # each has its own number of samples
-        told.append(_differences({"n": r.accuracy.n} for r in results if r.data == data))
-    shown = ", ".join(dict.fromkeys(filter(None, told)))
-    return f"these results are not measured alike: {shown}" if shown else ""
+            texts.append(_differences({"weights": r.weights[:_SHOWN_DIGEST]} for r in own))
+    for data in dict.fromkeys(r.data for r in results):  # each has its number of samples
+        texts.append(_differences({"n": r.accuracy.n} for r in results if r.data == data))
+    joined = ", ".join(dict.fromkeys(filter(None, texts)))
+    return f"these results were measured differently: {joined}" if joined else ""
 
 
-_NAMED = len("best-00000000 sha256:01234567")
-"""How much of the name and digest of weights is shown."""
+_SHOWN_DIGEST = len("best-00000000 sha256:01234567")
+"""Characters of the name and digest of weights that are shown."""
 
 
 def _weights(result: Result) -> str:
@@ -182,12 +165,12 @@ def _differences(settings: Iterable[Mapping[str, Setting]]) -> str:
     """Return e.g. ``n is 100 or 1000``, for each name that has several values."""
     every = list(settings)
     names = dict.fromkeys(name for setting in every for name in setting)
-    told = []
+    texts = []
     for name in names:
         values = dict.fromkeys(str(setting.get(name, "unset")) for setting in every)
         if len(values) > 1:
-            told.append(f"{name} is {' or '.join(values)}")
-    return ", ".join(told)
+            texts.append(f"{name} is {' or '.join(values)}")
+    return ", ".join(texts)
 
 
 def threat_label(threat: ThreatRecord) -> str:
@@ -222,7 +205,7 @@ def _order(result: Result) -> tuple[Any, ...]:
         for part in re.split(r"(\d+)", result.condition)
     ]
     norm, eps = (result.threat.norm, result.threat.eps) if result.threat else ("", 0.0)
-    adversary, other = result.threat is not None, result.condition != "clean"
+    adversary, other = result.threat is not None, result.kind != "clean"
     data = result.data if result.other else ""
     return (data, adversary, other, norm, natural, eps, result.branch or "")
 
@@ -242,7 +225,7 @@ def _group_row(group: RunGroup, keys: Sequence[str]) -> ReportRow:
         cells=whole.cells,
         alarms=tuple(dict.fromkeys(alarm for row in members for alarm in row.alarms)),
         members=members,
-        unlike=whole.unlike,
+        inconsistency=whole.inconsistency,
     )
 
 
@@ -258,7 +241,7 @@ def _row(
         seeds=tuple(run.seed for run in runs),
         cells={key: _cell(key, runs) for key in keys},
         alarms=first.alarms,
-        unlike=_mixed(runs),
+        inconsistency=_row_inconsistency(runs),
     )
 
 

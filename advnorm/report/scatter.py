@@ -20,7 +20,6 @@ from advnorm.report.figures import (
     with_branch,
 )
 from advnorm.report.groups import LoadedRun, RunGroup
-from advnorm.report.rows import without_branch
 from advnorm.report.styles import OTHER_STYLE
 
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
@@ -56,14 +55,14 @@ def scatter_panel(
             if point.unfinished:
                 mark_unfinished(axes, *place, point.unfinished)
         svg = to_svg(axes, prefix)
-    told = [
+    texts = [
         f"{with_branch(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
         f"{p.robust.fraction:.1%} robust"
         f"{FLAGGED if p.flagged else ''}"
         f"{f' ({unfinished_text(p.unfinished)})' if p.unfinished else ''}"
         for p in points
     ]
-    return SvgPanel("Clean against robust accuracy", join_limited(told), svg)
+    return SvgPanel("Clean against robust accuracy", join_limited(texts), svg)
 
 
 class ScatterPoint(NamedTuple):
@@ -75,16 +74,16 @@ class ScatterPoint(NamedTuple):
     robust: Accuracy
     flagged: bool = False
     unfinished: tuple[str, ...] = ()
-    """How far training was, where it was not finished."""
+    """The progress of training, if it was not finished."""
 
 
 def _points(run: LoadedRun, key: str) -> list[ScatterPoint]:
     """Pair the accuracy under ``key`` with the clean one, each branch with its own."""
-    found = []
-    for name, result in run.results.items():
+    points = []
+    for result in run.results.values():
         data = result.data if result.other else None
         clean = run.results.get(result_key("clean", None, result.branch, data))
-        if without_branch(name) == key and clean:
+        if result.key_without_branch == key and clean:
             point = ScatterPoint(
                 run.name,
                 result.branch,
@@ -93,8 +92,8 @@ def _points(run: LoadedRun, key: str) -> list[ScatterPoint]:
                 bool(result.flags),
                 unfinished_runs([result]) or unfinished_runs([clean]),
             )
-            found += [point] if point.clean.n and point.robust.n else []
-    return found
+            points += [point] if point.clean.n and point.robust.n else []
+    return points
 
 
 def _bars(accuracy: Accuracy) -> list[list[float]]:

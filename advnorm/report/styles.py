@@ -1,13 +1,15 @@
-"""One colour and one marker a group, the same in every figure, table and legend."""
+"""One colour and one marker for each group, in every figure, table and legend."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
+from statistics import fmean
 
 from advnorm.numbers import parse_number
+from advnorm.records import Result
 from advnorm.report.groups import RunGroup
-from advnorm.report.rows import ReportRow, without_branch
+from advnorm.report.rows import ReportRow
 
 
 @dataclass(frozen=True)
@@ -33,63 +35,65 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
 STYLES = tuple(map(GroupStyle, _COLOURS, _MARKERS, _GLYPHS))
 OTHER_STYLE = GroupStyle("#8a8a8a", ".", "·")
-"""For the groups beyond those that have a colour of their own."""
+"""For further groups, which have no colour of their own."""
 
 
-def assign(
+def assign_styles(
     groups: Sequence[RunGroup], rows: Sequence[ReportRow], key: str | None
 ) -> dict[str, GroupStyle]:
-    """Give the groups their styles, by label.
+    """Return the style of each group, by label.
 
-    Where there are more groups than styles, those with the highest accuracy under ``key``
-    are chosen; the order stays that of the table.
+    If there are more groups than styles, those with the highest accuracy under ``key`` are
+    chosen; the order stays that of the table.
     """
-    labels = [group.label for group in groups]
+    labels = chosen = [group.label for group in groups]
     if len(labels) > len(STYLES):
-        fractions = {row.label: _fraction(row, key) for row in rows}
-        chosen = sorted(labels, key=lambda label: -fractions[label])[: len(STYLES)]
-    else:
-        chosen = labels
+        accuracy = {g.label: _best(g, r, key) for g, r in zip(groups, rows, strict=True)}
+        chosen = sorted(labels, key=lambda label: -accuracy[label])[: len(STYLES)]
     shown = [label for label in labels if label in chosen]
     return dict.fromkeys(labels, OTHER_STYLE) | dict(zip(shown, STYLES, strict=False))
 
 
-def _fraction(row: ReportRow, key: str | None) -> float:
-    cells = [cell for name, cell in row.cells.items() if without_branch(name) == key]
+def _best(group: RunGroup, row: ReportRow, key: str | None) -> float:
+    """Return the highest accuracy of a group under ``key``, over branches."""
+    results = [result for run in group.members for result in run.results.values()]
+    cells = [row.cells[r.key] for r in results if r.key_without_branch == key]
     fractions = [cell.fraction for cell in cells if cell and not isnan(cell.fraction)]
     return max(fractions, default=-1.0)
 
 
 def headline_key(groups: Sequence[RunGroup]) -> str | None:
-    """Choose the attack that stands for robustness, where one figure needs just one.
+    """Choose the attack whose accuracy is called robust, where a figure needs just one.
 
-    Of the attacks on images that most runs have, on their own data where there is one: the
-    radius of the recipes where it was tried, else the largest; at that radius the attack
-    that leaves the lowest mean accuracy. It is a result key without a branch: all branches
-    of a mixture norm belong to it.
+    Candidates are the attacks on images that most runs have, on the runs' own data if there
+    are such. Chosen is the radius of the recipes if it was tried, else the largest; at that
+    radius, the attack with the lowest mean accuracy. It is a result key without a branch:
+    all branches of a mixture norm belong to it.
     """
     runs = [run for group in groups for run in group.members]
-    found = [r for run in runs for r in run.results.values() if r.threat]
-    attacked = [r for r in found if r.kind != "statistics"]
+    every = [r for run in runs for r in run.results.values()]
+    attacked = [r for r in every if r.threat and r.kind != "statistics"]
     results = [r for r in attacked if not r.other] or attacked
     if not results:
         return None
-    fractions: dict[str, list[float]] = {}
+    by_key: dict[str, list[Result]] = {}
     for result in results:
-        fractions.setdefault(without_branch(result.key), []).append(
-            result.accuracy.fraction
-        )
-    count = Counter(key for run in runs for key in {*map(without_branch, run.results)})
+        by_key.setdefault(result.key_without_branch, []).append(result)
+    runs_with = Counter(
+        key
+        for run in runs
+        for key in {result.key_without_branch for result in run.results.values()}
+    )
     trained = {_number(run.recipe.get("threat.eps", "")) for run in runs}
-    last = {without_branch(result.key): result for result in results}
 
     def merit(key: str) -> tuple[int, bool, float, float]:
-        threat = last[key].threat
+        threat = by_key[key][-1].threat
         eps = threat.eps if threat else 0.0
-        known = any(abs(eps - other) < 1e-6 for other in trained)
-        return (count[key], known, eps, -sum(fractions[key]) / len(fractions[key]))
+        in_recipe = any(abs(eps - radius) < 1e-6 for radius in trained)
+        mean = fmean(result.accuracy.fraction for result in by_key[key])
+        return (runs_with[key], in_recipe, eps, -mean)
 
-    return max(sorted(fractions), key=merit)
+    return max(sorted(by_key), key=merit)
 
 
 def _number(text: str) -> float:

@@ -5,7 +5,13 @@ from collections.abc import Sequence
 from advnorm.records import Run
 from advnorm.report.completion_marks import unfinished_text
 from advnorm.report.groups import LoadedRun, load_groups
-from advnorm.report.rows import ReportRow, TableCell, key_label, rows, unlike
+from advnorm.report.rows import (
+    ReportRow,
+    TableCell,
+    column_inconsistency,
+    group_rows,
+    result_label,
+)
 
 WIDTH = 100
 """Characters of a line; groups that do not fit go into another block below."""
@@ -19,13 +25,13 @@ def comparison_text(runs: Sequence[Run]) -> str:
     Over seeds a cell is the mean ± its standard error, else the accuracy [95% interval].
     """
     groups = load_groups(runs)
-    lines = rows(groups)
+    rows = group_rows(groups)
     notes: list[str] = []
-    keys = list(lines[0].cells)
+    keys = list(rows[0].cells)
     loaded = [run for group in groups for run in group.members]
     names = ["", "", "", *(_name(key, loaded, notes) for key in keys), "in training"]
     first = [name.ljust(max(map(len, names))) for name in names]
-    columns = [_column(row, keys, notes) for row in lines]
+    columns = [_column(row, keys, notes) for row in rows]
     shown = ["\n".join(_joined(block)) for block in split_blocks(first, columns)]
     numbered = [f"*{number} {note}" for number, note in enumerate(notes, start=1)]
     return "\n\n".join([*shown, "\n".join(numbered)]).rstrip()
@@ -45,7 +51,8 @@ def _name(key: str, runs: Sequence[LoadedRun], notes: list[str]) -> str:
     results = [run.results[key] for run in runs if key in run.results]
     counts = sorted({result.accuracy.n for result in results})
     n = "..".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
-    return f"{key_label(key)} (n={n}){_marks([unlike(results)], notes)}"
+    marks = _marks([column_inconsistency(results)], notes)
+    return f"{result_label(results[0])} (n={n}){marks}"
 
 
 def _column(row: ReportRow, keys: Sequence[str], notes: list[str]) -> list[str]:
@@ -53,7 +60,7 @@ def _column(row: ReportRow, keys: Sequence[str], notes: list[str]) -> list[str]:
     cells = [row.cells[key] for key in keys]
     shown = [_cell_text(cell, notes) for cell in cells]
     alarms = _marks(row.alarms, notes).strip() or "-"
-    norm += _marks([row.unlike], notes)
+    norm += _marks([row.inconsistency], notes)
     column = [norm, objective, " ".join(rest), *shown, alarms]
     return [text.rjust(max(map(len, column))) for text in column]
 

@@ -114,7 +114,7 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path):
     run = make(tmp_path / "a", FOG | SNOW)
     with pytest.raises(ValueError, match="no results for snow"):
         corruption_errors(run, make(tmp_path / "b", FOG))
-    with pytest.raises(ValueError, match="other numbers of samples"):
+    with pytest.raises(ValueError, match="different numbers of samples"):
         corruption_errors(run, make(tmp_path / "c", FOG | SNOW, n=50))
     with pytest.raises(ValueError, match="makes no error on fog"):
         corruption_errors(run, make(tmp_path / "d", {key: 0 for key in FOG} | SNOW))

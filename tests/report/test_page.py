@@ -9,8 +9,8 @@ from reading import drawings, page
 
 from advnorm.records import Accuracy, Run
 from advnorm.report import write
+from advnorm.report.accuracy_curves import _step_lines, step_labels
 from advnorm.report.groups import load_groups
-from advnorm.report.steps import _walks, labels
 from advnorm.report.styles import headline_key
 
 EPS = 8 / 255
@@ -101,7 +101,7 @@ def test_results_that_were_not_measured_alike_are_said(maker, tmp_path):
     maker.result(one, "pgd-10", 500, eps=EPS, settings={"steps": 10})
     maker.result(other, "pgd-10", 50, eps=EPS, settings={"steps": 20}, n=100)
     read = page([one, other], tmp_path)
-    assert "not measured alike in all runs: steps is 10 or 20" in read.text
+    assert "the runs were measured differently: steps is 10 or 20" in read.text
     assert "n = 100 to 1000" in read.text
 
 
@@ -275,15 +275,15 @@ def test_columns_and_rows_with_other_weights_or_counts_are_warned_of(maker, tmp_
     text = write([one, other], tmp_path / "r.html").read_text()
     notes = re.findall(r'<li id="note-(\d)"><strong>(.*?)</strong> \((.*?)\)', text)
     assert notes == [
-        ("1", "not measured alike in all runs: n is 1000 or 100", "column clean"),
+        ("1", "the runs were measured differently: n is 1000 or 100", "column clean"),
         (
             "2",
-            "not measured alike in all runs: weights is best or state",
+            "the runs were measured differently: weights is best or state",
             "column pgd-10_linf_0.03137",
         ),
         (
             "3",
-            "these results are not measured alike: weights is best or state, "
+            "these results were measured differently: weights is best or state, "
             "n is 100 or 1000",
             "row b",
         ),
@@ -332,7 +332,7 @@ def test_accuracy_over_attack_steps_is_the_mean_over_seeds_by_branch(maker, tmp_
 def test_the_band_over_attack_steps_is_the_interval_of_the_accuracy(maker):
     run = maker.run("a")
     maker.result(run, "pgd-10..20", 50, n=100, eps=EPS, curve=walk(80, 50))
-    known = next(iter(_walks(load_groups([run]), "pgd-10..20_linf_0.03137"))).known
+    known = next(iter(_step_lines(load_groups([run]), "pgd-10..20_linf_0.03137"))).cells
     assert list(known) == [10, 20]
     assert known[20].interval == Accuracy(correct=50, n=100).interval
 
@@ -384,5 +384,5 @@ def test_a_page_without_flags_does_not_speak_of_marks(maker, tmp_path):
     ],
 )
 def test_labels_of_step_counts_do_not_meet(counts, shown):
-    assert " ".join(filter(None, labels(counts))) == shown
-    assert len(labels(counts)) == len(counts)
+    assert " ".join(filter(None, step_labels(counts))) == shown
+    assert len(step_labels(counts)) == len(counts)

@@ -166,7 +166,9 @@ def test_a_row_says_whether_its_cells_were_measured_alike(maker, more, said):
     weights = {"weights": "best-00000009 sha256:00"} | more
     maker.result(run, "pgd-20", 1, eps=EPS, **weights)
     (row,) = comparison_rows([run])
-    assert row.unlike == (f"these results are not measured alike: {said}" if said else "")
+    assert row.inconsistency == (
+        f"these results were measured differently: {said}" if said else ""
+    )
 
 
 def test_a_row_over_seeds_compares_the_seeds_too(maker):
@@ -174,5 +176,5 @@ def test_a_row_over_seeds_compares_the_seeds_too(maker):
     for run, n in zip(runs, (100, 200), strict=True):
         maker.result(run, "clean", 50, n=n)
     (row,) = comparison_rows(runs)
-    assert "n is 100 or 200" in row.unlike
-    assert [member.unlike for member in row.members] == ["", ""]
+    assert "n is 100 or 200" in row.inconsistency
+    assert [member.inconsistency for member in row.members] == ["", ""]

@@ -72,8 +72,8 @@ def test_a_column_and_a_row_that_were_not_measured_alike_are_marked(maker):
     assert lines[3].startswith("clean (n=100..1000) *1 50.0%")
     assert lines[4].startswith("pgd-10_linf_0.03137 (n=1000) *2 50.0%")
     assert lines[6:] == [
-        "*1 not measured alike in all runs: n is 1000 or 100",
-        "*2 not measured alike in all runs: weights is best or state",
-        "*3 these results are not measured alike: weights is best or state, "
+        "*1 the runs were measured differently: n is 1000 or 100",
+        "*2 the runs were measured differently: weights is best or state",
+        "*3 these results were measured differently: weights is best or state, "
         "n is 100 or 1000",
     ]
