@@ -76,7 +76,7 @@ def imagenet(request: DataRequest) -> DataSet:
 
 @DATA.register("imagenette")
 def imagenette(request: DataRequest) -> DataSet:
-    """Imagenette, 160x160: ``imagenette2-160.tgz`` (-320, full), or unpacked."""
+    """Imagenette, 160x160: ``imagenette2-160.tgz`` (or -320, or full), or unpacked."""
     request.refuse_argument()
     for path in search_folders(request.root, request.kind, *_IMAGENETTE_NAMES):
         if _has_splits(path) and path != request.root:

@@ -55,9 +55,10 @@ _DIGITS_TEST = 360
 
 @DATA.register("digits")
 def digits(request: DataRequest) -> DataSet:
-    """Handwritten digits 8x8 (scikit-learn): 1,797 in all, 36 a class for the test.
+    """Handwritten digits, 8x8 (scikit-learn): 1,437 training and 360 test images.
 
-    Values 0 to 16 become 0 to 255, rounded. The 360 test images are the same for any seed.
+    Values 0 to 16 become 0 to 255, rounded. The test images, 36 a class, are the same for
+    any seed.
     """
     from sklearn.datasets import load_digits
 
@@ -80,7 +81,7 @@ def mnist(request: DataRequest) -> DataSet:
 
 @DATA.register("fashion_mnist")
 def fashion_mnist(request: DataRequest) -> DataSet:
-    """Fashion-MNIST, 28x28 grey: the file names of MNIST."""
+    """Fashion-MNIST, 28x28 grey: files named as those of MNIST."""
     return _idx(request, _FASHION)
 
 
@@ -116,7 +117,7 @@ def cifar100(request: DataRequest) -> DataSet:
 
 @DATA.register("svhn")
 def svhn(request: DataRequest) -> DataSet:
-    """House numbers, 32x32 (SVHN): ``train_32x32.mat`` and ``test_32x32.mat``."""
+    """SVHN, house numbers, 32x32: ``train_32x32.mat`` and ``test_32x32.mat``."""
     request.refuse_argument()
     train, test = request.find(["train_32x32.mat", "test_32x32.mat"])
     return image_set(_DIGITS, formats.svhn(train), formats.svhn(test))

@@ -101,7 +101,7 @@ def cnn_large(context: BuildContext, *, width: PositiveInt = 64) -> nn.Module:
 
 @MODELS.register("cnn_cleverhans")
 def cnn_cleverhans(context: BuildContext) -> nn.Module:
-    """CNN of galloway2019, Table 15: convolutions 8x8+2, 6x6+2 (normalized) and 5x5+1.
+    """CNN of galloway2019, Table 15: convolutions 8x8, 6x6 (both normalized) and 5x5.
 
     Adapted there from the CleverHans library. The first convolution has padding 3 ("same"),
     the others none: 32x32 images then give the 256 features of the table. All layers have

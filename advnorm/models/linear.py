@@ -46,7 +46,7 @@ def mlp(
     activation: Literal["relu", "none"] = "relu",
     tile: PositiveInt = 1,
 ) -> nn.Module:
-    """Fully connected network: ``depth`` hidden layers of ``width``, each linear-norm-ReLU.
+    """Fully connected network: ``depth`` hidden layers of ``width`` units, norm and ReLU.
 
     The defaults are those of galloway2019, appendix H. Every linear layer has a bias. A
     depth of 0 is a linear classifier without norm. ``start`` is the initialization:

@@ -1,7 +1,7 @@
-r"""The first layer of a network: from images in [0, 1] to standardized ones.
+r"""The first layer of a network: standardize images in [0, 1].
 
 Standardization is inside of the model, so that a threat is stated on the images themselves
-and an attack cannot leave it out.
+and an attack includes it.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class PerImageStandardize(nn.Module):
     .. math:: x \mapsto \frac{x - \bar x}{\max(\sigma(x), \epsilon)}
 
     The mean and the (population) standard deviation are over all features of the image. A
-    constant image has none: it becomes zero, and so does its gradient.
+    constant image becomes zero, and so does its gradient.
     """
 
     def __init__(self, *, eps: float = 1e-6) -> None:
@@ -60,7 +60,7 @@ class PerImageStandardize(nn.Module):
         self.eps = eps
 
     def forward(self, clean: Tensor) -> Tensor:
-        """Standardize ``(batch, ...)``, a sample at a time."""
+        """Standardize ``(batch, ...)``, each sample by itself."""
         flat = clean.flatten(1)
         centred = flat - flat.mean(1, keepdim=True)
         variance = centred.square().mean(1, keepdim=True)

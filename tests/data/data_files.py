@@ -1,4 +1,4 @@
-"""Files of data sets as they are published, small and random."""
+"""Small random images, and files of data sets as they are published."""
 
 import gzip
 import io
@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
+from torch.nn import functional as F
+
+from advnorm.draws import Draws
 
 RNG = np.random.default_rng(0)
 CPU = torch.device("cpu")
@@ -122,3 +125,33 @@ def write_image_folder(
         for label in ("cat", "dog", "emu"):
             for i in range(count):
                 save_image(root / part / label / f"{i}.png", random_pixels(*side))
+
+
+def smooth_images(count, channels, height, width, dtype=torch.float32):
+    """Random images as smooth as photographs: a 5x5 lattice, bicubic between."""
+    lattice = Draws.of(7, torch.arange(count)).normal(channels, 5, 5)
+    size = (height, width)
+    image = F.interpolate(lattice, size=size, mode="bicubic", align_corners=True)
+    return torch.sigmoid(2 * image).to(dtype)
+
+
+def small_folder(root: Path) -> Path:
+    """Write three images a class, and return the folder of the first class."""
+    write_image_folder(root, count=3)
+    return root / "train" / "cat"
+
+
+def tiny_imagenet_files() -> dict[str, bytes]:
+    files = {}
+    for label in ("n02", "n01"):
+        for i in range(2):
+            files[f"train/{label}/images/{label}_{i}.JPEG"] = image_bytes(
+                random_pixels(64, 64)
+            )
+        files[f"train/{label}/{label}_boxes.txt"] = b"0"
+    for i in range(3):
+        files[f"val/images/val_{i}.JPEG"] = image_bytes(random_pixels(64, 64))
+    rows = "val_0.JPEG\tn02\t0\t0\t9\t9\nval_1.JPEG\tn01\t0\t0\t9\t9\nval_2.JPEG\tn01\t0\t0\t9\t9\n"
+    files["val/val_annotations.txt"] = rows.encode()
+    files["test/images/test_0.JPEG"] = image_bytes(random_pixels(64, 64))
+    return {f"tiny-imagenet-200/{name}": content for name, content in files.items()}

@@ -7,9 +7,9 @@ from math import ceil, cos, pi, sin
 import numpy as np
 import pytest
 import torch
+from data_files import smooth_images
 from PIL import Image
 from scipy import ndimage, stats
-from torch.nn import functional as F
 
 from advnorm.data.corruptions import CORRUPTIONS
 from advnorm.data.corruptions.blur import disc
@@ -19,16 +19,7 @@ from advnorm.data.corruptions.jpeg import dct_matrix, jpeg
 from advnorm.data.corruptions.noise import poisson_quantile
 from advnorm.draws import Draws
 
-
-def smooth(count, channels, height, width, dtype=torch.float32):
-    """Random images as smooth as photographs: a 5x5 lattice, bicubic between."""
-    lattice = Draws.of(7, torch.arange(count)).normal(channels, 5, 5)
-    size = (height, width)
-    image = F.interpolate(lattice, size=size, mode="bicubic", align_corners=True)
-    return torch.sigmoid(2 * image).to(dtype)
-
-
-IMAGES = smooth(4, 3, 20, 17, torch.float64)
+IMAGES = smooth_images(4, 3, 20, 17, torch.float64)
 
 
 def run(name, severity, images=IMAGES):
@@ -103,7 +94,7 @@ def test_gaussian_blur_is_scipys():
 
 
 def test_lengths_grow_with_images_beyond_32_pixels():
-    images = smooth(1, 1, 64, 80, torch.float64)
+    images = smooth_images(1, 1, 64, 80, torch.float64)
     expected = planes(lambda x, _: ndimage.gaussian_filter(x, 1.4, mode="nearest"), images)
     same(run("gaussian_blur", 3, images)[0], expected)
 
@@ -332,7 +323,7 @@ def test_the_dct_matrix_is_scipys_and_orthonormal():
 @pytest.mark.parametrize("channels, size", [(1, (24, 33)), (3, (32, 48)), (3, (21, 35))])
 def test_jpeg_is_about_pillows(quality, channels, size):
     """The same tables; the rest is a matter of rounding, and of how chroma is shown."""
-    images = smooth(3, channels, *size)
+    images = smooth_images(3, channels, *size)
     images = (images + 0.05 * Draws.of(1, torch.arange(3)).normal(channels, *size)).clamp(
         0, 1
     )

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+from data_files import smooth_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn import functional as F
 
 from advnorm.data import load
 from advnorm.data.corruptions import COLOUR_ONLY, CORRUPTIONS, SEVERITIES, corrupt
@@ -14,14 +14,6 @@ from advnorm.data.in_memory import CIFAR10_C
 from advnorm.draws import Draws
 
 NAMES = list(CORRUPTIONS)
-
-
-def smooth(count, channels, height, width, dtype=torch.float32):
-    """Random images as smooth as photographs: a 5x5 lattice, bicubic between."""
-    lattice = Draws.of(7, torch.arange(count)).normal(channels, 5, 5)
-    size = (height, width)
-    image = F.interpolate(lattice, size=size, mode="bicubic", align_corners=True)
-    return torch.sigmoid(2 * image).to(dtype)
 
 
 def digits(count):
@@ -32,11 +24,11 @@ def digits(count):
 
 SETS = {
     "digits": digits(100),
-    "grey 28": smooth(20, 1, 28, 28),
-    "colour 32": smooth(20, 3, 32, 32),
-    "colour 33x20": smooth(16, 3, 33, 20),
-    "colour 64": smooth(4, 3, 64, 64),
-    "colour 104": smooth(2, 3, 104, 104),
+    "grey 28": smooth_images(20, 1, 28, 28),
+    "colour 32": smooth_images(20, 3, 32, 32),
+    "colour 33x20": smooth_images(16, 3, 33, 20),
+    "colour 64": smooth_images(4, 3, 64, 64),
+    "colour 104": smooth_images(2, 3, 104, 104),
 }
 
 
@@ -71,7 +63,7 @@ def test_each_level_is_stronger_than_the_one_before_and_stays_in_the_bounds(name
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_does_not_depend_on_its_batch_and_nothing_else_is_touched(name):
-    images = smooth(6, 3, 17, 12, torch.float64)
+    images = smooth_images(6, 3, 17, 12, torch.float64)
     kept, state = images.clone(), torch.get_rng_state()
     whole = corrupt(images, draws_of(images), name=name, severity=4)
     rows = torch.tensor([4, 1])
@@ -90,7 +82,7 @@ RANDOM = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_seed_decides_what_is_random_and_only_that(name):
-    images = smooth(8, 3, 16, 16)
+    images = smooth_images(8, 3, 16, 16)
     first, second = (
         corrupt(images, draws_of(images, s), name=name, severity=5) for s in (0, 1)
     )
@@ -99,7 +91,7 @@ def test_the_seed_decides_what_is_random_and_only_that(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_bounds_are_the_same_corruption_scaled(name):
-    images = smooth(3, 3, 16, 16, torch.float64)
+    images = smooth_images(3, 3, 16, 16, torch.float64)
     unit = corrupt(images, draws_of(images), name=name, severity=3)
     wide = corrupt(
         images * 4 - 1, draws_of(images), name=name, severity=3, bounds=(-1.0, 3.0)
@@ -134,14 +126,14 @@ def test_any_size_any_channels_black_and_white(
 
 
 def test_half_precision_is_computed_in_single():
-    images = smooth(2, 3, 16, 16).bfloat16()
+    images = smooth_images(2, 3, 16, 16).bfloat16()
     worse = corrupt(images, draws_of(images), name="fog", severity=2)
     single = corrupt(images.float(), draws_of(images), name="fog", severity=2)
     assert worse.dtype == torch.bfloat16 and torch.equal(worse, single.bfloat16())
 
 
 def test_mistakes_are_one_sentence():
-    images = smooth(2, 3, 8, 8)
+    images = smooth_images(2, 3, 8, 8)
     with pytest.raises(ValueError, match="did you mean 'fog'"):
         corrupt(images, draws_of(images), name="fogg", severity=1)
     with pytest.raises(ValueError, match="give 1 to 5"):

@@ -62,13 +62,13 @@ def test_a_subset_is_balanced_and_a_smaller_one_is_part_of_it(labels, seed, data
 
 def test_a_subset_depends_on_seed_and_samples_not_on_their_order():
     data = load("digits")
-    one = subset(data, train=100, test=None, seed=1)
+    first = subset(data, train=100, test=None, seed=1)
     shuffled = replace(data, train=data.train.take(torch.randperm(len(data.train))))
     other = subset(shuffled, train=100, test=None, seed=1)
-    assert sorted(one.train.samples.tolist()) == sorted(other.train.samples.tolist())
-    assert len(one.test) == len(data.test) and one.name == "digits[train=100,seed=1]"
+    assert sorted(first.train.samples.tolist()) == sorted(other.train.samples.tolist())
+    assert len(first.test) == len(data.test) and first.name == "digits[train=100,seed=1]"
     third = subset(data, train=100, test=None, seed=2)
-    assert sorted(one.train.samples.tolist()) != sorted(third.train.samples.tolist())
+    assert sorted(first.train.samples.tolist()) != sorted(third.train.samples.tolist())
 
 
 def test_each_sample_of_a_class_is_drawn_as_often():

@@ -12,9 +12,9 @@ def test_gaussians_have_the_moments_of_the_paper():
     labels = torch.cat([part.train.labels for part in parts])
     assert 0.48 < labels.double().mean() < 0.52  # 20,000 draws: deviation 0.0035
     for label, mean in ((0, [-5.0, 0.0]), (1, [5.0, 0.0])):
-        mine = points[labels == label]
-        assert mine.mean(0).tolist() == pytest.approx(mean, abs=0.05)
-        covariance = torch.cov(mine.T)
+        points_of_class = points[labels == label]
+        assert points_of_class.mean(0).tolist() == pytest.approx(mean, abs=0.05)
+        covariance = torch.cov(points_of_class.T)
         assert covariance[0, 0] == pytest.approx(1.0, rel=0.06)
         assert covariance[1, 1] == pytest.approx(0.01, rel=0.06)
         assert covariance[0, 1] == pytest.approx(0.05, rel=0.06)
@@ -35,15 +35,15 @@ def test_spheres_have_two_radii_and_as_many_points_of_each():
 
 @pytest.mark.parametrize("name", ["gaussians", "spheres"])
 def test_points_depend_on_the_seed_alone_and_stay_in_the_box(name):
-    one, same, other = (load(name, seed=seed) for seed in (4, 4, 5))
-    assert torch.equal(one.train.images, same.train.images)
-    assert not torch.equal(one.train.images, other.train.images)
-    assert not torch.equal(one.train.images[:50], one.validation.images[:50])
-    low, high = one.bounds
-    for split in (one.train, one.validation, one.test):
+    data, same, other = (load(name, seed=seed) for seed in (4, 4, 5))
+    assert torch.equal(data.train.images, same.train.images)
+    assert not torch.equal(data.train.images, other.train.images)
+    assert not torch.equal(data.train.images[:50], data.validation.images[:50])
+    low, high = data.bounds
+    for split in (data.train, data.validation, data.test):
         assert split.images.dtype == torch.float32
         assert low < split.images.min() and split.images.max() < high
-    assert len(one.validation) == round(0.1 * len(one.train))
+    assert len(data.validation) == round(0.1 * len(data.train))
     assert len(load(name, validation=0).validation) == 0
     with pytest.raises(ValueError, match="leave out the size"):
         load(name, size=8)

@@ -9,7 +9,7 @@ from advnorm.models.checkpointing import Blocks
 from advnorm.norms import NORMS, mode
 
 SMALLEST = {"width": 4, "widen": 1, "dropout": 0.3}
-SOME = [
+RESIDUAL = [
     "resnet20",
     "resnet18",
     "resnet50",
@@ -23,22 +23,22 @@ SOME = [
 def pair(name: str, norm: str | None = None) -> tuple[nn.Module, nn.Module]:
     """Return the same network without and with recomputation."""
     norm = norm or ("none" if name.startswith("fixup") else "batch")
-    given = {key: SMALLEST[key] for key in options(name) if key in SMALLEST}
+    settings = {key: SMALLEST[key] for key in options(name) if key in SMALLEST}
     if name == "wide_resnet":
-        given["depth"] = 10
-    plain = build(name, shape=(3, 16, 16), classes=3, norm=NORMS[norm](), options=given)
+        settings["depth"] = 10
+    plain = build(name, shape=(3, 16, 16), classes=3, norm=NORMS[norm](), options=settings)
     for parameter in plain.parameters():  # Fixup's zeros would hide a difference
         if not parameter.any():
             nn.init.normal_(parameter, std=0.1)
-    frugal = build(
+    checkpointed = build(
         name,
         shape=(3, 16, 16),
         classes=3,
         norm=NORMS[norm](),
-        options={**given, "recompute": True},
+        options={**settings, "recompute": True},
     )
-    frugal.load_state_dict(plain.state_dict())
-    return plain, frugal
+    checkpointed.load_state_dict(plain.state_dict())
+    return plain, checkpointed
 
 
 def step(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
@@ -48,32 +48,34 @@ def step(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
     return logits.detach()
 
 
-def assert_same(plain: nn.Module, frugal: nn.Module) -> None:
+def assert_same(plain: nn.Module, checkpointed: nn.Module) -> None:
     for (name, ours), theirs in zip(
-        frugal.named_parameters(), plain.parameters(), strict=True
+        checkpointed.named_parameters(), plain.parameters(), strict=True
     ):
         assert torch.equal(ours.grad, theirs.grad), name
-    for (name, ours), theirs in zip(frugal.named_buffers(), plain.buffers(), strict=True):
+    for (name, ours), theirs in zip(
+        checkpointed.named_buffers(), plain.buffers(), strict=True
+    ):
         assert torch.equal(ours, theirs), name
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", RESIDUAL)
 def test_outputs_gradients_and_buffers_are_exactly_the_same(name):
-    plain, frugal = pair(name)
+    plain, checkpointed = pair(name)
     for _ in range(2):
         images = torch.rand(3, 3, 16, 16)
-        assert torch.equal(step(plain, images), step(frugal, images))
-        assert_same(plain, frugal)
-    counts = {int(b) for key, b in frugal.named_buffers() if key.endswith("tracked")}
+        assert torch.equal(step(plain, images), step(checkpointed, images))
+        assert_same(plain, checkpointed)
+    counts = {int(b) for key, b in checkpointed.named_buffers() if key.endswith("tracked")}
     assert counts <= {2}
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", RESIDUAL)
 def test_input_gradient_works_with_parameters_frozen(name):
-    plain, frugal = pair(name)
+    plain, checkpointed = pair(name)
     images = torch.rand(3, 3, 16, 16, requires_grad=True)
     gradients = []
-    for model in (plain, frugal):
+    for model in (plain, checkpointed):
         model.requires_grad_(False)
         torch.manual_seed(3)
         with mode(model, "running"):
@@ -86,38 +88,38 @@ def test_input_gradient_works_with_parameters_frozen(name):
 @pytest.mark.parametrize("name", ["train", "batch", "running"])
 def test_mode_of_the_forward_pass_holds_after_its_scope(name):
     # Only blocks: a norm outside of them keeps no copy of the running statistics.
-    plain, frugal = (model.blocks for model in pair("resnet20"))
+    plain, checkpointed = (model.blocks for model in pair("resnet20"))
     maps = torch.rand(3, 4, 8, 8)
     with mode(plain, name):
         plain(maps).square().sum().backward()
-    with mode(frugal, name):
-        loss = frugal(maps).square().sum()
-    for model in (plain, frugal):
+    with mode(checkpointed, name):
+        loss = checkpointed(maps).square().sum()
+    for model in (plain, checkpointed):
         with torch.no_grad(), mode(model, "train"):
             model(maps + 1)  # moves the running statistics between the two runs
         model.eval()
     loss.backward()
-    assert_same(plain, frugal)
-    assert not any(layer.training for layer in frugal.modules())
+    assert_same(plain, checkpointed)
+    assert not any(layer.training for layer in checkpointed.modules())
 
 
 def test_layer_frozen_by_the_caller_stays_frozen():
-    plain, frugal = pair("resnet20")
-    for model in (plain, frugal):
+    plain, checkpointed = pair("resnet20")
+    for model in (plain, checkpointed):
         model.blocks[1].eval()
         step(model, torch.ones(2, 3, 16, 16))
-    assert_same(plain, frugal)
-    assert int(frugal.blocks[1].norm1.num_batches_tracked) == 0
+    assert_same(plain, checkpointed)
+    assert int(checkpointed.blocks[1].norm1.num_batches_tracked) == 0
 
 
 def test_graph_may_be_retained():
-    plain, frugal = pair("resnet20")
+    plain, checkpointed = pair("resnet20")
     images = torch.rand(2, 3, 16, 16)
-    for model in (plain, frugal):
+    for model in (plain, checkpointed):
         loss = model(images).square().sum()
         loss.backward(retain_graph=True)
         loss.backward()
-    assert_same(plain, frugal)
+    assert_same(plain, checkpointed)
 
 
 def test_every_run_starts_from_the_state_of_the_first():
@@ -146,12 +148,14 @@ def test_every_run_starts_from_the_state_of_the_first():
 )
 def test_compiled_network_moves_statistics_once(norm):
     torch.compiler.reset()
-    plain, frugal = pair("resnet20", norm)
+    plain, checkpointed = pair("resnet20", norm)
     images = torch.rand(4, 3, 16, 16)
     expected = step(plain, images)
-    output = step(torch.compile(frugal, backend="aot_eager"), images)
+    output = step(torch.compile(checkpointed, backend="aot_eager"), images)
     torch.testing.assert_close(output, expected)
-    for (name, ours), theirs in zip(frugal.named_buffers(), plain.buffers(), strict=True):
+    for (name, ours), theirs in zip(
+        checkpointed.named_buffers(), plain.buffers(), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, msg=name)
 
 
@@ -185,9 +189,9 @@ def test_block_runs_twice_for_a_gradient_and_once_without():
 
 
 def test_only_the_inputs_of_blocks_are_kept():
-    plain, frugal = pair("wide_resnet")
+    plain, checkpointed = pair("wide_resnet")
     kept = []
-    for model in (plain, frugal):
+    for model in (plain, checkpointed):
         sizes: dict[int, int] = {}
 
         def pack(tensor, sizes=sizes):
@@ -224,7 +228,7 @@ def test_error_in_the_second_run_leaves_the_block_as_it_was():
     assert all(buffers[key] is value for key, value in block.norm.named_buffers())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", RESIDUAL)
 def test_names_in_a_checkpoint_do_not_depend_on_recomputation(name):
     with torch.device("meta"):
         norm = NORMS["none" if name.startswith("fixup") else "batch"]()
