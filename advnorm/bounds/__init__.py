@@ -11,10 +11,9 @@ from advnorm.bounds.crown import (
     crown_margins,
 )
 from advnorm.bounds.graph import Graph, Node, Ref, walk
-from advnorm.bounds.graph_cache import cached_trace
 from advnorm.bounds.interval import Margins, ibp_margins, interval_bounds
 from advnorm.bounds.methods import METHODS, margin_bounds
-from advnorm.bounds.tracing import trace
+from advnorm.bounds.tracing import cached_trace, trace
 from advnorm.bounds.verdicts import Certificates, certify, is_certified, is_proof
 
 __all__ = [

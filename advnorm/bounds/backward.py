@@ -1,13 +1,15 @@
 """Backward passes over the graph of a model: from any node to the images.
 
 :class:`Backward` walks a batch forward once with interval bounds, keeping what each node
-was called with, and then takes rows of any node back, node by node in reverse order; where
-a value was used twice, the coefficients that arrive add up. A layer that has an interval
-rule alone ends the way: its rows are bounded by its own box. So do images that are only
-standardized, once all rows have arrived there: their box is exact.
+was called with, and then takes linear forms of any node back, node by node in reverse
+order; where a value was used twice, the coefficients that arrive add up. An operation that
+has an interval rule alone ends the pass: its forms are concretized in its own box. So do
+images that are only standardized, once all forms have arrived there: their box is exact.
 """
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import add
 from typing import Any
 
 from torch import Tensor
@@ -17,10 +19,10 @@ from advnorm.bounds.box import Box
 from advnorm.bounds.concretize import concretize
 from advnorm.bounds.exact_intervals import exact_nodes
 from advnorm.bounds.graph import Graph, Node, walk
-from advnorm.bounds.interval import enclosed, named
+from advnorm.bounds.interval import enclose, naming
 from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.operations import Call
-from advnorm.bounds.rounding import is_counted, of_images, widened
+from advnorm.bounds.rounding import counts_rounding, image_error, widen
 
 Tighten = Callable[["Backward", Node, Box], Box]
 
@@ -37,8 +39,8 @@ class Backward:
         self.graph = graph
         self.exact_nodes = exact_nodes(graph)
         self.calls: dict[int, Call] = {}
-        self._counted = is_counted(images)
-        images = widened(images, of_images(images)) if self._counted else images
+        self._counted = counts_rounding(images)
+        images = widen(images, image_error(images)) if self._counted else images
         self.boxes: dict[int, Box] = {0: images}
         self.errors: dict[int, Tensor] = {}
         self._prepared: dict[int, Any] = {}
@@ -58,20 +60,14 @@ class Backward:
                 a = waiting.pop(index)
                 if self._is_images(index) and not waiting:
                     return concretize(self.boxes[index], LinearForms(a, bias))
-                error = self.error(index, a)
-                if self.graph.nodes[index].operation.backward is None:
-                    zero = a.new_zeros(a.shape[:2])
-                    end = concretize(self.boxes[index], LinearForms(a, zero))
-                    bias = bias + end - error
-                    continue
-                for source, (part, more) in self._step(index, a):
-                    bias = bias + more
+                parts, more = self._step(index, a)
+                bias = bias + more - self.error(index, a)
+                for source, part in parts:
                     waiting[source] = waiting[source] + part if source in waiting else part
-                bias = bias - error
         return concretize(self.boxes[0], LinearForms(waiting[0], bias)) if waiting else bias
 
     def error(self, index: int, a: Tensor) -> Tensor | float:
-        """Return how far rounding of a node's value takes rows of it off."""
+        """Return how far rounding of a node's value takes linear forms of it off."""
         if index not in self.errors:
             return 0.0
         error = self.errors[index]
@@ -88,7 +84,7 @@ class Backward:
         """Return what an operation's rule needs besides the forms, made once a batch."""
         if index not in self._prepared:
             node, call = self.graph.nodes[index], self.calls[index]
-            with named(node):
+            with naming(node):
                 prepare = node.operation.prepare
                 self._prepared[index] = prepare and prepare(call.target, call.box)
         return self._prepared[index]
@@ -98,15 +94,20 @@ class Backward:
         if self._tighten and node.operation.needs_bounds:
             args = (self._tighten(self, node, args[0]), *args[1:])
         self.calls[index] = call = Call(node.target, args, kwargs)
-        self.boxes[index], error = enclosed(node, call, counted=self._counted)
+        self.boxes[index], error = enclose(node, call, counted=self._counted)
         if error is not None:
             self.errors[index] = error
         return self.boxes[index]
 
-    def _step(self, index: int, a: Tensor) -> list[tuple[int, LinearForms]]:
-        """Take coefficients of a node's value to forms of its inputs."""
-        node, prepared = self.graph.nodes[index], self.prepared(index)
-        assert node.operation.backward is not None
-        with named(node):
+    def _step(self, index: int, a: Tensor) -> tuple[list[tuple[int, Tensor]], Tensor]:
+        """Take coefficients of a node to its inputs; the last is what adds to the bias."""
+        node = self.graph.nodes[index]
+        if node.operation.backward is None:
+            zero = a.new_zeros(a.shape[:2])
+            return [], concretize(self.boxes[index], LinearForms(a, zero))
+        prepared = self.prepared(index)
+        with naming(node):
             forms = node.operation.backward(self.calls[index], a, prepared)
-        return list(zip(node.inputs, forms, strict=True))
+        bias = reduce(add, (form.bias for form in forms))
+        coefficients = (form.coefficients for form in forms)
+        return list(zip(node.inputs, coefficients, strict=True)), bias

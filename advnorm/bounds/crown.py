@@ -20,7 +20,7 @@ from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box
 from advnorm.bounds.graph import Graph, logits_node
 from advnorm.bounds.intermediate import tighten
-from advnorm.bounds.interval import Margins, margins_of
+from advnorm.bounds.interval import Margins, margins_at
 from advnorm.bounds.linear_forms import LinearForms
 
 
@@ -29,7 +29,7 @@ def crown_ibp_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
 
     Never below the interval bounds of the margins themselves.
 
-    Differentiable in the weights. Where the clean images ride along, batch norms follow
+    Differentiable in the weights. Where the box holds the clean images, batch norms follow
     sridhar2021, Alg. 1, and the clean logits come with the margins.
     """
     return _larger(Backward(graph, images), labels)
@@ -63,8 +63,8 @@ def _interval(backward: Backward, labels: Tensor) -> Margins:
     if backward.boxes[last].shape != backward.boxes[backward.graph.output].shape:
         last = backward.graph.output
     output, call = backward.boxes[last], backward.calls.get(last)
-    given = call.args[0] if call and isinstance(call.args[0], Box) else output
-    return margins_of(backward.graph.nodes[last], given, output, labels)
+    before = call.args[0] if call and isinstance(call.args[0], Box) else output
+    return margins_at(backward.graph.nodes[last], before, output, labels)
 
 
 def _linear(backward: Backward, labels: Tensor) -> Margins:
@@ -81,8 +81,8 @@ def _linear(backward: Backward, labels: Tensor) -> Margins:
     rows = logits.radius.new_zeros((classes - 1, count, classes))
     rows.scatter_(2, wrong.unsqueeze(2), -1)
     rows.scatter_(2, labels.expand_as(wrong).unsqueeze(2), 1)
-    found = backward.lower_bounds(
+    lower = backward.lower_bounds(
         backward.graph.output, LinearForms(rows, rows.new_zeros(wrong.shape))
     )
-    margins = found.new_zeros((count, classes)).scatter(1, wrong.T, found.T)
+    margins = lower.new_zeros((count, classes)).scatter(1, wrong.T, lower.T)
     return Margins(margins, logits.clean)

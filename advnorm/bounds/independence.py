@@ -1,4 +1,7 @@
-"""Does a model answer for an image alone, and as its graph does? Else no certificate."""
+"""Check that the output for an image does not depend on the rest of the batch.
+
+And that the traced graph reproduces it. Certificates are refused otherwise.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -8,20 +11,20 @@ from advnorm.bounds.graph import Graph
 from advnorm.bounds.interval import evaluate_graph
 
 _NOISE = 0.1
-"""Its share in the image that is asked about."""
+"""Its share in the first probe."""
 
 
 def check_independence(
     model: nn.Module, graph: Graph, clean: Tensor, labels: Tensor, threat: InputSet
 ) -> None:
-    """Refuse a model whose answer depends on other images or on chance, or is not traced.
+    """Refuse a model whose output depends on other images or on chance, or is not traced.
 
-    An image with a little noise and one of noise alone are asked about in the company of a
-    dark one, and of two light ones: rules look at one function at a time, and some mix
-    samples without a trace of it. Then the graph answers for both: a branch on types,
-    autocast inside of ``forward`` and hooks on all modules leave no trace either. What
-    rounding may cost is allowed; the noise is there because norms turn a map that is
-    constant into rounding errors.
+    Two probes, an image with a little noise and one of noise alone, go through the model
+    once in a batch with a dark image, and once with two light ones: rules see one function
+    at a time, and some mix samples without a trace of it. Then the graph has to give the
+    same logits for both: a branch on types, autocast inside of ``forward`` and hooks on all
+    modules leave no trace either. What rounding may cost is allowed; the noise is there
+    because norms turn a map that is constant into rounding errors.
     """
     dtype = clean.dtype if clean.is_floating_point() else torch.get_default_dtype()
     first = clean[:1].to(dtype)
@@ -29,18 +32,18 @@ def check_independence(
     high = min(threat.bounds[1], float(first.max()) + 1)
     draws = torch.Generator("cpu").manual_seed(0)
     noise = low + (high - low) * torch.rand(first.shape, generator=draws, device="cpu")
-    asked = torch.cat([first + _NOISE * (noise.to(first) - first), noise.to(first)])
+    probes = torch.cat([first + _NOISE * (noise.to(first) - first), noise.to(first)])
     dark, light = (torch.full_like(first, value) for value in (low, high))
     before = _state(model)
-    with_dark = model(torch.cat([asked, dark]))[:2]
-    with_light = model(torch.cat([asked[:1], light, light, asked[1:]]))[::3]
+    with_dark = model(torch.cat([probes, dark]))[:2]
+    with_light = model(torch.cat([probes[:1], light, light, probes[1:]]))[::3]
     if _state(model) != before:
         raise NotImplementedError(
             "the model's forward changes its own parameters or buffers, so that its answer "
             "may depend on what it was asked before: call model.eval(), or leave that out"
         )
-    traced, near = evaluate_graph(graph, asked)
-    _refuse_labels(labels, traced.shape[1])
+    traced, near = evaluate_graph(graph, probes)
+    _check_labels(labels, traced.shape[1])
     if with_dark.shape != traced.shape or with_dark.dtype != traced.dtype:
         raise _not_traced()
     if not bool(((with_dark - with_light).abs() <= near).all()):
@@ -67,10 +70,10 @@ def _not_traced() -> NotImplementedError:
     )
 
 
-def _refuse_labels(labels: Tensor, classes: int) -> None:
-    least, most = int(labels.min()), int(labels.max())
-    if least < 0 or most >= classes:
+def _check_labels(labels: Tensor, classes: int) -> None:
+    smallest, largest = int(labels.min()), int(labels.max())
+    if smallest < 0 or largest >= classes:
         raise ValueError(
-            f"labels reach from {least} to {most}, and the model has {classes} classes, "
-            f"0 to {classes - 1}"
+            f"labels reach from {smallest} to {largest}, and the model has {classes} "
+            f"classes, 0 to {classes - 1}"
         )

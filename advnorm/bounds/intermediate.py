@@ -64,9 +64,9 @@ def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[Part]:
     for index in torch.split(chosen.T, some):
         start, rows, off = _begin(backward, source, index, unsure.shape)
         both = LinearForms(*(torch.cat([part, -part]) for part in rows))
-        found = (part - off for part in backward.lower_bounds(start, both).chunk(2))
+        lower = (part - off for part in backward.lower_bounds(start, both).chunk(2))
         place = torch.unravel_index(index, unsure.shape[1:])
-        yield Part((samples.expand_as(index), *place), *found)
+        yield Part((samples.expand_as(index), *place), *lower)
 
 
 def _begin(
@@ -97,7 +97,7 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
     They do where only convolutions, norms and activations lie between, and no patch is
     larger than the images.
     """
-    nodes, found, field = backward.graph.nodes, [], None
+    nodes, chain, field = backward.graph.nodes, [], None
     index = _skip_identities(backward, source)
     while index not in backward.exact_nodes.boxes:
         node = nodes[index]
@@ -105,12 +105,12 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
             return None
         if type(node.layer) is nn.Conv2d:
             field = (field or Field((1, 1))).before(node.layer)
-        found.append(index)
+        chain.append(index)
         index = _skip_identities(backward, node.inputs[0])
     sides = backward.boxes[index].shape[2:]
     if field is None or any(n > side for n, side in zip(field.size, sides, strict=True)):
         return None
-    return found
+    return chain
 
 
 def _skip_identities(backward: Backward, index: int) -> int:
@@ -192,8 +192,8 @@ def _error(
         return rows.abs() * error[tuple(outputs)]
     if error.shape[2:].numel() == 1:
         size = rows.coefficients.abs().sum((3, 4))
-        found: Tensor = (size * error.flatten(1)[outputs.sample]).sum(2)
-        return found
+        cost: Tensor = (size * error.flatten(1)[outputs.sample]).sum(2)
+        return cost
     error = error.expand(backward.boxes[index].shape)
     return linear_forms.inner(rows.coefficients.abs(), field.cut(error, outputs))
 

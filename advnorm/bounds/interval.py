@@ -16,13 +16,20 @@ from advnorm.bounds.box import Box
 from advnorm.bounds.concretize import concretize
 from advnorm.bounds.graph import Graph, Node, logits_node, walk
 from advnorm.bounds.linear_forms import LinearForms
-from advnorm.bounds.magnitudes import rounding, tail, with_terms
 from advnorm.bounds.operations import LAYERS, UNKNOWN, Call
 from advnorm.bounds.operations.arguments import refuse_settings
-from advnorm.bounds.rounding import error, is_counted, of_images, widened
+from advnorm.bounds.rounding import (
+    counts_rounding,
+    image_error,
+    logit_slack,
+    node_error,
+    tail_nodes,
+    widen,
+    with_terms,
+)
 
 FEW = 16
-"""Classes whose pairs are all looked at, though each image asks for those of its label."""
+"""Most classes for which the margins of all pairs are computed, not of labels alone."""
 
 
 class Margins(NamedTuple):
@@ -40,7 +47,7 @@ def propagate(node: Node, call: Call) -> Box:
     """Return the box of a node's value from those of its inputs."""
     if node.operation is UNKNOWN:
         raise unsupported(node)
-    with named(node):
+    with naming(node):
         if node.kind == "layer":
             refuse_settings(call.target, node.operation.settings)
         box = node.operation.interval(call.target, *call.args, **call.kwargs)
@@ -49,22 +56,22 @@ def propagate(node: Node, call: Call) -> Box:
     return box
 
 
-class Enclosed(NamedTuple):
+class Enclosure(NamedTuple):
     """The box of a node's value, and how far rounding takes that value off."""
 
     box: Box
     error: Tensor | None
 
 
-def enclosed(node: Node, call: Call, *, counted: bool) -> Enclosed:
+def enclose(node: Node, call: Call, *, counted: bool) -> Enclosure:
     """Return the box of what a node computes, rounding included where it counts."""
     box = propagate(node, call)
     if not counted:
-        return Enclosed(box, None)
-    with named(node):
-        off = error(node.operation, call, box)
+        return Enclosure(box, None)
+    with naming(node):
+        off = node_error(node.operation, call, box)
         # a product's radius is a tensor of its own
-        return Enclosed(widened(box, off, fresh=node.operation.is_product), off)
+        return Enclosure(widen(box, off, fresh=node.operation.is_product), off)
 
 
 def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
@@ -91,7 +98,7 @@ def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
 
 
 @contextmanager
-def named(node: Node) -> Iterator[None]:
+def naming(node: Node) -> Iterator[None]:
     """Say of which layer or function an error is."""
     try:
         yield
@@ -117,11 +124,11 @@ def unsupported(node: Node) -> NotImplementedError:
 
 def interval_bounds(graph: Graph, images: Box, *, keep: bool = True) -> list[Any]:
     """Return the box of every node (constants and sizes are themselves)."""
-    counted = is_counted(images)
-    images = widened(images, of_images(images)) if counted else images
+    counted = counts_rounding(images)
+    images = widen(images, image_error(images)) if counted else images
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
-        return enclosed(node, Call(node.target, args, kwargs), counted=counted).box
+        return enclose(node, Call(node.target, args, kwargs), counted=counted).box
 
     return walk(graph, images, rule, keep=keep)
 
@@ -136,74 +143,74 @@ def ibp_margins(graph: Graph, images: Box, labels: Tensor) -> Margins:
     .. math::
         z_y - z_j \ge (W_y - W_j) m + b_y - b_j - |W_y - W_j| r
     """
-    last = _last(graph, images, counted=is_counted(images))
-    return margins_of(last.node, last.given, last.output, labels)
+    last = _bound_logits(graph, images, counted=counts_rounding(images))
+    return margins_at(last.node, last.input, last.output, labels)
 
 
 def ibp_margins_and_rounding(
     graph: Graph, images: Box, labels: Tensor
 ) -> tuple[Margins, Tensor]:
     """Return :func:`ibp_margins`, and what rounding may cost each logit."""
-    last = _last(graph, images, tail(graph), counted=is_counted(images))
-    return margins_of(last.node, last.given, last.output, labels), last.rounding
+    last = _bound_logits(graph, images, tail_nodes(graph), counted=counts_rounding(images))
+    return margins_at(last.node, last.input, last.output, labels), last.rounding
 
 
 def evaluate_graph(graph: Graph, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the graph answers for the images alone, and what rounding may cost."""
+    """Return the graph's logits of the images alone, and what rounding may cost them."""
     exact = Box(images, torch.zeros_like(images))
-    last = _last(graph, exact, tail(graph), counted=False)
-    _refuse_maps(last.output)
+    last = _bound_logits(graph, exact, tail_nodes(graph), counted=False)
+    _check_logits(last.output)
     return last.output.centre, last.rounding
 
 
-class _Last(NamedTuple):
-    """The node that gives the answer, the box of its input and its own."""
+class _LogitsStep(NamedTuple):
+    """The node that computes the logits, the box of its input and its own."""
 
     node: Node
-    given: Box
+    input: Box
     output: Box
     eps: float
-    """Of the coarser type, the images' or the answer's."""
+    """Of the coarser type, the images' or the logits'."""
 
     @property
     def rounding(self) -> Tensor:
-        return rounding(self.output.size, self.eps)
+        return logit_slack(self.output.size, self.eps)
 
 
-def _last(
+def _bound_logits(
     graph: Graph, images: Box, sized: Collection[int] = (), *, counted: bool
-) -> _Last:
-    """Walk to the answer; the boxes of ``sized`` nodes know of their terms."""
+) -> _LogitsStep:
+    """Bound all nodes up to the logits; boxes of ``sized`` nodes get their terms."""
     end, are_sized = graph.nodes[logits_node(graph)], {id(graph.nodes[n]) for n in sized}
-    found: list[tuple[Node, Box, Box]] = []
-    images = widened(images, of_images(images)) if counted else images
+    steps: list[tuple[Node, Box, Box]] = []
+    images = widen(images, image_error(images)) if counted else images
 
     def rule(node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
         call = Call(node.target, args, kwargs)
-        box = enclosed(node, call, counted=counted).box
+        box = enclose(node, call, counted=counted).box
         if id(node) in are_sized:
-            with named(node):
+            with naming(node):
                 box = with_terms(node, call, box)
         if node is end and args and isinstance(args[0], Box):
-            found.append((node, args[0], box))
+            steps.append((node, args[0], box))
         return box
 
     output = walk(graph, images, rule)[graph.output]
     eps = max(torch.finfo(box.radius.dtype).eps for box in (images, output))
-    if found and found[0][2].shape == output.shape:
-        return _Last(*found[0], eps)
-    return _Last(graph.nodes[graph.output], output, output, eps)
+    if steps and steps[0][2].shape == output.shape:
+        return _LogitsStep(*steps[0], eps)
+    return _LogitsStep(graph.nodes[graph.output], output, output, eps)
 
 
-def margins_of(end: Node, given: Box, output: Box, labels: Tensor) -> Margins:
+def margins_at(node: Node, before: Box, output: Box, labels: Tensor) -> Margins:
     """Return :func:`ibp_margins` from the boxes of the last node's input and output."""
-    _refuse_maps(output)
-    if _is_linear(end):
-        return _folded(end.target, given, labels)
+    _check_logits(output)
+    if _is_linear(node):
+        return _folded(node.target, before, labels)
     return _unfolded(output, labels)
 
 
-def _refuse_maps(output: Box) -> None:
+def _check_logits(output: Box) -> None:
     if len(output.shape) != 2:
         raise ValueError(
             f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
@@ -216,7 +223,7 @@ def _is_linear(node: Node) -> bool:
 
 
 def _folded(layer: nn.Linear, box: Box, labels: Tensor) -> Margins:
-    _check(labels)
+    _check_labels(labels)
     logits = layer(box.lead)
     clean, centre = (None, logits) if box.copies == 1 else torch.split(logits, len(labels))
     margins = _difference(centre, labels) - _spread(layer.weight, box.radius, labels)
@@ -235,13 +242,13 @@ def _spread(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
         spread = weight[labels][:, None] - weight  # (batch, classes, features)
         return torch.matmul(spread.abs(), radius[..., None])[..., 0]
     pairs = (weight[:, None] - weight).abs().flatten(0, 1)
-    reach = F.linear(radius, pairs).view(len(radius), len(weight), len(weight))
+    spreads = F.linear(radius, pairs).view(len(radius), len(weight), len(weight))
     own = labels.view(-1, 1, 1).expand(-1, 1, len(weight))
-    return reach.gather(1, own).squeeze(1)
+    return spreads.gather(1, own).squeeze(1)
 
 
 def _unfolded(box: Box, labels: Tensor) -> Margins:
-    _check(labels)
+    _check_labels(labels)
     own = labels[:, None]
     margins = (box.lower.gather(1, own) - box.upper).scatter(1, own, 0.0)
     return Margins(margins, box.clean)
@@ -251,7 +258,7 @@ def _difference(logits: Tensor, labels: Tensor) -> Tensor:
     return logits.gather(1, labels[:, None]) - logits
 
 
-def _check(labels: Tensor) -> None:
+def _check_labels(labels: Tensor) -> None:
     if labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
             "labels are one class number an image: mixed labels have no margin"

@@ -14,7 +14,7 @@ from advnorm.bounds.box import Box
 from advnorm.norms.moments import Moments
 
 
-class Normalized(NamedTuple):
+class NormalizedBox(NamedTuple):
     """Clean rows and centres, radii, and the clean rows' moments (no gradient)."""
 
     lead: Tensor
@@ -31,22 +31,23 @@ def relu(box: Box) -> Box:
 
 
 def _relu(centre: Tensor, radius: Tensor) -> Box:
-    r"""Do the same where nothing rides along and no gradient is asked for.
+    r"""Do the same where there are no clean rows and no gradient is asked for.
 
     .. math:: r' = \max\bigl(\tfrac12 (\min(m, r) + r), 0\bigr), \qquad m' = \max(m, r')
 
     always on (:math:`m \ge r`) that is m and r, always off zero, else both half of m + r.
     """
-    reach = torch.minimum(centre, radius)
-    torch.lerp(reach, radius, 0.5, out=reach).clamp_(min=0)
-    return Box(torch.maximum(centre, reach), reach)
+    radius_after = torch.minimum(centre, radius)
+    torch.lerp(radius_after, radius, 0.5, out=radius_after).clamp_(min=0)
+    return Box(torch.maximum(centre, radius_after), radius_after)
 
 
-def normalize(box: Box, weight: Tensor, bias: Tensor, eps: float) -> Normalized:
+def normalize(box: Box, weight: Tensor, bias: Tensor, eps: float) -> NormalizedBox:
     """Normalize clean rows, centres and radii by the moments of the clean rows."""
-    found = _Norm.apply(box.lead, box.radius, weight, bias, eps)  # type: ignore[no-untyped-call]
-    lead, radius, mean, var = found
-    return Normalized(lead, radius, Moments(mean, var, box.radius.numel() // len(mean)))
+    lead, radius, mean, var = _Norm.apply(  # type: ignore[no-untyped-call]
+        box.lead, box.radius, weight, bias, eps
+    )
+    return NormalizedBox(lead, radius, Moments(mean, var, box.radius.numel() // len(mean)))
 
 
 class _ReLU(torch.autograd.Function):
@@ -159,8 +160,8 @@ def _sums(grad: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) -> tuple[Tenso
 
 
 def _where_positive(grad: Tensor, value: Tensor) -> Tensor:
-    found: Tensor = torch.ops.aten.threshold_backward(grad, value, 0)
-    return found
+    passed: Tensor = torch.ops.aten.threshold_backward(grad, value, 0)
+    return passed
 
 
 def _places(x: Tensor) -> list[int]:

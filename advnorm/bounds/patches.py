@@ -141,9 +141,9 @@ def _spread(conv: nn.Conv2d, weight: Tensor) -> Tensor:
     if max(conv.dilation) == 1:
         return weight
     steps = zip(conv.dilation, weight.shape[2:], strict=True)
-    found = weight.new_zeros((*weight.shape[:2], *(d * (k - 1) + 1 for d, k in steps)))
-    found[:, :, :: conv.dilation[0], :: conv.dilation[1]] = weight
-    return found
+    spread = weight.new_zeros((*weight.shape[:2], *(d * (k - 1) + 1 for d, k in steps)))
+    spread[:, :, :: conv.dilation[0], :: conv.dilation[1]] = weight
+    return spread
 
 
 def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:

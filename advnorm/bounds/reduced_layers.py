@@ -20,21 +20,19 @@ def with_norm(layer: Linear, factor: Tensor, shift: Tensor) -> Linear:
         bias = bias + factor.double() * layer.bias.double()
         terms = terms + factor.abs() * layer.bias.abs()
     factor = factor.view(-1, *(1,) * (layer.weight.ndim - 1))
-    found = _like(layer, layer.weight * factor, bias)
-    found.bias_terms = (
-        terms.detach()
-    )  # they may have cancelled out: see advnorm.bounds.magnitudes
-    return found
+    new = _like(layer, layer.weight * factor, bias)
+    new.bias_terms = terms.detach()  # they may have cancelled out
+    return new
 
 
 def fewer_outputs(layer: Linear, kept: Tensor) -> Linear:
     """Return the layer with some of its outputs alone."""
     bias = None if layer.bias is None else layer.bias.index_select(0, kept)
-    found = _like(layer, layer.weight.index_select(0, kept), bias)
-    if hasattr(found, "bias_terms"):
-        assert isinstance(found.bias_terms, Tensor)
-        found.bias_terms = found.bias_terms.index_select(0, kept)
-    return found
+    new = _like(layer, layer.weight.index_select(0, kept), bias)
+    if hasattr(new, "bias_terms"):
+        assert isinstance(new.bias_terms, Tensor)
+        new.bias_terms = new.bias_terms.index_select(0, kept)
+    return new
 
 
 def fewer_inputs(layer: Linear, kept: Tensor, each: int) -> Linear:
@@ -59,14 +57,14 @@ def channels_last(layer: nn.Conv2d) -> nn.Conv2d:
 
 def _like(layer: L, weight: Tensor, bias: Tensor | None) -> L:
     """Return a layer with the settings of another one and with weights of its own."""
-    found, dtype = copy(layer), layer.weight.dtype
-    if isinstance(found, nn.Linear):
-        found.out_features, found.in_features = weight.shape
+    new, dtype = copy(layer), layer.weight.dtype
+    if isinstance(new, nn.Linear):
+        new.out_features, new.in_features = weight.shape
     else:
-        found.out_channels, found.in_channels = len(weight), weight.shape[1] * found.groups
+        new.out_channels, new.in_channels = len(weight), weight.shape[1] * new.groups
     own = {"weight": weight, "bias": bias}
-    found._parameters = {  # the copy shares the dictionary of the layer it comes from
+    new._parameters = {  # the copy shares the dictionary of the layer it comes from
         name: None if value is None else nn.Parameter(value.detach().to(dtype), False)
         for name, value in own.items()
     }
-    return found
+    return new

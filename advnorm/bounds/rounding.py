@@ -14,6 +14,13 @@ by :math:`\rho_i`, and a linear bound that goes back through a node with coeffic
 The size of a product's terms is bounded by :math:`\min(\|W_j\|_1 \|h\|_\infty,
 \|W_j\|_2 \|h\|_2) + |b_j|`, which needs no second product. An operation gives the size of
 its terms by its rule ``rounding``.
+
+A verdict also subtracts what rounding may cost a logit, :math:`512\, u\, T`. Here the terms
+of the last linear layer or convolution are :math:`|W| (|m| + r) + |b|`. From there to the
+logits values may still be moved, scaled, averaged, added up or activated, and the sizes of
+their terms go the same way, by absolute coefficients and by the steepest slope of an
+activation: an operation's rule ``size``. Anything else begins anew, with the size of the
+values themselves.
 """
 
 from dataclasses import replace
@@ -23,18 +30,22 @@ import torch
 from torch import Tensor
 
 from advnorm.bounds.box import Box
+from advnorm.bounds.graph import Graph, Node
 from advnorm.bounds.operations import Call, Operation
+from advnorm.bounds.operations.shapes import is_dropping
 
 UNITS = 4
 """Units of roundoff that one node may cost, times the size of its terms."""
+SLACK = 512
+"""Units of roundoff that a verdict subtracts, times the size of a logit's terms."""
 
 
-def is_counted(images: Box) -> bool:
+def counts_rounding(images: Box) -> bool:
     """Tell whether rounding counts: in verification, not where bounds are trained on."""
     return images.copies == 1 and not torch.is_grad_enabled()
 
 
-def widened(box: Box, error: Tensor | None, *, fresh: bool = False) -> Box:
+def widen(box: Box, error: Tensor | None, *, fresh: bool = False) -> Box:
     """Return a box that holds the values with their error.
 
     A ``fresh`` radius belongs to this box alone, and is written to.
@@ -46,12 +57,12 @@ def widened(box: Box, error: Tensor | None, *, fresh: bool = False) -> Box:
     return replace(box, radius=radius, ball=ball)
 
 
-def of_images(images: Box) -> Tensor:
+def image_error(images: Box) -> Tensor:
     """Return what rounding may cost the ends of a ball around images."""
     return _unit(images.radius) / 2 * images.magnitude
 
 
-def error(operation: Operation, call: Call, box: Box) -> Tensor | None:
+def node_error(operation: Operation, call: Call, box: Box) -> Tensor | None:
     """Return how far rounding may take a node's value off; ``None`` where it is exact.
 
     ``box`` is that of the value. The shape is the value's, or one that broadcasts to it.
@@ -70,3 +81,32 @@ def _without_terms(value: Any) -> Any:
 
 def _unit(value: Tensor) -> float:
     return UNITS * torch.finfo(value.dtype).eps / 2
+
+
+def logit_slack(terms: Tensor, eps: float) -> Tensor:
+    """Return what rounding may cost logits; ``eps`` is the type's."""
+    return SLACK * eps / 2 * terms
+
+
+def tail_nodes(graph: Graph) -> set[int]:
+    """Return the nodes from the last linear layers on."""
+    nodes, left = set[int](), [graph.output]
+    while left:
+        index = left.pop()
+        node = graph.nodes[index]
+        if index in nodes or not _has_size(node):
+            continue
+        nodes.add(index)
+        left.extend(() if node.operation.is_product else node.inputs)
+    return nodes
+
+
+def _has_size(node: Node) -> bool:
+    drops = node.kind == "layer" and is_dropping(node.layer)
+    return node.operation.size is not None and not drops
+
+
+def with_terms(node: Node, call: Call, box: Box) -> Box:
+    """Return a node's box with the sizes of its terms, given those of its inputs."""
+    assert node.operation.size is not None
+    return replace(box, terms=node.operation.size(call).expand(box.shape))

@@ -105,20 +105,20 @@ def _prune(nodes: list[Node], index: int, boxes: list[Any], readers: Readers) ->
     """Leave out the features that a ReLU sends to zero, before it and after it."""
     if not nodes[index].operation.zeroes_negatives:
         return
-    (given,) = nodes[index].inputs
-    maker, reader = _maker(nodes, given, readers), _reader(nodes, index, readers)
-    if maker is None or reader is None:
+    (source,) = nodes[index].inputs
+    producer, reader = _producer(nodes, source, readers), _reader(nodes, index, readers)
+    if producer is None or reader is None:
         return
-    before = _linear(nodes[maker], boxes[given])
+    before = _linear(nodes[producer], boxes[source])
     after = _linear(nodes[reader], boxes[nodes[reader].inputs[0]])
     if before is None or after is None:
         return
-    alive = _alive(boxes[given])
+    alive = _alive(boxes[source])
     if bool(alive.all()):
         return
     kept = alive.nonzero().squeeze(1)
     each = after.weight.shape[1] // len(alive)  # several inputs a feature where flattened
-    nodes[maker] = replace(nodes[maker], target=fewer_outputs(before, kept))
+    nodes[producer] = replace(nodes[producer], target=fewer_outputs(before, kept))
     after = fewer_inputs(after, kept, each)
     nodes[reader] = replace(nodes[reader], target=after)
 
@@ -142,8 +142,8 @@ def _linear(node: Node, box: Box) -> Linear | None:
     return node.target if node.target.groups == 1 else None
 
 
-def _maker(nodes: list[Node], index: int, readers: Readers) -> int | None:
-    """Return the node that computes a value, past those that hand it on unchanged."""
+def _producer(nodes: list[Node], index: int, readers: Readers) -> int | None:
+    """Return the node that computes a value, past identities."""
     while len(readers[index]) == 1:
         if not nodes[index].operation.identity:
             return index

@@ -12,12 +12,12 @@ from advnorm.bounds.graph import DEPEND, Node, Ref, refs_in, replaced
 from advnorm.bounds.operations.arguments import Value
 
 
-class Reader:
+class TraceReader:
     """Turns torch.fx's nodes into ours."""
 
-    def __init__(self, model: nn.Module, made: Mapping[str, Any]) -> None:
+    def __init__(self, model: nn.Module, new: Mapping[str, Any]) -> None:
         self.model = model
-        self.made = made
+        self.new_tensors = new
         self.nodes: list[Node] = []
         self.index: dict[FxNode, int] = {}
         self.shapes: set[int] = set()
@@ -25,17 +25,17 @@ class Reader:
         self.counting: set[int] = set()
         """Nodes of sizes that may tell how many samples there are."""
 
-    def read(self, found: list[FxNode]) -> tuple[Node, ...]:
+    def read(self, recorded: list[FxNode]) -> tuple[Node, ...]:
         """Read all; the output of a model is one tensor."""
-        images = [node for node in found if node.op == "placeholder"]
-        (end,) = (node for node in found if node.op == "output")
+        images = [node for node in recorded if node.op == "placeholder"]
+        (end,) = (node for node in recorded if node.op == "output")
         if len(images) != 1 or not isinstance(end.args[0], FxNode):
             raise NotImplementedError(
                 f"{type(self.model).__name__} takes {len(images)} inputs or returns "
                 "something else than logits: certificates are of models from images to "
                 "logits"
             )
-        for node in found:
+        for node in recorded:
             if node.op != "output":
                 self.index[node] = len(self.nodes)
                 self.nodes.append(self._node(node))
@@ -49,8 +49,12 @@ class Reader:
             return Node("input", "input")
         if node.op == "get_attr":
             name = str(node.target)
-            known = partial(self.made.__getitem__, name) if name in self.made else name
-            return Node("constant", name, known)
+            value = (
+                partial(self.new_tensors.__getitem__, name)
+                if name in self.new_tensors
+                else name
+            )
+            return Node("constant", name, value)
         name = _place(node)
         args = _translated((node.args, node.kwargs), self.index)
         inputs = tuple(
@@ -81,7 +85,7 @@ class Reader:
         inputs: tuple[int, ...],
     ) -> Node:
         """Read a function of the images; refuse arguments that its rule does not read."""
-        settings = self._stand_ins((args[1:], dict(kwargs)))
+        settings = self._placeholders((args[1:], dict(kwargs)))
         operation = function_calls.operation_of(node, name)
         layer = function_calls.as_layer(operation, node, name, *settings)
         if layer is not None:
@@ -119,12 +123,12 @@ class Reader:
                 "the others of the batch"
             )
 
-    def _stand_ins(self, value: Any) -> Any:
+    def _placeholders(self, value: Any) -> Any:
         """Say of what kind the values are that arguments refer to."""
 
         def kind(ref: Ref) -> Value:
-            found = self.nodes[ref.index].kind
-            return Value("images" if found in DEPEND else found)
+            of_node = self.nodes[ref.index].kind
+            return Value("images" if of_node in DEPEND else of_node)
 
         return replaced(value, kind)
 

@@ -5,18 +5,22 @@ containers, residual blocks and modules of the user's own.
 """
 
 import operator
-from typing import Any
+from copy import copy
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.fx import Node as FxNode
 from torch.fx import Proxy, Tracer
 
+from advnorm.allocator import keep_freed_memory
 from advnorm.bounds.graph import Graph, last_use
 from advnorm.bounds.layer_checks import refuse_altered
 from advnorm.bounds.operations.entry import LAYERS
-from advnorm.bounds.snapshot import contents, made, restore
-from advnorm.bounds.trace_reader import Reader
+from advnorm.bounds.trace_reader import TraceReader
+
+_Attributes = dict[str, tuple[Any, Any]]
 
 
 def trace(model: nn.Module) -> Graph:
@@ -29,9 +33,9 @@ def trace(model: nn.Module) -> Graph:
     refuse_altered(model, lambda layer: tracer.is_leaf_module(layer, ""))
     if tracer.is_leaf_module(model, ""):  # one layer alone, which is not looked into
         model = nn.Sequential(model)
-    before = {module: contents(module) for module in model.modules()}
+    before = {module: _snapshot(module) for module in model.modules()}
     try:
-        found = tracer.trace(model)
+        recorded = tracer.trace(model)
     except NotImplementedError:
         raise
     except NameError as error:  # torch.fx knows no other word for it
@@ -46,11 +50,40 @@ def trace(model: nn.Module) -> Graph:
             f"takes more than one input ({error})"
         ) from error
     finally:  # what forward makes or caches is put into the model, which is not ours
-        new = made(model, before[model])
-        for module, held in before.items():
-            restore(module, held)
-    nodes = Reader(model, new).read(list(found.nodes))
+        new = _new_tensors(model, before[model])
+        for module, attributes in before.items():
+            _restore(module, attributes)
+    nodes = TraceReader(model, new).read(list(recorded.nodes))
     return Graph(model, nodes, last_use(nodes))
+
+
+def _snapshot(module: nn.Module) -> _Attributes:
+    """Return a module's attributes, and copies of those that are containers."""
+    return {
+        name: (value, copy(value) if isinstance(value, (dict, list, set)) else None)
+        for name, value in vars(module).items()
+    }
+
+
+def _new_tensors(model: nn.Module, before: _Attributes) -> dict[str, Any]:
+    """Return the tensors that a trace put into a model."""
+    new = {name: value for name, value in vars(model).items() if name not in before}
+    for kind in ("_parameters", "_buffers"):
+        old = before[kind][1]
+        new |= {n: v for n, v in vars(model)[kind].items() if n not in old}
+    return new
+
+
+def _restore(module: nn.Module, before: _Attributes) -> None:
+    """Put a module's attributes back, and what its containers contained."""
+    vars(module).clear()
+    for name, (value, contents) in before.items():
+        vars(module)[name] = value
+        if isinstance(value, list):
+            value[:] = contents
+        elif contents is not None:
+            value.clear()
+            value.update(contents)
 
 
 class _Proxy(Proxy):
@@ -100,3 +133,37 @@ class _Tracer(Tracer):
 
 def _autocast() -> list[bool]:
     return [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
+
+
+class _CachedGraph(NamedTuple):
+    """A graph without its model, which would keep itself alive, and what it was made of."""
+
+    graph: Graph
+    modules: list[nn.Module]
+    training: list[bool]
+
+
+_CACHE: WeakKeyDictionary[nn.Module, _CachedGraph] = WeakKeyDictionary()
+
+
+def cached_trace(model: nn.Module) -> Graph:
+    """Return the graph of ``model``, traced anew only if its layers or flags changed.
+
+    For training, where the code of ``forward`` meets the same model thousands of times. A
+    certificate traces anew: an attribute that ``forward`` looks at may have changed.
+    """
+    modules = list(model.modules())[1:]
+    training = [module.training for module in (model, *modules)]
+    cached = _CACHE.get(model)
+    if cached and cached.training == training and _same(cached.modules, modules):
+        return Graph(model, cached.graph.nodes, cached.graph.last_use)
+    graph = trace(model)
+    keep_freed_memory(next(model.parameters(), None))
+    if modules:  # a bare layer is a node of its own graph
+        kept = Graph(nn.Identity(), graph.nodes, graph.last_use)
+        _CACHE[model] = _CachedGraph(kept, modules, training)
+    return graph
+
+
+def _same(first: list[nn.Module], other: list[nn.Module]) -> bool:
+    return len(first) == len(other) and all(map(lambda a, b: a is b, first, other))

@@ -31,8 +31,8 @@ def transposed(layer: nn.Conv2d, a: Tensor, size: Sequence[int]) -> Tensor:
     taps = (height + more[0]) // stride, (width + more[1]) // stride
     weight = weight.view(*weight.shape[:2], taps[0], stride, taps[1], stride)
     weight = weight.permute(1, 3, 5, 0, 2, 4).flatten(0, 2).flip(2, 3)
-    found = F.conv2d(a, weight, padding=(taps[0] - 1, taps[1] - 1))
-    found = F.pixel_shuffle(found, stride)
+    back = F.conv2d(a, weight, padding=(taps[0] - 1, taps[1] - 1))
+    back = F.pixel_shuffle(back, stride)
     top, left = layer.padding
-    over = [top + size[0] - found.shape[2], left + size[1] - found.shape[3]]
-    return F.pad(found, (-left, over[1], -top, over[0]))
+    over = [top + size[0] - back.shape[2], left + size[1] - back.shape[3]]
+    return F.pad(back, (-left, over[1], -top, over[0]))

@@ -6,7 +6,7 @@ else in this package is a margin a proof.
 **The slack.** Bounds are computed in floating point of unit roundoff u, and so are the
 logits that they speak of. A logit is a sum of terms, which together are at most
 :math:`M_j = \sum_i |W_{ji}| \max |h_i| + |b_j|` over the set (and go through what is
-behind the last linear layer: :mod:`advnorm.bounds.magnitudes`), and its rounding error is a
+behind the last linear layer: :mod:`advnorm.bounds.rounding`), and its rounding error is a
 small multiple of :math:`u M_j`, unless larger terms have cancelled out in an earlier layer.
 A verdict therefore subtracts
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from advnorm.bounds import input_box, interval_bounds, margin_bounds, trace
-from advnorm.bounds.concretize_l2 import max_decrease
+from advnorm.bounds.concretize import max_decrease
 from advnorm.bounds.operations import linear
 from advnorm.models import Standardize
 from advnorm.threat import L2, Linf

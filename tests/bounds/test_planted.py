@@ -78,7 +78,7 @@ def _reads_any(monkeypatch) -> None:
     wide = tuple(replace(a, accepts=lambda value: True) for a in known)
     change_entry(monkeypatch, "sum", arguments=wide)
     monkeypatch.setattr(interval, "_refuse_casts", lambda *given: None)
-    monkeypatch.setattr(interval, "error", _no_error)
+    monkeypatch.setattr(interval, "node_error", _no_error)
 
 
 FAULTS = {
@@ -96,7 +96,7 @@ FAULTS = {
         {"Flatten": LAYERS["Flatten"]},
     ),
     "no rounding inside": (
-        lambda m: m.setattr(interval, "error", _no_error),
+        lambda m: m.setattr(interval, "node_error", _no_error),
         {"sum of large": CANCELLING["sum of large"]},
     ),
     "any setting of a layer": (

@@ -10,8 +10,8 @@ from advnorm.bounds import (
     input_box,
     interval_bounds,
     is_certified,
-    magnitudes,
     margin_bounds,
+    rounding,
     trace,
     verdicts,
 )
@@ -39,7 +39,7 @@ def asked(seed: int, count: int = 40) -> tuple[nn.Module, torch.Tensor, torch.Te
 @pytest.mark.parametrize("method", ORDER)
 @pytest.mark.parametrize("slack", [512, 2**20])
 def test_certified_is_what_any_method_so_far_certifies(slack, method, threat, monkeypatch):
-    monkeypatch.setattr(magnitudes, "SLACK", slack)  # the larger one decides many images
+    monkeypatch.setattr(rounding, "SLACK", slack)  # the larger one decides many images
     for seed in range(8):
         model, images, labels = asked(seed)
         so_far = ORDER[: ORDER.index(method) + 1]

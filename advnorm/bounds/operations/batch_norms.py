@@ -115,9 +115,9 @@ def _by_clean(layer: _BatchNorm, box: Box) -> Box:
     layer._check_input_dim(wide.radius)  # type: ignore[no-untyped-call]
     if wide.radius.numel() <= layer.num_features:
         measure_moments(wide.radius)  # refuses, in our words
-    one = wide.radius.new_ones(layer.num_features)
-    weight = one if layer.weight is None else to_single(layer.weight)
-    bias = 0 * one if layer.bias is None else to_single(layer.bias)
+    ones = wide.radius.new_ones(layer.num_features)
+    weight = ones if layer.weight is None else to_single(layer.weight)
+    bias = 0 * ones if layer.bias is None else to_single(layer.bias)
     lead, radius, statistics = interval_kernels.normalize(wide, weight, bias, layer.eps)
     if updates_running(layer):
         update_running(layer, statistics)

@@ -101,11 +101,11 @@ def convolution_backward(call: Call, a: Tensor, prepared: Any) -> list[LinearFor
         return linear_forms.by_derivative(layer, a, shape)
     rows = a.flatten(0, 1)
     if transposed_convolution.fits(layer):
-        found = transposed_convolution.transposed(layer, rows, shape[2:])
+        back = transposed_convolution.transposed(layer, rows, shape[2:])
     else:
-        found = _transposed(layer, rows, shape)
+        back = _transposed(layer, rows, shape)
     bias = linear_forms.times_bias(a, layer.bias, 2)
-    return [LinearForms(found.view(*a.shape[:2], *found.shape[1:]), bias)]
+    return [LinearForms(back.view(*a.shape[:2], *back.shape[1:]), bias)]
 
 
 def _transposed(layer: nn.Conv1d | nn.Conv2d, rows: Tensor, shape: torch.Size) -> Tensor:

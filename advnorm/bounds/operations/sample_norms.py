@@ -50,8 +50,8 @@ def _centred(box: Box, groups: int) -> tuple[Tensor, Tensor]:
     centre, radius = (x.reshape(rows, groups, n) for x in (box.centre, box.radius))
     middle = centre - centre.mean(2, keepdim=True)
     # x_j - mean: its own radius counts (1 - 1/n) times, the others' 1/n
-    reach = radius * (1 - 2 / n) + radius.mean(2, keepdim=True)
-    return middle - reach, middle + reach
+    spread = radius * (1 - 2 / n) + radius.mean(2, keepdim=True)
+    return middle - spread, middle + spread
 
 
 def _groups(layer: nn.Module, box: Box) -> int:
