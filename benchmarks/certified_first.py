@@ -20,8 +20,8 @@ COVERED, FASTER, STEP = 0.85, 5.0, 3.2
 def radius(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
     """Return the largest radius at which CROWN covers enough, and how much it covers."""
     for eps in RADII:
-        found = certify(model, images, labels, Linf(eps), method="crown").certified
-        covered = float(found.double().mean())
+        certified = certify(model, images, labels, Linf(eps), method="crown").certified
+        covered = float(certified.double().mean())
         if covered >= COVERED:
             return eps, covered
     raise SystemExit(f"CROWN covers {covered:.0%} at eps {RADII[-1]}: nothing to measure")
@@ -68,15 +68,15 @@ def steps(times: int = 40) -> bool:
         optimizer = torch.optim.Adam(model.parameters(), 5e-4, fused=True)
         spent: dict[str, list[float]] = {"standard": [], "ibp": []}
         for _ in range(times):
-            for name, found in spent.items():
+            for name, seconds in spent.items():
                 begin = perf_counter()
                 optimizer.zero_grad()
                 objective = objectives.OBJECTIVES[name]
                 adversary = Adversary(None, threat=Linf(0.1))
                 objective(model, images, labels, adversary).total.backward()
                 optimizer.step()
-                found.append(perf_counter() - begin)
-        plain, ibp = (median(found[5:]) for found in spent.values())
+                seconds.append(perf_counter() - begin)
+        plain, ibp = (median(seconds[5:]) for seconds in spent.values())
         good = good and ibp <= STEP * plain
         print(f"training step, norm {norm}: plain {plain * 1e3:.2f} ms, IBP "
               f"{ibp * 1e3:.2f} ms, ratio {ibp / plain:.2f} "

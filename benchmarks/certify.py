@@ -14,7 +14,7 @@ Each side bounds all images, tracing or wrapping included; a measurement is the 
 splits the images itself. auto_LiRPA takes what it is given: all of them in one call, and
 then, for a user who splits by hand, as many at a time as suit it best (the best of
 ``BATCHES``, measured); crown takes parts alone. What wrapping costs it is printed, and what
-our verdicts cost without the margins: a dearer method is asked about what is left.
+our verdicts cost without the margins: a slower method is tried on what is left.
 ``bare`` is the time of the convolutions and products of an ibp walk alone, on the whole
 network: two passes each. Then a step of IBP training is timed beside a plain one, and the
 standard suite behind certificates beside the official AutoAttack (``--official CHECKOUT``).
@@ -43,7 +43,7 @@ from advnorm.models import Standardize, build
 from advnorm.threat import Linf
 
 PEER = {"ibp": "IBP", "crown-ibp": "CROWN-IBP", "crown": "CROWN"}
-LEAST = {"ibp": 10, "crown-ibp": 5, "crown": 2}
+MIN_SPEEDUP = {"ibp": 10, "crown-ibp": 5, "crown": 2}
 BATCHES = {"ibp": (50, 100, 250), "crown-ibp": (50, 100, 250), "crown": (50,)}
 
 
@@ -114,9 +114,9 @@ def digits(size: int = 8) -> tuple[Tensor, Tensor]:
     """Return the embedded digits, enlarged to a size."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = torch.tensor(found.images, dtype=torch.float32).unsqueeze(1) / 16
-    return F.interpolate(images, size), torch.tensor(found.target)
+    data = load_digits()
+    images = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 16
+    return F.interpolate(images, size), torch.tensor(data.target)
 
 
 def train(model: nn.Module, images: Tensor, labels: Tensor, steps: int) -> nn.Module:
@@ -186,7 +186,7 @@ def peer(
         bound_opts={"compare_crown_with_ibp": cut},
         device="cpu",
     )
-    eye, found = torch.eye(model(images[:1]).shape[1], dtype=images.dtype), []
+    eye, parts = torch.eye(model(images[:1]).shape[1], dtype=images.dtype), []
     for x, y in zip(images.split(batch), labels.split(batch), strict=True):
         low, high = (x - eps).clamp(0, 1), (x + eps).clamp(0, 1)
         ball = PerturbationLpNorm(norm=float("inf"), eps=eps, x_L=low, x_U=high)
@@ -196,8 +196,8 @@ def peer(
             method=PEER[method],
             bound_upper=False,
         )
-        found.append(bound[0])
-    return torch.cat(found)
+        parts.append(bound[0])
+    return torch.cat(parts)
 
 
 def agreement() -> float:
@@ -227,13 +227,13 @@ def one(arguments: argparse.Namespace) -> None:
     spent: dict[str, list[float]] = {side: [] for side in sides.split("+")}
     with torch.no_grad():
         for _ in range(arguments.rounds + 1):
-            for side, found in spent.items():
+            for side, seconds in spent.items():
                 begin = perf_counter()
-                given = {"batch": int(batch)} if side in ("peer", "wrap") else {}
-                SIDES[side](model, images, labels, arguments.eps, method, **given)
-                found.append(perf_counter() - begin)
+                options = {"batch": int(batch)} if side in ("peer", "wrap") else {}
+                SIDES[side](model, images, labels, arguments.eps, method, **options)
+                seconds.append(perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(peak, *(min(found[1:] or found) for found in spent.values()))
+    print(peak, *(min(seconds[1:] or seconds) for seconds in spent.values()))
 
 
 def wrap(
@@ -314,7 +314,7 @@ def against(arguments: argparse.Namespace, method: str, count: int, peak: float)
         more = timed(arguments, "peer", method, batch)[0]
         print(f"{method}, {count} images: ours {seconds:.3f} s; auto_LiRPA {theirs:.3f} s, "
               f"{batch} at a time, of it wrapping {wrapping:.3f} s; ratio "
-              f"{theirs / seconds:.1f} (limit {LEAST[method]}); peak {peak:.0f} / "
+              f"{theirs / seconds:.1f} (limit {MIN_SPEEDUP[method]}); peak {peak:.0f} / "
               f"{more:.0f} MB; verdicts alone {alone:.3f} s, ratio {theirs / alone:.1f}",
               flush=True)  # fmt: skip
 

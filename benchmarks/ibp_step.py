@@ -37,8 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     batch = torch.rand(100, 1, 28, 28), torch.randint(0, 10, (100,))
     for norm in ("none", "batch"):
@@ -53,7 +53,7 @@ def main() -> None:
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, fused=True)
         times = [
             [seconds(name, model, batch, optimizer) for name in ("standard", "ibp")]
-            for _ in range(given.rounds + 5)
+            for _ in range(arguments.rounds + 5)
         ][5:]
         plain, ibp = (1e3 * median(column) for column in zip(*times, strict=True))
         ratio = median(two / one for one, two in times)

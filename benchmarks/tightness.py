@@ -30,15 +30,17 @@ def main() -> None:
     for run in arguments.runs:
         model, images, labels = timed_network(run, arguments.images)
         for eps in map(float, arguments.eps.split(",")):
-            found = [certify(model, images, labels, Linf(eps), method=m) for m in ORDER]
-            classes = found[0].margins.shape[1]
-            means = [float(part.margins.mean()) * classes / (classes - 1) for part in found]
-            shares = [float(part.certified.float().mean()) for part in found]
-            told = ", ".join(
+            results = [certify(model, images, labels, Linf(eps), method=m) for m in ORDER]
+            classes = results[0].margins.shape[1]
+            means = [
+                float(part.margins.mean()) * classes / (classes - 1) for part in results
+            ]
+            shares = [float(part.certified.float().mean()) for part in results]
+            text = ", ".join(
                 f"{method} {mean:.3f} ({share:.1%})"
                 for method, mean, share in zip(ORDER, means, shares, strict=True)
             )
-            print(f"{run.name}, eps {eps:g}, n={len(labels)}: {told}", flush=True)
+            print(f"{run.name}, eps {eps:g}, n={len(labels)}: {text}", flush=True)
             against += sum(less > more for less, more in pairwise(means))
     raise SystemExit(against > 0)
 

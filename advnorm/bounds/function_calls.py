@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 from torch.fx import Node as FxNode
 
-from advnorm.bounds.operations.arguments import Value, bind
+from advnorm.bounds.operations.arguments import ComputedArgument, bind
 from advnorm.bounds.operations.entry import FUNCTIONS, LAYERS, Operation
 
 _FROM_TORCH = (None, "torch", "torch.nn.functional", "_operator", "torch._C._nn")
@@ -81,7 +81,7 @@ def operation_of(node: FxNode, where: str) -> Operation:
 def bind_arguments(operation: Operation, where: str, args: Any, kwargs: Any) -> Any:
     """Return a function's arguments behind the tensor by name; refuse what no rule reads.
 
-    ``args`` and ``kwargs`` have a :class:`Value` for what ``forward`` computes.
+    ``args`` and ``kwargs`` have a :class:`ComputedArgument` for what ``forward`` computes.
     """
     if operation.spreads and len(args) > 1:
         args = (tuple(args),)
@@ -104,7 +104,7 @@ def as_layer(
 
 
 def _has_values(value: Any) -> bool:
-    if isinstance(value, Value):
+    if isinstance(value, ComputedArgument):
         return True
     items = value.values() if isinstance(value, dict) else value
     nested = isinstance(value, tuple | list | dict)

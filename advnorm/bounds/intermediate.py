@@ -17,14 +17,14 @@ from advnorm.bounds.box import Box, between
 from advnorm.bounds.concretize import concretize
 from advnorm.bounds.graph import Node
 from advnorm.bounds.linear_forms import LinearForms
-from advnorm.bounds.patches import Field, Outputs
+from advnorm.bounds.patches import Outputs, ReceptiveField
 from advnorm.bounds.relax import Lines
 
 BUDGET = 2**22
 """Coefficients that are taken backward together."""
 
 
-class Part(NamedTuple):
+class EntryBounds(NamedTuple):
     """Places in a value, and lower bounds of their entries and of the negatives."""
 
     place: tuple[Tensor, ...]
@@ -54,7 +54,7 @@ def tighten(backward: Backward, node: Node, box: Box) -> Box:
     return between(None, low, high)
 
 
-def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[Part]:
+def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryBounds]:
     """Bound entries by rows over whole maps, as many as the budget allows at a time."""
     flat = unsure.flatten(1)
     count = int(flat.sum(1).max())
@@ -66,7 +66,7 @@ def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[Part]:
         both = LinearForms(*(torch.cat([part, -part]) for part in rows))
         lower = (part - off for part in backward.lower_bounds(start, both).chunk(2))
         place = torch.unravel_index(index, unsure.shape[1:])
-        yield Part((samples.expand_as(index), *place), *lower)
+        yield EntryBounds((samples.expand_as(index), *place), *lower)
 
 
 def _begin(
@@ -104,7 +104,7 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
         if not _suits(node, first=field is None):
             return None
         if type(node.layer) is nn.Conv2d:
-            field = (field or Field((1, 1))).before(node.layer)
+            field = (field or ReceptiveField((1, 1))).before(node.layer)
         chain.append(index)
         index = _skip_identities(backward, node.inputs[0])
     sides = backward.boxes[index].shape[2:]
@@ -128,17 +128,21 @@ def _suits(node: Node, *, first: bool) -> bool:
     return node.operation.relaxation is not None and not first
 
 
-def _by_patches(backward: Backward, chain: list[int], unsure: Tensor) -> Iterator[Part]:
+def _by_patches(
+    backward: Backward, chain: list[int], unsure: Tensor
+) -> Iterator[EntryBounds]:
     """Bound entries by forms over the patches that they look at."""
     some = max(1, BUDGET // (2 * _largest(backward, chain)))
     for part in torch.split(unsure.nonzero(), some):
         outputs = Outputs(*part.unbind(1))
-        yield Part(tuple(outputs), *_bound_patches(backward, chain, outputs, unsure.shape))
+        yield EntryBounds(
+            tuple(outputs), *_bound_patches(backward, chain, outputs, unsure.shape)
+        )
 
 
 def _largest(backward: Backward, chain: list[int]) -> int:
     """Return the number of coefficients of the largest patch on the way."""
-    field, largest = Field((1, 1)), 1
+    field, largest = ReceptiveField((1, 1)), 1
     for index in chain:
         node = backward.graph.nodes[index]
         if type(node.layer) is nn.Conv2d:
@@ -151,7 +155,7 @@ def _bound_patches(
     backward: Backward, chain: list[int], outputs: Outputs, shape: torch.Size
 ) -> Tensor:
     """Return lower bounds of outputs and of their negatives: ``(2, outputs)``."""
-    field, rows = Field((shape[2], shape[3])), None
+    field, rows = ReceptiveField((shape[2], shape[3])), None
     scale = torch.ones_like(outputs.sample, dtype=backward.boxes[0].radius.dtype)
     shift = off = torch.zeros_like(scale)
     for index in chain:
@@ -180,7 +184,7 @@ def _error(
     backward: Backward,
     index: int,
     rows: LinearForms | Tensor,
-    field: Field,
+    field: ReceptiveField,
     outputs: Outputs,
 ) -> Tensor | float:
     """Return what rounding of a node's value may cost patches, or multiples of outputs."""
@@ -199,7 +203,7 @@ def _error(
 
 
 def _entrywise(
-    rows: LinearForms, prepared: Any, field: Field, outputs: Outputs
+    rows: LinearForms, prepared: Any, field: ReceptiveField, outputs: Outputs
 ) -> LinearForms:
     """Take patches through a norm or an activation."""
     if isinstance(prepared, Lines):

@@ -35,7 +35,7 @@ class Outputs(NamedTuple):
     left: Tensor
 
 
-class Field(NamedTuple):
+class ReceptiveField(NamedTuple):
     """Where the patch of output (i, j) of the last map lies in a map: static numbers."""
 
     last: Pair
@@ -43,7 +43,7 @@ class Field(NamedTuple):
     pad: Pair = (0, 0)
     size: Pair = (1, 1)
 
-    def before(self, conv: nn.Conv2d) -> "Field":
+    def before(self, conv: nn.Conv2d) -> "ReceptiveField":
         """Return the field in the input of a convolution, from that in its output."""
         assert not isinstance(conv.padding, str)
         steps = zip(conv.stride, conv.padding, conv.dilation, conv.kernel_size, strict=True)
@@ -56,7 +56,7 @@ class Field(NamedTuple):
             for i, (s, p, d, k) in enumerate(steps)
         ]
         (sy, py, ny), (sx, px, nx) = moved
-        return Field(self.last, (sy, sx), (py, px), (ny, nx))
+        return ReceptiveField(self.last, (sy, sx), (py, px), (ny, nx))
 
     def cut(self, maps: Tensor, outputs: Outputs) -> Tensor:
         """Cut each output's patch out of its sample's maps, zeros beyond the edges."""
@@ -84,7 +84,7 @@ def begin(
     scale: Tensor,
     shift: Tensor,
     size: Pair,
-    field: Field,
+    field: ReceptiveField,
 ) -> LinearForms:
     """Return the rows of ``scale`` times outputs plus ``shift``, and of their negatives.
 
@@ -97,7 +97,7 @@ def begin(
 
 
 def through(
-    conv: nn.Conv2d, rows: LinearForms, field: Field, size: Pair, outputs: Outputs
+    conv: nn.Conv2d, rows: LinearForms, field: ReceptiveField, size: Pair, outputs: Outputs
 ) -> LinearForms:
     """Take patches through a convolution; ``field`` and ``size`` are of its input."""
     a = rows.coefficients
@@ -107,7 +107,7 @@ def through(
     return LinearForms(_inside(grown, field, size, outputs), bias)
 
 
-def _transposed(conv: nn.Conv2d, a: Tensor, field: Field) -> Tensor:
+def _transposed(conv: nn.Conv2d, a: Tensor, field: ReceptiveField) -> Tensor:
     """Convolve patches with the transposed weights, by one matrix where that is small."""
     weight = conv.weight.contiguous()
 
@@ -146,7 +146,7 @@ def _spread(conv: nn.Conv2d, weight: Tensor) -> Tensor:
     return spread
 
 
-def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:
+def _inside(a: Tensor, field: ReceptiveField, size: Pair, outputs: Outputs) -> Tensor:
     """Drop what lies beyond the edges of a map."""
     if not any(field.pad):
         return a
@@ -154,12 +154,12 @@ def _inside(a: Tensor, field: Field, size: Pair, outputs: Outputs) -> Tensor:
     return a * field.cut(ones, outputs)
 
 
-def cut_lines(lines: Lines, field: Field, outputs: Outputs) -> Lines:
+def cut_lines(lines: Lines, field: ReceptiveField, outputs: Outputs) -> Lines:
     """Cut the patches of an activation's lines."""
     return Lines(*(field.cut(line, outputs) if line.ndim else line for line in lines))
 
 
-def cut_box(box: Box, field: Field, outputs: Outputs) -> Box:
+def cut_box(box: Box, field: ReceptiveField, outputs: Outputs) -> Box:
     """Cut the patches of a box, and of the ball in it."""
     ball = box.ball and box.ball.moved(lambda maps: field.cut(maps, outputs))
     return Box(field.cut(box.centre, outputs), field.cut(box.radius, outputs), ball)

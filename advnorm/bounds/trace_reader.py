@@ -9,7 +9,7 @@ from torch.fx import Node as FxNode
 
 from advnorm.bounds import function_calls
 from advnorm.bounds.graph import DEPEND, Node, Ref, refs_in, replaced
-from advnorm.bounds.operations.arguments import Value
+from advnorm.bounds.operations.arguments import ComputedArgument
 
 
 class TraceReader:
@@ -126,9 +126,9 @@ class TraceReader:
     def _placeholders(self, value: Any) -> Any:
         """Say of what kind the values are that arguments refer to."""
 
-        def kind(ref: Ref) -> Value:
+        def kind(ref: Ref) -> ComputedArgument:
             of_node = self.nodes[ref.index].kind
-            return Value("images" if of_node in DEPEND else of_node)
+            return ComputedArgument("images" if of_node in DEPEND else of_node)
 
         return replaced(value, kind)
 

@@ -247,14 +247,16 @@ def test_windows_give_the_bounds_of_whole_maps(layers, threat, monkeypatch):
     model(torch.rand(2, 2, 9, 9))
     settled(model)
     clean, labels = torch.rand(3, 2, 9, 9).double(), torch.tensor([0, 1, 2])
-    used, true = [], patches.Field.cut
+    used, true = [], patches.ReceptiveField.cut
     monkeypatch.setattr(
-        patches.Field, "cut", lambda *given: (used.append(1), true(*given))[1]
+        patches.ReceptiveField, "cut", lambda *given: (used.append(1), true(*given))[1]
     )
     with_patches = margin_bounds(model, clean, labels, threat)
     assert used, "patches were meant to be tried"
     monkeypatch.setattr(
-        patches.Field, "cut", lambda self, maps, out: true(self, maps.roll(1, -1), out)
+        patches.ReceptiveField,
+        "cut",
+        lambda self, maps, out: true(self, maps.roll(1, -1), out),
     )
     assert not torch.allclose(margin_bounds(model, clean, labels, threat), with_patches)
     monkeypatch.setattr(intermediate, "_chain", lambda *given: None)
@@ -396,7 +398,7 @@ def signed_weights_on_the_radius(monkeypatch):
     change_entry(monkeypatch, nn.Linear, interval=signed)
 
 
-@patched(intermediate, "Part")
+@patched(intermediate, "EntryBounds")
 def upper_bounds_not_negated(true):
     return lambda place, low, negative: true(place, low, negative.clamp(min=0))
 

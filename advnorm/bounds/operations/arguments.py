@@ -20,7 +20,7 @@ Accepts = Callable[[Any], bool]
 
 
 @dataclass(frozen=True)
-class Value:
+class ComputedArgument:
     """Stands for an argument that is computed in ``forward``."""
 
     kind: str
@@ -56,7 +56,7 @@ def bind(
 ) -> dict[str, Any]:
     """Return the arguments behind the tensor by name; refuse what no rule reads.
 
-    ``args`` and ``kwargs`` have a :class:`Value` for what ``forward`` computes.
+    ``args`` and ``kwargs`` have a :class:`ComputedArgument` for what ``forward`` computes.
     """
     in_order = [argument for argument in arguments if not argument.by_name]
     by_name = {argument.name: argument for argument in arguments}
@@ -65,7 +65,11 @@ def bind(
         known = ", ".join(by_name) or "none"
         reads = f"its rule is for {argument} = {wanted}" if wanted else ""
         reads = reads or f"its rule does not read it (it reads {known})"
-        what = f"a {value.kind} value" if isinstance(value, Value) else repr(value)[:80]
+        what = (
+            f"a {value.kind} value"
+            if isinstance(value, ComputedArgument)
+            else repr(value)[:80]
+        )
         return NotImplementedError(
             f"no certificate for {where!r} ({name}) with the argument {argument}={what}: "
             f"{reads}; leave it out, or compute the same in layers that have a rule"
@@ -87,7 +91,7 @@ def bind(
 def is_int(value: Any) -> bool:
     """Tell whether a value is a whole number, or a size."""
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole or (isinstance(value, Value) and value.kind == "size")
+    return whole or (isinstance(value, ComputedArgument) and value.kind == "size")
 
 
 def is_ints(value: Any) -> bool:
@@ -99,7 +103,7 @@ def is_ints(value: Any) -> bool:
 
 def is_fixed_ints(value: Any) -> bool:
     """Tell whether a value is whole numbers that no shape decides."""
-    return is_ints(value) and not isinstance(value, Value)
+    return is_ints(value) and not isinstance(value, ComputedArgument)
 
 
 def is_number(value: Any) -> bool:
@@ -109,7 +113,7 @@ def is_number(value: Any) -> bool:
 
 def is_operand(value: Any) -> bool:
     """Tell whether a value can be added or multiplied."""
-    return isinstance(value, Value | bool) or is_number(value)
+    return isinstance(value, ComputedArgument | bool) or is_number(value)
 
 
 def is_index(value: Any) -> bool:
@@ -121,7 +125,7 @@ def is_index(value: Any) -> bool:
         return all(part is None or is_int(part) for part in parts)
     if isinstance(value, list):
         return all(isinstance(item, bool) or is_int(item) for item in value)
-    if isinstance(value, Value):
+    if isinstance(value, ComputedArgument):
         return value.kind != "images"
     return value is None or value is Ellipsis or is_int(value)
 
