@@ -241,12 +241,12 @@ register(
     )
 )
 register(
-    Operation(
+    replace(
+        _BATCH_NORM,
         layers=(nn.BatchNorm3d,),
-        interval=batch_interval,
-        size=_size,
-        rounding=_rounding,
-        is_entrywise=True,
+        backward=None,
+        prepare=None,
+        channel_affine=None,
     )
 )
 register(Operation(layers=(DualNorm,), interval=_dual_interval, rounding=_dual_rounding))

@@ -12,6 +12,7 @@ Backward, forms go through the transpose, exactly.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -208,25 +209,15 @@ register(
         is_mixing=True,
     )
 )
-register(
-    Operation(
-        layers=(nn.Conv1d, nn.Conv2d),
-        settings=_SETTINGS,
-        interval=convolution_interval,
-        backward=convolution_backward,
-        size=_size,
-        rounding=_convolution_rounding,
-        is_product=True,
-        is_mixing=True,
-    )
+_CONVOLUTION = Operation(
+    layers=(nn.Conv1d, nn.Conv2d),
+    settings=_SETTINGS,
+    interval=convolution_interval,
+    backward=convolution_backward,
+    size=_size,
+    rounding=_convolution_rounding,
+    is_product=True,
+    is_mixing=True,
 )
-register(
-    Operation(
-        layers=(nn.Conv3d,),
-        settings=_SETTINGS,
-        interval=convolution_interval,
-        size=_size,
-        rounding=_convolution_rounding,
-        is_product=True,
-    )
-)
+register(_CONVOLUTION)
+register(replace(_CONVOLUTION, layers=(nn.Conv3d,), backward=None, is_mixing=False))
