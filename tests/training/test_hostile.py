@@ -17,7 +17,7 @@ from safetensors.torch import save as dump_tensors
 
 from advnorm import cli
 from advnorm.recipe import from_yaml, override
-from advnorm.records import Result, Run
+from advnorm.records import Run
 from advnorm.runs import evaluate_run
 from advnorm.training import checkpoints, train
 
@@ -235,24 +235,6 @@ def test_a_run_folder_may_be_a_link_itself(stopped, tiny, tmp_path):
     (tmp_path / "link").symlink_to(stopped.path)
     run = train(override(tiny, ["epochs=3"]), tmp_path / "link", resume=True)
     assert len(run.epochs()) == 3 and len(Run.open(stopped.path).epochs()) == 3
-
-
-def test_a_result_that_names_a_path_is_written_into_its_folder(stopped):
-    stopped.write_result(
-        Result.model_validate(
-            {
-                "attack": "../../a",
-                "threat": {"norm": "../../../b", "eps": 0.1},
-                "accuracy": {"correct": 1, "n": 2},
-                "data": "digits",
-                "weights": "w",
-                "seed": 0,
-                "seconds": 1,
-            }
-        )
-    )
-    (written,) = (stopped.path / "results").glob("*.json")
-    assert written.name == "..of..ofa_..of..of..ofb_0.1.json"
 
 
 # Paths of a recipe

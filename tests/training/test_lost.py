@@ -11,7 +11,7 @@ import pytest
 
 from advnorm.progress import Quiet
 from advnorm.recipe import override
-from advnorm.records import Accuracy, Environment, Result, Run, RunLostError
+from advnorm.records import Run, RunLostError
 from advnorm.runs import audit_run, diagnose_run, evaluate_run, parse_questions, perturb_run
 from advnorm.training import StoppedError, train
 
@@ -235,39 +235,3 @@ def test_the_command_says_one_sentence_and_fails(tmp_path):
         assert process.wait(60) == 2
     assert re.search(rf"^advnorm: {out} was removed or moved .*train anew$", said, re.M)
     assert not advice and "Traceback" not in said and not out.exists()
-
-
-def test_a_run_that_another_process_begins_at_the_same_moment_is_kept(
-    tiny, tmp_path, monkeypatch
-):
-    """Between the look for a run and the first file of one, another process makes it."""
-    from advnorm.records import run as module
-
-    here = Environment.here(device="cpu", threads=1)
-    original = module.locked
-
-    def late(path, **options):
-        monkeypatch.undo()
-        Run.create(path.parent, "name: theirs\n", here)
-        return original(path, **options)
-
-    monkeypatch.setattr(module, "locked", late)
-    with pytest.raises(FileExistsError, match="already holds a run"):
-        Run.create(tmp_path / "run", "name: ours\n", here)
-    assert Run.open(tmp_path / "run").recipe_text() == "name: theirs\n"
-
-
-def test_a_record_that_is_written_without_the_lock_needs_a_run_folder(tmp_path):
-    run = Run.create(tmp_path / "run", "{}\n", Environment.here(device="cpu", threads=1))
-    shutil.rmtree(run.path)
-    result = Result(
-        condition="clean",
-        kind="clean",
-        accuracy=Accuracy(correct=1, n=1),
-        data="digits",
-        weights="best",
-        seed=0,
-        seconds=0.0,
-    )
-    with pytest.raises(RunLostError):
-        run.write_result(result)
