@@ -16,9 +16,9 @@ from pathlib import Path
 from advnorm import papers
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
 from advnorm.papers.captions import captions
-from advnorm.papers.claims import decisive
+from advnorm.papers.claims import deciding
 from advnorm.papers.cost import known
-from advnorm.papers.reproduce import judged, where
+from advnorm.papers.reproduce import record_path, with_claims
 from advnorm.records import (
     MARKS,
     SCALES,
@@ -56,12 +56,12 @@ def main() -> None:
     check = parser.parse_args().check
     kept = found()
     records = {
-        name: [judged(ARTEFACTS[name], record) for record in each]
+        name: [with_claims(ARTEFACTS[name], record) for record in each]
         for name, each in kept.items()
     }
     pairs = [p for name in kept for p in zip(kept[name], records[name], strict=True)]
     wanted = {
-        where(RESULTS, new.artefact, new.scale): new.model_dump_json()
+        record_path(RESULTS, new.artefact, new.scale): new.model_dump_json()
         for old, new in pairs
         if old != new
     }
@@ -131,8 +131,8 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
     }
     lines = []
     for claim, ours in zip(artefact.claims, record.claims, strict=True):
-        told, said = claim.tell(record.rows), claim.tell(theirs)
-        shown = [said[n].why for n in decisive(told if ours.judged else said)]
+        told, said = claim.check_parts(record.rows), claim.check_parts(theirs)
+        shown = [said[n].why for n in deciding(told if ours.applicable else said)]
         published = [why for why in shown if "not measured" not in why]
         lines.append(
             line(
@@ -141,7 +141,7 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
                 "; ".join(published),
                 ours.why,
                 where,
-                ours.told,
+                ours.summary,
                 command,
                 cost,
             )
@@ -167,7 +167,7 @@ def summary(records: dict[str, list[Reproduction]]) -> str:
     for scale in reversed(SCALES):
         made = [r for each in records.values() for r in each if r.scale == scale]
         claims = [claim for record in made for claim in record.claims]
-        verdicts = Counter(claim.verdict for claim in claims if claim.judged)
+        verdicts = Counter(claim.verdict for claim in claims if claim.applicable)
         if made and scale != "smoke":
             told = ", ".join(counted(verdicts[name], name) for name in MARKS)
             rest = len(claims) - verdicts.total()
@@ -192,7 +192,7 @@ def measured(records: dict[str, list[Reproduction]]) -> str:
                 "seeds": record.seeds,
                 "rows": some(record),
                 "minutes": round(record.seconds / 60, 1),
-                "verdicts": [claim.verdict for claim in record.claims if claim.judged],
+                "verdicts": [claim.verdict for claim in record.claims if claim.applicable],
             }
             for record in records[name]
         ]

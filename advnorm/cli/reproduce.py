@@ -35,9 +35,9 @@ def reproduce(
     Example: advnorm reproduce xie2020/table1 --scale reduced --seeds 2 --on 4
     """
     from advnorm.papers import (
-        Place,
-        named,
-        refuse,
+        Workspace,
+        artefact_names,
+        check_request,
         reproduce_each,
         rows_of,
         scale_of,
@@ -46,13 +46,13 @@ def reproduce(
     from advnorm.progress import shown
     from advnorm.report import reproduction_text, write_paper_pages
 
-    size, place = scale_of(scale), Place(out, data, device, workers(on))
-    names, rows = named(artefacts), rows_of(set_ or [])
+    size, workspace = scale_of(scale), Workspace(out, data, device, workers(on))
+    names, rows = artefact_names(artefacts), rows_of(set_ or [])
     problems: list[str] = []
-    refuse(names, place, scale=size, seeds=seeds, rows=rows)
+    check_request(names, workspace, scale=size, seeds=seeds, rows=rows)
     with shown() as progress, resumable():
         for outcome in reproduce_each(
-            names, place, scale=size, seeds=seeds, rows=rows, progress=progress
+            names, workspace, scale=size, seeds=seeds, rows=rows, progress=progress
         ):
             problems += outcome.problems
             if outcome.record is not None:

@@ -2,11 +2,11 @@
 
 from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
-from advnorm.papers.reproduce import Place, reproduce, where
+from advnorm.papers.reproduce import Workspace, record_path, reproduce
 from advnorm.papers.selection import (
-    Made,
-    named,
-    refuse,
+    ReproductionOutcome,
+    artefact_names,
+    check_request,
     reproduce_each,
     rows_of,
     scale_of,
@@ -18,20 +18,20 @@ __all__ = [
     "ILLUSTRATIONS",
     "Artefact",
     "Job",
-    "Made",
-    "Place",
+    "ReproductionOutcome",
+    "Workspace",
     "apart2022",
     "artefact",
+    "artefact_names",
+    "check_request",
     "galloway2019",
-    "named",
-    "refuse",
+    "record_path",
     "reproduce",
     "reproduce_each",
     "rows_of",
     "scale_of",
     "sitawarin2021",
     "sridhar2021",
-    "where",
     "workers",
     "xie2020",
 ]

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import hypot, inf, isfinite
 from typing import NamedTuple
 
-from advnorm.records import MARKS, Claimed, Measured, Scale, Verdict, counted
+from advnorm.records import MARKS, ClaimResult, Measured, Scale, Verdict, counted
 
 SHOWN = 3
 """Parts of a claim that its reason shows, if it has more."""
@@ -24,7 +24,7 @@ Numbers = Mapping[str, Mapping[str, Measured]]
 
 
 @dataclass(frozen=True)
-class Told:
+class PartVerdict:
     """Whether a part of a claim holds, and by which numbers."""
 
     verdict: Verdict
@@ -33,7 +33,7 @@ class Told:
     """How many standard errors its two sides are apart."""
 
 
-Part = Callable[[Numbers], Told]
+Part = Callable[[Numbers], PartVerdict]
 
 
 @dataclass(frozen=True)
@@ -45,65 +45,68 @@ class Claim:
     scales: tuple[Scale, ...] = ("reduced", "full")
     """Where the claim can be judged at all."""
 
-    def judge(self, numbers: Numbers, scale: Scale) -> Claimed:
+    def check(self, numbers: Numbers, scale: Scale) -> ClaimResult:
         """Say what becomes of the claim."""
         if scale not in self.scales:
             smoke = "at scale smoke only the path is tested"
             why = smoke if scale == "smoke" else f"it is about scale {self.scales[0]}"
-            return Claimed(text=self.text, verdict="cannot be told", why=why, judged=False)
-        told = self.tell(numbers)
-        return Claimed(text=self.text, verdict=worst(told), why=reason(told))
+            return ClaimResult(
+                text=self.text, verdict="cannot be told", why=why, applicable=False
+            )
+        parts = self.check_parts(numbers)
+        return ClaimResult(text=self.text, verdict=worst(parts), why=reason(parts))
 
-    def tell(self, numbers: Numbers) -> list[Told]:
+    def check_parts(self, numbers: Numbers) -> list[PartVerdict]:
         """Say what becomes of each part."""
         return [part(numbers) for part in self.parts]
 
 
-def reason(told: Sequence[Told]) -> str:
+def reason(parts: Sequence[PartVerdict]) -> str:
     """Return the parts that decide, each with its mark, and how many there are in all.
 
-    >>> reason([Told("holds", "3 ± 1 > 0"), Told("does not hold", "3 ± 1 < 0")])
+    >>> parts = PartVerdict("holds", "3 ± 1 > 0"), PartVerdict("does not hold", "3 ± 1 < 0")
+    >>> reason(parts)
     '✓ 3 ± 1 > 0; ✗ 3 ± 1 < 0'
     """
-    text = "; ".join(f"{MARKS[told[n].verdict]} {told[n].why}" for n in decisive(told))
-    if len(told) <= SHOWN:
+    text = "; ".join(f"{MARKS[parts[n].verdict]} {parts[n].why}" for n in deciding(parts))
+    if len(parts) <= SHOWN:
         return text
-    verdicts = Counter(one.verdict for one in told)
+    verdicts = Counter(part.verdict for part in parts)
     each = ", ".join(counted(verdicts[name], name) for name in MARKS if verdicts[name])
-    return f"{text} (of {len(told)} comparisons {each})"
+    return f"{text} (of {len(parts)} comparisons {each})"
 
 
-def decisive(told: Sequence[Told]) -> list[int]:
+def deciding(parts: Sequence[PartVerdict]) -> list[int]:
     """Return the places of all parts, or of many, the closest calls that decide.
 
-    >>> parts = [Told("holds", "", clear=n) for n in (9, 3, 4, 5)]
-    >>> decisive(parts), decisive([*parts, Told("does not hold", "", clear=7)])
+    >>> parts = [PartVerdict("holds", "", clear=n) for n in (9, 3, 4, 5)]
+    >>> deciding(parts), deciding([*parts, PartVerdict("does not hold", "", clear=7)])
     ([1, 2, 3], [4])
     """
-    if len(told) <= SHOWN:
-        return list(range(len(told)))
-    deciding = [n for n, one in enumerate(told) if one.verdict == worst(told)]
-    return sorted(sorted(deciding, key=lambda n: told[n].clear)[:SHOWN])
+    if len(parts) <= SHOWN:
+        return list(range(len(parts)))
+    deciding = [n for n, part in enumerate(parts) if part.verdict == worst(parts)]
+    return sorted(sorted(deciding, key=lambda n: parts[n].clear)[:SHOWN])
 
 
-def worst(told: Sequence[Told]) -> Verdict:
+def worst(parts: Sequence[PartVerdict]) -> Verdict:
     """Return the verdict of all parts together.
 
-    >>> worst([Told("holds", ""), Told("cannot be told", "")])
+    >>> worst([PartVerdict("holds", ""), PartVerdict("cannot be told", "")])
     'cannot be told'
     """
-    verdicts, order = {one.verdict for one in told}, ("does not hold", "cannot be told")
+    verdicts, order = {part.verdict for part in parts}, ("does not hold", "cannot be told")
     return next((verdict for verdict in order if verdict in verdicts), "holds")
 
 
 def above(row: str, column: str, limit: float) -> Part:
     """Claim that a number is above a limit."""
 
-    def part(numbers: Numbers) -> Told:
+    def part(numbers: Numbers) -> PartVerdict:
         one = _find(numbers, row, column)
         if one is None:
             return _missing(row, column)
-        return _told(one.mean - limit, one.error, f"{row}, {column}: {one} > {limit:g}")
+        return _verdict(one.mean - limit, one.error, f"{row}, {column}: {one} > {limit:g}")
 
     return part
 
@@ -111,11 +114,11 @@ def above(row: str, column: str, limit: float) -> Part:
 def below(row: str, column: str, limit: float) -> Part:
     """Claim that a number is below a limit."""
 
-    def part(numbers: Numbers) -> Told:
+    def part(numbers: Numbers) -> PartVerdict:
         one = _find(numbers, row, column)
         if one is None:
             return _missing(row, column)
-        return _told(limit - one.mean, one.error, f"{row}, {column}: {one} < {limit:g}")
+        return _verdict(limit - one.mean, one.error, f"{row}, {column}: {one} < {limit:g}")
 
     return part
 
@@ -123,12 +126,12 @@ def below(row: str, column: str, limit: float) -> Part:
 def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) -> Part:
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
-    def part(numbers: Numbers) -> Told:
+    def part(numbers: Numbers) -> PartVerdict:
         apart = _difference(numbers, larger, smaller)
-        if isinstance(apart, Told):
+        if isinstance(apart, PartVerdict):
             return apart
         why = f"{apart.one} > {apart.other}{f' + {by:g}' if by else ''}"
-        return _told(apart.mean - by, apart.error, why)
+        return _verdict(apart.mean - by, apart.error, why)
 
     return part
 
@@ -136,12 +139,12 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
 def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part:
     """Claim that one number (row, column) is less than ``by`` above another."""
 
-    def part(numbers: Numbers) -> Told:
+    def part(numbers: Numbers) -> PartVerdict:
         apart = _difference(numbers, larger, smaller)
-        if isinstance(apart, Told):
+        if isinstance(apart, PartVerdict):
             return apart
         why = f"{apart.one} < {apart.other} + {by:g}"
-        return _told(by - apart.mean, apart.error, why)
+        return _verdict(by - apart.mean, apart.error, why)
 
     return part
 
@@ -164,17 +167,17 @@ def wider(
     'does not hold'
     """
 
-    def part(numbers: Numbers) -> Told:
+    def part(numbers: Numbers) -> PartVerdict:
         one, other = _difference(numbers, *wide), _difference(numbers, *narrow)
-        if isinstance(one, Told):
+        if isinstance(one, PartVerdict):
             return one
-        if isinstance(other, Told):
+        if isinstance(other, PartVerdict):
             return other
         both = one.error is not None and other.error is not None
         error = hypot(one.error or 0.0, other.error or 0.0) if both else None
         why = " > ".join(f"{x.mean:.4g} ({x.one} - {x.other})" for x in (one, other))
         why += f" {'+' if by > 0 else '-'} {abs(by):g}" if by else ""
-        return _told(one.mean - other.mean - by, error, why)
+        return _verdict(one.mean - other.mean - by, error, why)
 
     return part
 
@@ -196,7 +199,7 @@ class _Difference(NamedTuple):
 
 def _difference(
     numbers: Numbers, one: tuple[str, str], other: tuple[str, str]
-) -> _Difference | Told:
+) -> _Difference | PartVerdict:
     """Return how far one number is above another, or which of them is missing."""
     first, second = _find(numbers, *one), _find(numbers, *other)
     if first is None or second is None:
@@ -212,19 +215,19 @@ def _difference(
     return _Difference(first.mean - second.mean, error, *named)
 
 
-def _told(difference: float, error: float | None, why: str) -> Told:
+def _verdict(difference: float, error: float | None, why: str) -> PartVerdict:
     """Judge a difference that is claimed to be positive."""
     if error is None or not isfinite(difference):
-        return Told("cannot be told", why)
+        return PartVerdict("cannot be told", why)
     clear = abs(difference) / error if error else inf
     if abs(difference) <= 2 * error:
-        return Told("cannot be told", why, clear)
-    return Told("holds" if difference > 0 else "does not hold", why, clear)
+        return PartVerdict("cannot be told", why, clear)
+    return PartVerdict("holds" if difference > 0 else "does not hold", why, clear)
 
 
 def _find(numbers: Numbers, row: str, column: str) -> Measured | None:
     return numbers.get(row, {}).get(column)
 
 
-def _missing(row: str, column: str) -> Told:
-    return Told("cannot be told", f"{row}, {column}: not measured")
+def _missing(row: str, column: str) -> PartVerdict:
+    return PartVerdict("cannot be told", f"{row}, {column}: not measured")

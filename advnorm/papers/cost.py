@@ -18,7 +18,7 @@ from advnorm.evaluation.condition_names import (
     parse_condition,
 )
 from advnorm.papers.artefact import Artefact, Job
-from advnorm.papers.jobs import decisive
+from advnorm.papers.jobs import training_settings
 from advnorm.recipe import Recipe, override
 from advnorm.records import Record, Scale
 from advnorm.runs import parse_questions
@@ -56,9 +56,11 @@ class Cost(Record):
 def cost(artefact: Artefact, scale: Scale, count: Callable[[Recipe], Plan] = plan) -> Cost:
     """Count an artefact's runs, each once; attacks as if no sample broke early."""
     jobs = artefact.jobs(scale)
-    plans = {decisive(job.recipe): count(job.recipe) for job in jobs}
+    plans = {training_settings(job.recipe): count(job.recipe) for job in jobs}
     training = sum(found.epoch * found.epochs for found in plans.values())
-    attacks = sum(plans[decisive(job.recipe)].forward * _passes(job) for job in jobs)
+    attacks = sum(
+        plans[training_settings(job.recipe)].forward * _passes(job) for job in jobs
+    )
     return Cost(runs=len(plans), operations=float(training + attacks))
 
 

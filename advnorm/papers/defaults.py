@@ -1,4 +1,4 @@
-"""What is assumed where nothing is said, and whether a record assumed the same.
+"""What is default where nothing is said, and whether a record default the same.
 
 Recipes are compared without their defaults, so that a new setting does not make old runs
 another thing. What the defaults were is therefore kept with the numbers: of a recipe, of
@@ -18,10 +18,10 @@ _IDLE = {("name",), ("seed",), ("checkpoint_seconds",), ("data", "workers")}
 _SCHEDULES = get_args(get_args(ScheduleSpec)[0])
 
 
-def assumed() -> dict[str, Any]:
-    """Return every setting of a recipe, a schedule and a question if nothing is said."""
-    found: dict[str, Any] = Recipe().model_dump(mode="json")
-    found["schedules"] = {
+def default_settings() -> dict[str, Any]:
+    """Return every setting of a recipe, a schedule and a question , at its default."""
+    settings: dict[str, Any] = Recipe().model_dump(mode="json")
+    settings["schedules"] = {
         schedule.__name__: {
             name: field.default
             for name, field in schedule.model_fields.items()
@@ -29,25 +29,26 @@ def assumed() -> dict[str, Any]:
         }
         for schedule in _SCHEDULES
     }
-    found["questions"] = {
+    settings["questions"] = {
         name: {**options(QUESTIONS[name]), "revision": REVISIONS.get(name, 1)}
         for name in QUESTIONS
     }
-    told: dict[str, Any] = json.loads(json.dumps(found, default=str))
-    return told
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return plain
 
 
-def alike(
+def same_defaults(
     before: Mapping[str, Any], now: Mapping[str, Any], asked: Collection[str]
 ) -> bool:
     """Tell whether numbers of then would be those of now, for jobs that ask questions.
 
     Settings that are new since then do not matter, nor do questions that are not asked.
 
-    >>> alike({"epochs": 30, "name": "a"}, {"epochs": 30, "name": "b", "new": 1}, ())
+    >>> now = {"epochs": 30, "name": "b", "new": 1}
+    >>> same_defaults({"epochs": 30, "name": "a"}, now, ())
     True
     >>> then, here = ({"questions": {"dead": {"count": count}}} for count in (1, 2))
-    >>> alike(then, here, ["dead"]), alike(then, here, ["pca"])
+    >>> same_defaults(then, here, ["dead"]), same_defaults(then, here, ["pca"])
     (False, True)
     """
     if not before:

@@ -47,7 +47,7 @@ from advnorm.training.completion import is_finished
 _JUDGING = ("name", "evaluation", "perturbation")
 
 
-class Done(NamedTuple):
+class JobResult(NamedTuple):
     """What a job's run gave."""
 
     run: str
@@ -63,22 +63,22 @@ class Done(NamedTuple):
 
 def identity(recipe: Recipe, root: Path | None = None) -> str:
     """Return the hash of what decides a run's weights."""
-    return name_of(recipe, load_data(recipe, root=root).digest())
+    return run_name(recipe, load_data(recipe, root=root).digest())
 
 
-def name_of(recipe: Recipe, digest: str) -> str:
+def run_name(recipe: Recipe, digest: str) -> str:
     """Return the name of a run's folder, from its recipe and its data's digest."""
-    return sha256((decisive(recipe) + digest).encode()).hexdigest()[:16]
+    return sha256((training_settings(recipe) + digest).encode()).hexdigest()[:16]
 
 
-def decisive(recipe: Recipe) -> str:
+def training_settings(recipe: Recipe) -> str:
     """Return what of a recipe decides the weights."""
     values = original_keys(recipe.model_dump(mode="json", exclude_defaults=True))
     kept = {key: value for key, value in values.items() if key not in _JUDGING}
     return json.dumps(kept, sort_keys=True)
 
 
-def carry_out(
+def run_job(
     job: Job,
     folder: Path,
     *,
@@ -86,7 +86,7 @@ def carry_out(
     root: Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
-) -> Done:
+) -> JobResult:
     """Do all that a job needs in its run folder below ``folder``, or what is left of it."""
     progress = progress or Quiet()
     run = trained(job.recipe, folder, root=root, device=device, progress=progress)
@@ -104,7 +104,7 @@ def carry_out(
             )
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
     found = read(job.numbers, run, answers, elsewhere)
-    return Done(
+    return JobResult(
         run=run.path.name,
         numbers={column: number.value for column, number in found.items()},
         counts={column: one.n for column, one in found.items() if one.n is not None},
@@ -144,10 +144,10 @@ def trained(
 ) -> Run:
     """Return the run of a recipe below ``folder``, trained to its end."""
     digest = load_data(recipe, root=root).digest()
-    path = folder / name_of(recipe, digest)
+    path = folder / run_name(recipe, digest)
     with _turn(path):
         if not (path / "recipe.yaml").is_file():
-            prolong(recipe, path, lambda shorter: folder / name_of(shorter, digest))
+            prolong(recipe, path, lambda shorter: folder / run_name(shorter, digest))
         begun = (path / "recipe.yaml").is_file()
         if begun:
             run = Run.open(path)

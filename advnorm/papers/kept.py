@@ -7,7 +7,7 @@ from importlib.resources import files
 from advnorm.records import Record, Scale, Verdict, counted
 
 
-class Kept(Record):
+class KeptRecord(Record):
     """One reproduction that is kept."""
 
     scale: Scale
@@ -20,15 +20,15 @@ class Kept(Record):
     def __str__(self) -> str:
         counts = Counter(self.verdicts)
         claims = ", ".join(counted(count, verdict) for verdict, count in counts.items())
-        told = f": {claims}" if claims else ""
+        verdicts = f": {claims}" if claims else ""
         some = f", {self.rows}" if self.rows else ""
-        return f"{self.scale}, {self.seeds} seeds{some}, {self.minutes:g} minutes{told}"
+        return f"{self.scale}, {self.seeds} seeds{some}, {self.minutes:g} minutes{verdicts}"
 
 
-def measured() -> dict[str, list[Kept]]:
+def measured() -> dict[str, list[KeptRecord]]:
     """Return what ``python benchmarks/results.py`` found, by artefact."""
     text = files("advnorm.papers").joinpath("measured.json").read_text()
     return {
-        name: [Kept.model_validate(one) for one in kept]
+        name: [KeptRecord.model_validate(one) for one in kept]
         for name, kept in json.loads(text).items()
     }

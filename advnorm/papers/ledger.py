@@ -1,8 +1,8 @@
-"""What a record tells already: numbers of runs whose folders are no longer there.
+"""The ledger of an artefact: numbers of runs whose folders are gone, kept in its record.
 
 A run is many megabytes and stays on the machine that made it; a record is a few kilobytes
-and is kept. It holds what each job gave under each seed, so that a table may grow over days
-and machines: a job is done again only if its recipe, its data or what it asks has changed.
+and is kept. It holds the numbers of each job and seed, so that a table may grow over days
+and machines: a job runs again only if its recipe, its data or its questions have changed.
 """
 
 import json
@@ -13,67 +13,69 @@ from hashlib import sha256
 from pathlib import Path
 
 from advnorm.papers.artefact import Artefact, Job, seeded
-from advnorm.papers.defaults import alike, assumed
-from advnorm.papers.jobs import Done, decisive, name_of
+from advnorm.papers.defaults import default_settings, same_defaults
+from advnorm.papers.jobs import JobResult, run_name, training_settings
 from advnorm.recipe import Recipe
-from advnorm.records import Reproduction, Scale, Told, read_reproduction
+from advnorm.records import LedgerEntry, Reproduction, Scale, read_reproduction
 from advnorm.training import load_data
 
 Key = tuple[str, int, str]
-"""Row, seed, and what is asked."""
+"""Row, seed and fingerprint of a job."""
 
 
 class Ledger:
-    """What is known of an artefact's jobs: told before, done now, or by other processes."""
+    """The entries of an artefact: of earlier reproductions, and of other processes."""
 
     def __init__(
         self, path: Path, artefact: Artefact, scale: Scale, root: Path | None
     ) -> None:
         self.path, self.artefact, self.scale = path, artefact, scale
-        self.known: dict[Key, Told] = {}
-        self.elsewhere: set[tuple[Key, str]] = set()
-        """Lines of runs on other data than those that are here."""
+        self.entries: dict[Key, LedgerEntry] = {}
+        self.of_other_data: set[tuple[Key, str]] = set()
+        """Entries whose runs had other data than those that are here."""
         self.order: dict[int, dict[Key, int]] = {}
-        self.digest, self.assumed = _digests(root), assumed()
+        self.digest, self.defaults = _digests(root), default_settings()
         self._read()
 
-    def holds(self, job: Job, runs: Path) -> bool:
-        """Tell whether a job's numbers are known, and its run is not there to ask again."""
-        one = self.known.get(key_of(job))
-        if one is None or (runs / one.run).is_dir():
+    def has(self, job: Job, runs: Path) -> bool:
+        """Tell whether a job has an entry, and its run is not there to be read again."""
+        entry = self.entries.get(job_key(job))
+        if entry is None or (runs / entry.run).is_dir():
             return False
-        if not _is_of(one, job.recipe, self.digest):
-            self.elsewhere.add((key_of(job), one.run))
-            del self.known[key_of(job)]
+        if not _has_data_of(entry, job.recipe, self.digest):
+            self.of_other_data.add((job_key(job), entry.run))
+            del self.entries[job_key(job)]
             return False
         return True
 
-    def add(self, job: Job, done: Done) -> None:
-        """Note down what a job gave; its panels where they are drawn, of the first seed."""
-        row, seed, what = key_of(job)
-        self.known[row, seed, what] = Told(
+    def add(self, job: Job, result: JobResult) -> None:
+        """Enter the numbers of a job; panels of the first seed only."""
+        row, seed, fingerprint = job_key(job)
+        self.entries[row, seed, fingerprint] = LedgerEntry(
             row=row,
             seed=seed,
-            asked=what,
-            run=done.run,
-            numbers=done.numbers,
-            counts=done.counts,
-            seconds=done.seconds,
-            machine=done.machine,
-            panels=done.panels if seed == 0 else (),
+            fingerprint=fingerprint,
+            run=result.run,
+            numbers=result.numbers,
+            counts=result.counts,
+            seconds=result.seconds,
+            machine=result.machine,
+            panels=result.panels if seed == 0 else (),
         )
 
-    def all(self) -> list[Told]:
-        """Return all that is known, with what others wrote since, in the table's order."""
+    def all(self) -> list[LedgerEntry]:
+        """Return all entries, with those of other processes, in the table's order."""
         self._read()
-        return sorted(self.known.values(), key=lambda one: (self._place(one), one.seed))
+        entries = self.entries.values()
+        return sorted(entries, key=lambda entry: (self._place(entry), entry.seed))
 
     def refuse_losses(self, rows: Sequence[str]) -> None:
-        """Refuse to replace a record by chosen rows if it could not tell of its others."""
-        record = told_by(self.path)
+        """Refuse to replace a record by some rows if its other rows have no entries."""
+        record = record_at(self.path)
         if record is None or not rows:
             return
-        lost = set(record.rows) - {one.row for one in self.known.values()} - set(rows)
+        known = {entry.row for entry in self.entries.values()}
+        lost = set(record.rows) - known - set(rows)
         if lost:
             raise ValueError(
                 f"{self.path} is of an older version or of other defaults: its rows "
@@ -82,62 +84,66 @@ class Ledger:
             )
 
     def _read(self) -> None:
-        """Take in what the record tells, as far as it is still true."""
-        record = told_by(self.path)
+        """Add the entries of the record that are of today's jobs and defaults."""
+        record = record_at(self.path)
         if record is None:
             return
-        asked = {name for job in self.artefact.jobs(self.scale) for name in job.questions}
-        if not alike(record.defaults, self.assumed, asked):
+        questions = {q for job in self.artefact.jobs(self.scale) for q in job.questions}
+        if not same_defaults(record.defaults, self.defaults, questions):
             return
-        for one in record.told:
-            if self._place(one) >= 0 and (_key(one), one.run) not in self.elsewhere:
-                self.known.setdefault(_key(one), one)
+        for entry in record.entries:
+            key = entry_key(entry)
+            if self._place(entry) >= 0 and (key, entry.run) not in self.of_other_data:
+                self.entries.setdefault(key, entry)
 
-    def _place(self, one: Told) -> int:
-        """Return the place in the table of the job that a line tells of, or -1."""
-        if one.seed not in self.order:
+    def _place(self, entry: LedgerEntry) -> int:
+        """Return the place in the table of an entry's job, or -1."""
+        if entry.seed not in self.order:
             jobs = self.artefact.jobs(self.scale)
-            keys = [key_of(seeded(job, one.seed)) for job in jobs]
-            self.order[one.seed] = {key: number for number, key in enumerate(keys)}
-        return self.order[one.seed].get(_key(one), -1)
+            keys = [job_key(seeded(job, entry.seed)) for job in jobs]
+            self.order[entry.seed] = {key: number for number, key in enumerate(keys)}
+        return self.order[entry.seed].get(entry_key(entry), -1)
 
 
-def key_of(job: Job) -> Key:
-    """Return where a record tells of a job."""
-    return job.row, job.recipe.seed, asked(job)
+def job_key(job: Job) -> Key:
+    """Return the key of a job's entry."""
+    return job.row, job.recipe.seed, job_fingerprint(job)
 
 
-def asked(job: Job) -> str:
+def entry_key(entry: LedgerEntry) -> Key:
+    """Return the key of an entry."""
+    return entry.row, entry.seed, entry.fingerprint
+
+
+def job_fingerprint(job: Job) -> str:
     """Return a hash of all that decides a job's numbers, but for defaults and data."""
     recipes = {"": job.recipe, **job.targets}
     values = {key: value for key, value in asdict(job).items() if key not in _RECIPES}
-    values |= {"judging": [_judging(recipe) for recipe in recipes.values()]}
-    values |= {"trained": {name: decisive(recipe) for name, recipe in recipes.items()}}
+    values |= {"evaluation": [_evaluation(recipe) for recipe in recipes.values()]}
+    values |= {"trained": {n: training_settings(recipe) for n, recipe in recipes.items()}}
     return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 _RECIPES = ("row", "recipe", "targets")
 
 
-def _judging(recipe: Recipe) -> dict[str, object]:
-    """Return what of a recipe judges a run, where it is not as always."""
+def _evaluation(recipe: Recipe) -> dict[str, object]:
+    """Return the settings of a recipe that evaluate a run, but for defaults."""
     parts = {"evaluation", "perturbation"}
     return recipe.model_dump(mode="json", include=parts, exclude_defaults=True)
 
 
-def told_by(path: Path) -> Reproduction | None:
+def record_at(path: Path) -> Reproduction | None:
     """Return the record of an earlier reproduction, if there is one."""
     return read_reproduction(path) if path.is_file() else None
 
 
-def _key(one: Told) -> Key:
-    return one.row, one.seed, one.asked
-
-
-def _is_of(one: Told, recipe: Recipe, digest: Callable[[Recipe], str]) -> bool:
-    """Tell whether a run was of the data that are here; where none can be read, it was."""
+def _has_data_of(
+    entry: LedgerEntry, recipe: Recipe, digest: Callable[[Recipe], str]
+) -> bool:
+    """Tell whether a run was of the data that are here; yes where none can be read."""
     try:
-        return name_of(recipe, digest(recipe)) == one.run
+        return run_name(recipe, digest(recipe)) == entry.run
     except (OSError, ValueError):
         return True
 

@@ -13,17 +13,17 @@ import torch
 from advnorm import ranks
 from advnorm.files import locked, write_alone
 from advnorm.papers.artefact import ARTEFACTS, Artefact, Job, seeded
-from advnorm.papers.jobs import Done, carry_out, decisive
-from advnorm.papers.ledger import Key, Ledger, key_of
+from advnorm.papers.jobs import JobResult, run_job, training_settings
+from advnorm.papers.ledger import Key, Ledger, entry_key, job_key
 from advnorm.papers.numbers import Number, behind
 from advnorm.progress import Progress, Quiet
-from advnorm.records import Measured, Reproduction, Scale, Told
+from advnorm.records import LedgerEntry, Measured, Reproduction, Scale
 from advnorm.registry import unknown
-from advnorm.studies.grid import Outcome, Workers, attempt, spread
+from advnorm.studies.grid import TaskOutcome, Workers, attempt, run_tasks
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """Where and with what a reproduction is done."""
 
     out: Path
@@ -42,13 +42,13 @@ class _Task(NamedTuple):
 
     jobs: tuple[Job, ...]
     shown: tuple[str, ...]
-    place: Place
+    workspace: Workspace
     progress: Progress | None
 
 
 def reproduce(
     name: str,
-    place: Place,
+    workspace: Workspace,
     *,
     scale: Scale = "smoke",
     seeds: int = 1,
@@ -58,42 +58,42 @@ def reproduce(
     """Do what is left of an artefact's runs and write its record.
 
     It is written anew after each run, so that a stopped reproduction shows what it has.
-    What the record told before is not done again where its run is no longer there. With
-    ``rows``, only those of the table are made, beside others that the record tells of.
+    Entries of the record are not computed again where their runs are gone. With
+    ``rows``, only those of the table are made, beside other entries of the record.
     """
     possible(seeds)
     artefact, progress = ARTEFACTS[name], progress or Quiet()
-    path = where(place.out, name, scale)
+    path = record_path(workspace.out, name, scale)
     chosen = chosen_jobs(artefact, scale, rows)
-    ledger = Ledger(path, artefact, scale, place.data)
+    ledger = Ledger(path, artefact, scale, workspace.data)
     ledger.refuse_losses(rows)
     jobs = [seeded(job, seed) for seed in range(seeds) for job in chosen]
-    jobs = [job for job in jobs if not ledger.holds(job, place.out / "runs")]
-    tasks = _tasks(jobs, artefact, place, progress)
+    jobs = [job for job in jobs if not ledger.has(job, workspace.out / "runs")]
+    tasks = _tasks(jobs, artefact, workspace, progress)
     failed: dict[Key, str] = {}
 
     def write() -> Reproduction:
         with _turn(path):
-            told = ledger.all()
-            done = [one for one in told if (one.row, one.seed, one.asked) not in failed]
-            made = max([seeds, *(one.seed + 1 for one in told)])
-            named = {
-                _title(job, chosen): failed[key_of(job)]
+            entries = ledger.all()
+            done = [one for one in entries if entry_key(one) not in failed]
+            count = max([seeds, *(one.seed + 1 for one in entries)])
+            failures = {
+                _title(job, chosen): failed[job_key(job)]
                 for job in jobs
-                if key_of(job) in failed
+                if job_key(job) in failed
             }
-            record = gather(artefact, scale, made, done, named)
-            kept = {"told": tuple(told), "defaults": ledger.assumed}
+            record = gather(artefact, scale, count, done, failures)
+            kept = {"entries": tuple(entries), "defaults": ledger.defaults}
             record = record.model_copy(update=kept)
             write_alone(path, record.model_dump_json().encode())
         return record
 
-    for count, outcome in enumerate(spread(_work, tasks, on=place.on), start=1):
+    for count, outcome in enumerate(run_tasks(_work, tasks, on=workspace.on), start=1):
         task = tasks[outcome.number]
-        each = outcome.result or [Outcome(0, None, outcome.failure)] * len(task.jobs)
+        each = outcome.result or [TaskOutcome(0, None, outcome.failure)] * len(task.jobs)
         for job, one in zip(task.jobs, each, strict=True):
             if one.result is None:
-                failed[key_of(job)] = one.failure
+                failed[job_key(job)] = one.failure
             else:
                 ledger.add(job, one.result)
         progress.update(count, len(tasks), f"{name}: runs, {len(failed)} failed")
@@ -136,7 +136,7 @@ def _title(job: Job, all_jobs: Sequence[Job]) -> str:
     return f"{job.row}{which}, seed {job.recipe.seed}"
 
 
-def where(out: Path, name: str, scale: Scale) -> Path:
+def record_path(out: Path, name: str, scale: Scale) -> Path:
     """Return the file of an artefact's record."""
     return out / name.partition("/")[0] / f"{name.partition('/')[2]}-{scale}.json"
 
@@ -145,7 +145,7 @@ def gather(
     artefact: Artefact,
     scale: Scale,
     seeds: int,
-    done: Sequence[Told],
+    done: Sequence[LedgerEntry],
     failed: Mapping[str, str],
 ) -> Reproduction:
     """Put the numbers of all runs into one record and judge the claims."""
@@ -180,10 +180,10 @@ def gather(
         machine="; ".join(dict.fromkeys(one.machine for one in done if one.machine)),
         seconds=sum({one.run: one.seconds for one in done}.values()),
     )
-    return judged(artefact, record)
+    return with_claims(artefact, record)
 
 
-def judged(artefact: Artefact, record: Reproduction) -> Reproduction:
+def with_claims(artefact: Artefact, record: Reproduction) -> Reproduction:
     """Put the paper's numbers beside those of a record, and judge the claims by its own."""
     rows = {
         row: {
@@ -194,11 +194,11 @@ def judged(artefact: Artefact, record: Reproduction) -> Reproduction:
         }
         for row, cells in record.rows.items()
     }
-    claims = tuple(claim.judge(rows, record.scale) for claim in artefact.claims)
+    claims = tuple(claim.check(rows, record.scale) for claim in artefact.claims)
     return record.model_copy(update={"rows": rows, "claims": claims})
 
 
-def _values(artefact: Artefact, done: Sequence[Told]) -> dict[str, _Columns]:
+def _values(artefact: Artefact, done: Sequence[LedgerEntry]) -> dict[str, _Columns]:
     """Return each row's numbers by seed; where so shown, as ratios to another row's."""
     values: dict[str, _Columns] = defaultdict(lambda: defaultdict(dict))
     base = artefact.relative_to
@@ -216,12 +216,12 @@ def _values(artefact: Artefact, done: Sequence[Told]) -> dict[str, _Columns]:
 
 
 def _tasks(
-    jobs: Sequence[Job], artefact: Artefact, place: Place, progress: Progress
+    jobs: Sequence[Job], artefact: Artefact, workspace: Workspace, progress: Progress
 ) -> list[_Task]:
     """Put jobs of the same runs together: two processes must not train one at once."""
     groups: list[tuple[set[str], list[Job]]] = []
     for job in jobs:
-        runs = {decisive(recipe) for recipe in (job.recipe, *job.targets.values())}
+        runs = {training_settings(recipe) for recipe in (job.recipe, *job.targets.values())}
         shared = [group for group in groups if group[0] & runs] or [(set(), [])]
         if not shared[0][1]:
             groups.append(shared[0])
@@ -231,23 +231,27 @@ def _tasks(
             groups.remove((names, others))
         shared[0][0].update(runs)
         shared[0][1].append(job)
-    here = progress if place.on == 1 else None
-    place = replace(  # workers of Ray are in a folder of their own
-        place, out=place.out.absolute(), data=place.data and place.data.absolute()
+    here = progress if workspace.on == 1 else None
+    workspace = replace(  # workers of Ray are in a folder of their own
+        workspace,
+        out=workspace.out.absolute(),
+        data=workspace.data and workspace.data.absolute(),
     )
-    return [_Task(tuple(group), tuple(artefact.shown), place, here) for _, group in groups]
+    return [
+        _Task(tuple(group), tuple(artefact.shown), workspace, here) for _, group in groups
+    ]
 
 
-def _work(task: _Task) -> list[Outcome[Done]]:
+def _work(task: _Task) -> list[TaskOutcome[JobResult]]:
     """Do the jobs of a task; one that fails does not stop the rest."""
 
-    def work(job: Job) -> Done:
-        return carry_out(
+    def work(job: Job) -> JobResult:
+        return run_job(
             job,
-            task.place.out / "runs",
+            task.workspace.out / "runs",
             shown=task.shown,
-            root=task.place.data,
-            device=task.place.device,
+            root=task.workspace.data,
+            device=task.workspace.device,
             progress=task.progress,
         )
 

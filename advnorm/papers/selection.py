@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS
-from advnorm.papers.reproduce import Place, chosen_jobs, possible, reproduce
+from advnorm.papers.reproduce import Workspace, chosen_jobs, possible, reproduce
 from advnorm.progress import Progress
 from advnorm.records import SCALES, Reproduction, Scale
 from advnorm.registry import unknown
 from advnorm.studies.grid import Workers, attempt, imported_ray
 
 
-class Made(NamedTuple):
+class ReproductionOutcome(NamedTuple):
     """What became of an artefact."""
 
     record: Reproduction | None
@@ -21,18 +21,18 @@ class Made(NamedTuple):
 
 def reproduce_each(
     names: Sequence[str],
-    place: Place,
+    workspace: Workspace,
     *,
     scale: Scale = "smoke",
     seeds: int = 1,
     rows: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Iterator[Made]:
+) -> Iterator[ReproductionOutcome]:
     """Reproduce one artefact after the other; one that cannot be made stops no other."""
 
     def make(name: str) -> Reproduction:
         return reproduce(
-            name, place, scale=scale, seeds=seeds, rows=rows, progress=progress
+            name, workspace, scale=scale, seeds=seeds, rows=rows, progress=progress
         )
 
     for number, name in enumerate(names):
@@ -42,15 +42,20 @@ def reproduce_each(
         problems = [f"{name} is not made: {why}"] if failure else []
         if failed:
             problems.append(f"{name}: {len(failed)} failed, the first with {failed[0]}")
-        yield Made(record, problems)
+        yield ReproductionOutcome(record, problems)
 
 
-def refuse(
-    names: Sequence[str], place: Place, *, scale: Scale, seeds: int, rows: Sequence[str]
+def check_request(
+    names: Sequence[str],
+    workspace: Workspace,
+    *,
+    scale: Scale,
+    seeds: int,
+    rows: Sequence[str],
 ) -> None:
     """Refuse mistakes before anything is run, such as a row that an artefact has not."""
-    if place.out.is_file():
-        raise ValueError(f"--out {place.out} is a file: choose another --out")
+    if workspace.out.is_file():
+        raise ValueError(f"--out {workspace.out} is a file: choose another --out")
     possible(seeds)
     for name in names:
         try:
@@ -59,7 +64,7 @@ def refuse(
             raise ValueError(f"{name}: {error}") from None
 
 
-def named(names: Sequence[str]) -> list[str]:
+def artefact_names(names: Sequence[str]) -> list[str]:
     """Return artefacts by name; a paper's name stands for all of its own."""
     papers = {ARTEFACTS[name].paper for name in ARTEFACTS}
     found: dict[str, None] = {}

@@ -95,32 +95,32 @@ class Measured(Record):
         return f"{self.mean:.4g}{beside}"
 
 
-class Claimed(Record):
+class ClaimResult(Record):
     """What became of a claim, with the numbers that decided."""
 
     text: str
     verdict: Verdict
     why: str
-    judged: bool = True
+    applicable: bool = True
     """Whether the claim is about the scale of its record at all."""
 
     @property
     def mark(self) -> str:
         """One sign for what became of it."""
-        return MARKS[self.verdict] if self.judged else "–"
+        return MARKS[self.verdict] if self.applicable else "–"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What became of it, in words."""
-        return self.verdict if self.judged else "not judged at this scale"
+        return self.verdict if self.applicable else "not judged at this scale"
 
 
-class Told(Record):
+class LedgerEntry(Record):
     """What a job of a row gave under a seed, so that it need not be done again."""
 
     row: str
     seed: int
-    asked: str
+    fingerprint: str
     """A hash of what was trained and asked."""
     run: str
     numbers: dict[str, float]
@@ -143,7 +143,7 @@ class Reproduction(Record):
     seeds: int
     columns: tuple[str, ...]
     rows: dict[str, dict[str, Measured]]
-    claims: tuple[Claimed, ...] = ()
+    claims: tuple[ClaimResult, ...] = ()
     x: str = ""
     """Of a figure: what its columns are values of; rows are then lines."""
     y: str = ""
@@ -156,7 +156,7 @@ class Reproduction(Record):
     machine: str = ""
     seconds: float = 0.0
     """What training and judging took, over all runs, wherever they were made."""
-    told: tuple[Told, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     """What each job gave, also of rows and seeds that were not asked for this time."""
     defaults: dict[str, Any] = {}
     """The settings of a recipe that says nothing, when it was written."""
@@ -181,7 +181,7 @@ class Reproduction(Record):
         """All panels, titled by their rows."""
         told = tuple(
             panel.model_copy(update={"title": f"{one.row}: {panel.title}"})
-            for one in self.told
+            for one in self.entries
             for panel in one.panels
         )
         return self.panels + told

@@ -49,7 +49,7 @@ class ArtefactSection:
 def render(paper: str, records: Sequence[Reproduction], damaged: Sequence[str] = ()) -> str:
     """Return the page of one paper; ``damaged`` names the records that it leaves out."""
     sections = [_section(record, f"a{number}") for number, record in enumerate(records)]
-    claims = [claim for record in records for claim in record.claims if claim.judged]
+    claims = [claim for record in records for claim in record.claims if claim.applicable]
     verdicts = Counter(claim.verdict for claim in claims)
     return (
         environment()

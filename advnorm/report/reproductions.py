@@ -35,7 +35,7 @@ def reproduction_text(record: Reproduction) -> str:
     seeds = f"{record.seeds} seed{'s' if record.seeds > 1 else ''}"
     lines = [f"{record.artefact}: {record.title} ({record.scale}, {seeds})", ""]
     for claim in record.claims:
-        lines += [f"  {claim.mark} {claim.text}: {claim.told}"]
+        lines += [f"  {claim.mark} {claim.text}: {claim.summary}"]
         lines += [f"      {claim.why}"]
     lines += ["", *_lines(record), ""] if record.rows else [""]
     lines += [f"  failed: {name}: {why}" for name, why in record.failed.items()]

@@ -26,7 +26,7 @@ Workers = int | Literal["ray"]
 DIED = "its process died: out of memory, or killed"
 
 
-class Outcome(NamedTuple, Generic[R]):
+class TaskOutcome(NamedTuple, Generic[R]):
     """What one task gave: its result, or the sentence that says why there is none."""
 
     number: int
@@ -34,12 +34,12 @@ class Outcome(NamedTuple, Generic[R]):
     failure: str
 
 
-def spread(
+def run_tasks(
     work: Callable[[T], R],
     tasks: Sequence[T],
     *,
     on: Workers = 1,
-) -> Iterator[Outcome[R]]:
+) -> Iterator[TaskOutcome[R]]:
     """Yield the outcome of each task as it is known; ``work`` is a module's function."""
     if on == "ray":
         yield from _on_ray(work, tasks)
@@ -50,19 +50,19 @@ def spread(
         yield from _on_processes(work, tasks, on)
 
 
-def attempt(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+def attempt(work: Callable[[T], R], number: int, task: T) -> TaskOutcome[R]:
     """Return what work gives, or why it gives nothing."""
     try:
-        return Outcome(number, work(task), "")
+        return TaskOutcome(number, work(task), "")
     except StoppedError:
         raise
     except Exception as error:
-        return Outcome(number, None, f"{type(error).__name__}: {error}")
+        return TaskOutcome(number, None, f"{type(error).__name__}: {error}")
 
 
 def _on_processes(
     work: Callable[[T], R], tasks: Sequence[T], workers: int
-) -> Iterator[Outcome[R]]:
+) -> Iterator[TaskOutcome[R]]:
     """Share tasks; where a process dies, what it may have taken along is done singly."""
     left = dict(enumerate(tasks))
     try:
@@ -74,12 +74,12 @@ def _on_processes(
             try:
                 yield from _pool(work, {number: task}, 1)
             except BrokenProcessPool:
-                yield Outcome(number, None, DIED)
+                yield TaskOutcome(number, None, DIED)
 
 
 def _pool(
     work: Callable[[T], R], tasks: Mapping[int, T], workers: int
-) -> Iterator[Outcome[R]]:
+) -> Iterator[TaskOutcome[R]]:
     """Share tasks; whoever stops waiting for them stops the processes, at a safe point."""
     threads, others = max(1, (os.cpu_count() or 1) // workers), active_children()
     with (
@@ -151,7 +151,7 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _in_process(work: Callable[[T], R], number: int, task: T) -> Outcome[R]:
+def _in_process(work: Callable[[T], R], number: int, task: T) -> TaskOutcome[R]:
     if _stops:
         raise _stops[0]
     try:
@@ -171,7 +171,7 @@ def imported_ray() -> Any:
     return ray
 
 
-def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
+def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[TaskOutcome[R]]:
     ray = imported_ray()
     if not ray.is_initialized():
         ray.init(ignore_reinit_error=True, log_to_driver=False)
@@ -185,4 +185,4 @@ def _on_ray(work: Callable[[T], R], tasks: Sequence[T]) -> Iterator[Outcome[R]]:
         except ray.exceptions.RayTaskError:  # raised by the task: it was stopped
             raise
         except ray.exceptions.RayError:
-            yield Outcome(number, None, DIED)
+            yield TaskOutcome(number, None, DIED)

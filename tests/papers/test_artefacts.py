@@ -9,7 +9,7 @@ import pytest
 from advnorm.data import expand_name
 from advnorm.evaluation.conditions import parse_conditions
 from advnorm.evaluation.perturbed_statistics import Perturbation
-from advnorm.papers import ARTEFACTS, Place, reproduce
+from advnorm.papers import ARTEFACTS, Workspace, reproduce
 from advnorm.recipe import override
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
 from advnorm.runs import parse_questions
@@ -79,7 +79,7 @@ def test_claims_and_published_numbers_are_about_what_is_measured(name):
             cells = dict.fromkeys(job.numbers, Measured(values=(1.0, 2.0)))
             rows.setdefault(job.row, {}).update(cells)
     for claim in artefact.claims:
-        for part in claim.tell(numbers[claim.scales[-1]]):
+        for part in claim.check_parts(numbers[claim.scales[-1]]):
             assert "not measured" not in part.why, claim.text
     assert set(artefact.published) <= set(numbers["full"])
     assert not artefact.relative_to or artefact.relative_to in numbers["full"]
@@ -93,7 +93,7 @@ def test_no_claim_is_refuted_by_the_papers_own_numbers(name):
         for row, cells in artefact.published.items()
     }
     for claim in artefact.claims:
-        for part in claim.tell(numbers):
+        for part in claim.check_parts(numbers):
             assert part.verdict == "holds" or "not measured" in part.why, claim.text
 
 
@@ -104,7 +104,7 @@ def test_the_text_of_a_claim_is_its_own():
 
 
 def runs_at_smoke(folder, name):
-    record = reproduce(name, Place(folder))
+    record = reproduce(name, Workspace(folder))
     assert not record.failed
     assert set(record.rows) == {job.row for job in ARTEFACTS[name].jobs("smoke")}
     cells = [cell for row in record.rows.values() for cell in row.values()]
@@ -133,5 +133,5 @@ def test_a_claim_about_another_row_would_be_seen():
         job.row: dict.fromkeys(job.numbers, Measured(values=(1.0, 2.0)))
         for job in fewer.jobs("full")
     }
-    told = [part for claim in fewer.claims for part in claim.tell(kept)]
+    told = [part for claim in fewer.claims for part in claim.check_parts(kept)]
     assert any("not measured" in part.why for part in told)

@@ -1,4 +1,4 @@
-"""Claims: told by two standard errors, and only by numbers that are there."""
+"""Claims: parts by two standard errors, and only by numbers that are there."""
 
 import pytest
 from hypothesis import given
@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from advnorm.papers.claims import (
     Claim,
-    Told,
+    PartVerdict,
     above,
     below,
-    decisive,
+    deciding,
     more,
     reason,
     rising,
@@ -88,40 +88,40 @@ def test_gains_are_compared_with_the_errors_of_both(gain, verdict):
 
 def test_one_seed_tells_nothing_and_smoke_neither():
     claim = Claim("a is large", (above("a", "x", 0),))
-    assert claim.judge(table(a=(5.0,)), "full").verdict == "cannot be told"
-    assert claim.judge(FAR, "smoke").verdict == "cannot be told"
-    assert claim.judge(FAR, "reduced").verdict == "holds"
+    assert claim.check(table(a=(5.0,)), "full").verdict == "cannot be told"
+    assert claim.check(FAR, "smoke").verdict == "cannot be told"
+    assert claim.check(FAR, "reduced").verdict == "holds"
 
 
 def test_a_claim_holds_when_all_its_parts_do():
     good, bad, open_ = above("a", "x", 0), above("b", "x", 9), above("a", "x", 10)
-    assert Claim("", (good, good)).judge(FAR, "full").verdict == "holds"
-    assert Claim("", (good, open_)).judge(FAR, "full").verdict == "cannot be told"
-    assert Claim("", (open_, bad)).judge(FAR, "full").verdict == "does not hold"
+    assert Claim("", (good, good)).check(FAR, "full").verdict == "holds"
+    assert Claim("", (good, open_)).check(FAR, "full").verdict == "cannot be told"
+    assert Claim("", (open_, bad)).check(FAR, "full").verdict == "does not hold"
 
 
 def test_rising_compares_neighbours():
     numbers = {"r": {str(i): Measured(values=(i, i + 0.1)) for i in (1, 2, 3)}}
-    up = Claim("", rising("r", ("1", "2", "3"))).judge(numbers, "full")
-    down = Claim("", rising("r", ("1", "2", "3"), down=True)).judge(numbers, "full")
+    up = Claim("", rising("r", ("1", "2", "3"))).check(numbers, "full")
+    down = Claim("", rising("r", ("1", "2", "3"), down=True)).check(numbers, "full")
     assert (up.verdict, down.verdict) == ("holds", "does not hold")
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6), st.floats(-1e3, 1e3))
 def test_above_and_below_never_both_hold(values, limit):
     numbers = table(a=values)
-    told = {
+    parts = {
         above("a", "x", limit)(numbers).verdict,
         below("a", "x", limit)(numbers).verdict,
     }
-    assert told in ({"holds", "does not hold"}, {"cannot be told"})
+    assert parts in ({"holds", "does not hold"}, {"cannot be told"})
 
 
 @given(st.lists(st.sampled_from(VERDICTS), min_size=1))
 def test_the_worst_part_decides(verdicts):
     expected = "holds" if set(verdicts) == {"holds"} else "cannot be told"
     expected = "does not hold" if "does not hold" in verdicts else expected
-    assert worst([Told(verdict, "") for verdict in verdicts]) == expected
+    assert worst([PartVerdict(verdict, "") for verdict in verdicts]) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,12 +144,12 @@ def test_a_part_is_told_as_the_inequality_that_is_claimed(part, text):
 
 def test_the_reason_of_a_long_claim_shows_what_decides():
     parts = [above("a", "x", limit) for limit in (0, 8.8, 10, 10.1, 5)]
-    told = Claim("", tuple(parts)).judge(FAR, "full")
-    assert told.why == (
+    checked = Claim("", tuple(parts)).check(FAR, "full")
+    assert checked.why == (
         "? a, x: 10 ± 0.58 > 10; ? a, x: 10 ± 0.58 > 10.1 "
         "(of 5 comparisons 3 hold, 2 cannot be told)"
     )
-    held = Claim("", (parts[0], parts[4], parts[1], above("a", "x", 1))).judge(FAR, "full")
+    held = Claim("", (parts[0], parts[4], parts[1], above("a", "x", 1))).check(FAR, "full")
     assert held.why.startswith("✓ a, x: 10 ± 0.58 > 5; ✓ a, x: 10 ± 0.58 > 8.8; ✓")
     assert "> 0;" not in held.why  # the clearest is left out
 
@@ -164,19 +164,23 @@ def test_how_clear_a_comparison_is_counts_in_standard_errors():
     assert above("a", "x", 0)(table(a=(1.0,))).clear == 0  # of one seed nothing is known
 
 
-@given(st.lists(st.builds(Told, st.sampled_from(VERDICTS), st.just("w"), st.floats(0, 9))))
-def test_what_is_shown_has_the_verdict_of_all_and_is_as_close_as_any(told):
-    shown = decisive(told)
+@given(
+    st.lists(
+        st.builds(PartVerdict, st.sampled_from(VERDICTS), st.just("w"), st.floats(0, 9))
+    )
+)
+def test_what_is_shown_has_the_verdict_of_all_and_is_as_close_as_any(parts):
+    shown = deciding(parts)
     assert shown == sorted(set(shown))
-    if len(told) <= 3:
-        assert shown == list(range(len(told)))
+    if len(parts) <= 3:
+        assert shown == list(range(len(parts)))
         return
-    left = [n for n in range(len(told)) if n not in shown]
-    assert shown and all(told[n].verdict == worst(told) for n in shown)
+    left = [n for n in range(len(parts)) if n not in shown]
+    assert shown and all(parts[n].verdict == worst(parts) for n in shown)
     for n in left:
-        if told[n].verdict == worst(told):
-            assert len(shown) == 3 and told[n].clear >= max(told[m].clear for m in shown)
-    assert f"of {len(told)} comparisons" in reason(told)
+        if parts[n].verdict == worst(parts):
+            assert len(shown) == 3 and parts[n].clear >= max(parts[m].clear for m in shown)
+    assert f"of {len(parts)} comparisons" in reason(parts)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def test_what_is_shown_has_the_verdict_of_all_and_is_as_close_as_any(told):
 )
 def test_a_claim_says_whether_it_is_about_the_scale(scales, scale, judged):
     claim = Claim("a is large", (above("a", "x", 0),), scales)
-    assert claim.judge(FAR, scale).judged is judged
+    assert claim.check(FAR, scale).applicable is judged
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from advnorm.listing import listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
 from advnorm.papers.cost import Cost, cost, known
-from advnorm.papers.kept import Kept, measured
+from advnorm.papers.kept import KeptRecord, measured
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
 from advnorm.runs.plan import plan
@@ -133,7 +133,7 @@ def test_the_list_says_what_was_measured():
 
 def test_what_is_kept_is_counted_in_words():
     verdicts = ("holds", "does not hold", "holds")
-    kept = Kept(scale="full", seeds=3, rows="", minutes=1.5, verdicts=verdicts)
+    kept = KeptRecord(scale="full", seeds=3, rows="", minutes=1.5, verdicts=verdicts)
     assert str(kept) == "full, 3 seeds, 1.5 minutes: 2 hold, 1 does not hold"
     part = kept.model_copy(update={"verdicts": (), "rows": "2 of 6 rows"})
     assert str(part) == "full, 3 seeds, 2 of 6 rows, 1.5 minutes"

@@ -6,7 +6,7 @@ import pytest
 
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.artefact import seeded
-from advnorm.papers.jobs import name_of
+from advnorm.papers.jobs import run_name
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
@@ -21,7 +21,7 @@ KEPT = {
 
 
 @pytest.fixture(scope="module")
-def named():
+def artefact_names():
     """Return the name of a recipe's run; each data set is read once."""
     digests: dict[str, str] = {}
 
@@ -31,7 +31,7 @@ def named():
             digests[data] = digests.get(data) or load_data(recipe, root=None).digest()
         except FileNotFoundError:
             pytest.skip(f"no {recipe.data.name} here")
-        return name_of(recipe, digests[data])
+        return run_name(recipe, digests[data])
 
     return of
 
@@ -40,9 +40,9 @@ def named():
 def test_a_kept_record_says_no_more_than_its_lines(name):
     """Records of before the lines told how many samples there were have no n."""
     record = read_reproduction(KEPT[name])
-    if record.told:
+    if record.entries:
         entry = ARTEFACTS[record.artefact]
-        again = gather(entry, record.scale, record.seeds, record.told, record.failed)
+        again = gather(entry, record.scale, record.seeds, record.entries, record.failed)
         assert again.rows == record.rows
     else:
         cells = [cell for row in record.rows.values() for cell in row.values()]
@@ -54,7 +54,9 @@ def test_a_kept_record_is_of_the_runs_that_would_be_made_now(name, named):
     record = read_reproduction(KEPT[name])
     jobs = ARTEFACTS[record.artefact].jobs(record.scale)
     found = {
-        job.row: named(seeded(job, 0).recipe) for job in jobs if job.row in record.runs
+        job.row: artefact_names(seeded(job, 0).recipe)
+        for job in jobs
+        if job.row in record.runs
     }
     assert set(found) == set(record.runs)
     other = {row: run for row, run in found.items() if run not in record.runs[row]}

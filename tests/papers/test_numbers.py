@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from advnorm.papers import Artefact, Job
-from advnorm.papers.jobs import carry_out
+from advnorm.papers.jobs import run_job
 from advnorm.papers.numbers import Number, behind
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe, override
-from advnorm.records import Measured, Run, Told
+from advnorm.records import LedgerEntry, Measured, Run
 
 TINY = override(
     Recipe(name="tiny"),
@@ -29,7 +29,7 @@ FEWER = override(
 
 
 def done(folder, numbers, recipe=TINY, **more):
-    return carry_out(Job("one", recipe, numbers, **more), folder)
+    return run_job(Job("one", recipe, numbers, **more), folder)
 
 
 def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
@@ -75,11 +75,11 @@ def test_what_other_runs_make_of_it_has_its_samples(tmp_path):
     assert found.counts == {"other": 12}
 
 
-def told(seed: int, n: int | None, row: str = "one") -> Told:
+def told(seed: int, n: int | None, row: str = "one") -> LedgerEntry:
     counts = {} if n is None else {"x": n}
     numbers = {"x": 50.0, "loss": 2.0}
-    return Told(
-        row=row, seed=seed, asked="", run=f"{row}{seed}", numbers=numbers, counts=counts,
+    return LedgerEntry(
+        row=row, seed=seed, fingerprint="", run=f"{row}{seed}", numbers=numbers, counts=counts,
         seconds=1.0,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_a_ratio_is_no_accuracy():
 def test_a_line_of_before_is_read_and_tells_no_samples():
     line = told(0, 20).model_dump()
     del line["counts"]
-    assert Told.model_validate(line).counts == {}
+    assert LedgerEntry.model_validate(line).counts == {}
     assert Measured.model_validate({"values": [50.0]}).n is None
 
 

@@ -9,17 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from advnorm.papers import ARTEFACTS, Artefact, Job, Place, named, reproduce, where
+from advnorm.papers import (
+    ARTEFACTS,
+    Artefact,
+    Job,
+    Workspace,
+    artefact_names,
+    record_path,
+    reproduce,
+)
 from advnorm.papers import jobs as works
 from advnorm.papers import transfer_numbers as elsewhere
 from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.extend_run import prolong
-from advnorm.papers.jobs import carry_out, decisive, identity
-from advnorm.papers.reproduce import _tasks, gather, judged
+from advnorm.papers.jobs import identity, run_job, training_settings
+from advnorm.papers.reproduce import _tasks, gather, with_claims
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
-from advnorm.records import Diagnosis, Published, Reproduction, Run, Told, read_record
+from advnorm.records import (
+    Diagnosis,
+    LedgerEntry,
+    Published,
+    Reproduction,
+    Run,
+    read_record,
+)
 from advnorm.runs import transfer_runs
 from advnorm.training import loop
 
@@ -69,11 +84,13 @@ def test_what_only_judges_does_not_change_a_runs_identity():
     others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.lr=0.2"]
     names = {identity(override(TINY, [change])) for change in others}
     assert len(names | {identity(TINY)}) == 6
-    assert decisive(TINY) != decisive(override(TINY, ["seed=1"]))  # whatever the data
+    assert training_settings(TINY) != training_settings(
+        override(TINY, ["seed=1"])
+    )  # whatever the data
 
 
 def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
-    record = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert len(made(tmp_path)) == 4  # two runs, two seeds
     assert record.runs["one"] == record.runs["same"]
     for number, name in enumerate(record.runs["one"]):
@@ -84,23 +101,23 @@ def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     assert record.rows["one"]["clean"].published.value == 1.0
     assert record.rows["two"]["clean"].published is None
     assert record.claims[0].verdict == "holds"
-    text = where(tmp_path, "here/table1", "full").read_text()
+    text = record_path(tmp_path, "here/table1", "full").read_text()
     assert Reproduction.model_validate_json(text) == record
     monkeypatch.setattr(works, "train", None)  # it would fail
-    again = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    again = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert again.rows == record.rows
 
 
 def test_an_interrupted_run_is_gone_on_with(tmp_path):
     job = Job("one", TINY, NUMBERS)
-    whole = carry_out(job, tmp_path / "whole")
-    half = carry_out(job, tmp_path / "cut")
+    whole = run_job(job, tmp_path / "whole")
+    half = run_job(job, tmp_path / "cut")
     path = tmp_path / "cut" / half.run
     lines = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
     (path / "metrics.jsonl").write_text(lines[0])
     newest = max((path / "checkpoints").glob("state-*.json"))
     newest.unlink()
-    again = carry_out(job, tmp_path / "cut")
+    again = run_job(job, tmp_path / "cut")
     assert again.numbers == whole.numbers
     assert again.seconds > half.seconds
 
@@ -110,7 +127,7 @@ def test_a_run_that_fails_is_named_and_the_rest_is_there(tiny, tmp_path, monkeyp
     wrong = Job("wrong", TINY, {"clean": "no-such-result"})
     jobs = [bad, wrong, *tiny.jobs("full")[2:]]
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
-    record = reproduce("here/table1", Place(tmp_path), scale="full")
+    record = reproduce("here/table1", Workspace(tmp_path), scale="full")
     assert set(record.failed) == {"bad, seed 0", "wrong, seed 0"}
     assert "training samples" in record.failed["bad, seed 0"]
     assert "there are: clean, fgsm_linf_0.1" in record.failed["wrong, seed 0"]
@@ -118,10 +135,10 @@ def test_a_run_that_fails_is_named_and_the_rest_is_there(tiny, tmp_path, monkeyp
 
 
 def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
-    plain = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    plain = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     ratio = replace(tiny, relative_to="one")
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, ratio)
-    found = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    found = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert found.rows["one"] == plain.rows["one"]
     pairs = zip(
         plain.rows["two"]["loss"].values, plain.rows["one"]["loss"].values, strict=True
@@ -131,7 +148,7 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
 
 def test_a_difference_of_two_results(tmp_path):
     numbers = {**NUMBERS, "gap": "clean - fgsm_linf_0.1"}
-    found = carry_out(Job("one", TINY, numbers), tmp_path).numbers
+    found = run_job(Job("one", TINY, numbers), tmp_path).numbers
     assert found["gap"] == found["clean"] - found["fgsm"] > 0
 
 
@@ -139,7 +156,7 @@ def test_what_is_watched_answers_as_a_question_does(tmp_path):
     watched = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
     wanted = {"norm": "gradient_norm_over_training/mean"}
     asked = ("gradient_norm_over_training",)
-    found = carry_out(Job("one", watched, wanted), tmp_path, shown=asked)
+    found = run_job(Job("one", watched, wanted), tmp_path, shown=asked)
     looks = Run.open(tmp_path / found.run).monitored()
     norms = [look.numbers["gradient_norm"] for look in looks]
     assert found.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
@@ -151,13 +168,13 @@ def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
     old = gather(tiny, "full", 2, record, {})
     claims = (Claim("it is perfect", (above("one", "clean", 99),)),)
     now = replace(tiny, claims=claims, published={"one": {"clean": Published(value=2.0)}})
-    new = judged(now, old)
+    new = with_claims(now, old)
     assert [(claim.text, claim.verdict) for claim in old.claims] == [("it learns", "holds")]
     assert [claim.verdict for claim in new.claims] == ["does not hold"]
     assert new.rows["one"]["clean"].values == old.rows["one"]["clean"].values
     assert new.rows["one"]["clean"].published.value == 2.0
-    assert judged(tiny, new) == old
-    smoke = judged(tiny, old.model_copy(update={"scale": "smoke"}))
+    assert with_claims(tiny, new) == old
+    smoke = with_claims(tiny, old.model_copy(update={"scale": "smoke"}))
     assert [claim.verdict for claim in smoke.claims] == ["cannot be told"]
 
 
@@ -173,21 +190,21 @@ def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
     rates = {"0.1": TINY, "0.2": override(TINY, ["optimizer.lr=0.2"])}
     jobs = [Job("one", recipe, {rate: "epoch/loss"}) for rate, recipe in rates.items()]
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
-    record = reproduce("here/table1", Place(tmp_path), scale="full", seeds=2)
+    record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert record.columns == ("0.1", "0.2")
     assert [len(cell.values) for cell in record.rows["one"].values()] == [2, 2]
     assert len(set(record.runs["one"])) == 4
 
 
 def test_the_training_accuracy_is_read_in_percent(tmp_path):
-    found = carry_out(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
+    found = run_job(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
     last = Run.open(tmp_path / found.run).epochs()[-1]
     assert found.numbers["training"] == 100 * last.train.fraction
 
 
 def test_names_joined_stand_for_their_mean(tmp_path):
     names = {**NUMBERS, "both": "clean & fgsm_linf_0.1"}
-    found = carry_out(Job("one", TINY, names), tmp_path).numbers
+    found = run_job(Job("one", TINY, names), tmp_path).numbers
     assert found["both"] == (found["clean"] + found["fgsm"]) / 2 != found["clean"]
 
 
@@ -198,9 +215,9 @@ def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, monkeypatch, schedule
     monkeypatch.setattr(works, "train", lambda *a, **k: begun.append(k) or real(*a, **k))
     recipe = override(TINY, [schedule] if schedule else [])
     longer = Job("one", override(recipe, ["epochs=4"]), NUMBERS)
-    alone = carry_out(longer, tmp_path / "alone")
-    carry_out(Job("one", recipe, NUMBERS), tmp_path / "after")
-    after = carry_out(longer, tmp_path / "after")
+    alone = run_job(longer, tmp_path / "alone")
+    run_job(Job("one", recipe, NUMBERS), tmp_path / "after")
+    after = run_job(longer, tmp_path / "after")
     assert after.numbers == alone.numbers and after.run == alone.run
     assert [call["resume"] for call in begun] == [False, False, True]
     whole, half = (Run.open(tmp_path / f / alone.run).epochs() for f in ("alone", "after"))
@@ -222,15 +239,15 @@ def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path,
 
         loop._sentence = deadly
         try:
-            carry_out(Job("one", recipe, NUMBERS), tmp_path / "killed")
+            run_job(Job("one", recipe, NUMBERS), tmp_path / "killed")
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     (path,) = (tmp_path / "killed").iterdir()
     assert len(Run.open(path).epochs()) == TINY.epochs
     job = Job("one", override(recipe, ["epochs=3"]) if longer else recipe, NUMBERS)
-    done = carry_out(job, tmp_path / "killed")
-    assert done.numbers == carry_out(job, tmp_path / "whole").numbers
+    done = run_job(job, tmp_path / "killed")
+    assert done.numbers == run_job(job, tmp_path / "whole").numbers
     (whole,) = (tmp_path / "whole").iterdir()
     states = [
         sorted(folder.glob("checkpoints/state-*.safetensors"))[-1].read_bytes()
@@ -241,22 +258,22 @@ def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path,
 
 def test_an_answer_about_other_weights_is_not_taken(tmp_path):
     job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
-    path = tmp_path / carry_out(job, tmp_path).run
+    path = tmp_path / run_job(job, tmp_path).run
     (answer,) = (path / "answers").iterdir()
     kept = read_record(answer, Diagnosis)
     planted = {"weights": "best-00000001 sha256:0", "numbers": {"dead units": -1.0}}
     answer.write_text(kept.model_copy(update=planted).model_dump_json())
-    assert carry_out(job, tmp_path).numbers == {"dead": kept.numbers["dead units"]}
+    assert run_job(job, tmp_path).numbers == {"dead": kept.numbers["dead units"]}
     answer.write_text(
         kept.model_copy(update={"numbers": {"dead units": -1.0}}).model_dump_json()
     )
-    assert carry_out(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
+    assert run_job(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
 
 
 @pytest.mark.parametrize("change", ["norm.freeze_epochs=1", "validation.every=3"])
 def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
     short = override(TINY, [change])
-    begun = tmp_path / carry_out(Job("one", short, NUMBERS), tmp_path).run
+    begun = tmp_path / run_job(Job("one", short, NUMBERS), tmp_path).run
     path = tmp_path / "longer"
     prolong(override(short, ["epochs=3"]), path, lambda shorter: begun)
     assert not path.exists()
@@ -265,10 +282,10 @@ def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
 
 
 def test_a_setting_at_its_default_does_not_change_a_runs_identity():
-    assert "momentum" not in decisive(TINY)
+    assert "momentum" not in training_settings(TINY)
     schedules = ["{kind: cosine, end: 2}", "{kind: ramp, last: 2}", "{kind: constant}"]
     recipes = [override(TINY, [f"optimizer.schedule={text}"]) for text in schedules]
-    assert len({decisive(recipe) for recipe in recipes}) == 3
+    assert len({training_settings(recipe) for recipe in recipes}) == 3
 
 
 OTHER = override(TINY, ["norm.name=none"])
@@ -278,14 +295,14 @@ STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}
 def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
     numbers = {"itself": "transfer/one", "other": "transfer/two", "own": "bim-5_linf_0.1"}
     job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
-    found = carry_out(job, tmp_path).numbers
+    found = run_job(job, tmp_path).numbers
     runs = [Run.open(tmp_path / identity(recipe)) for recipe in (TINY, OTHER)]
     recipes = [STRUCK, override(OTHER, ["evaluation.conditions=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
     assert found["other"] == 100 * matrix.accuracies[0][1].fraction
     assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].fraction
     monkeypatch.setattr(elsewhere, "transfer_runs", None)  # it would fail
-    assert carry_out(job, tmp_path).numbers == found
+    assert run_job(job, tmp_path).numbers == found
 
 
 def test_jobs_that_share_a_target_are_one_task(tiny, tmp_path):
@@ -297,26 +314,28 @@ def test_jobs_that_share_a_target_are_one_task(tiny, tmp_path):
         Job("three", OTHER, {}),
         Job("both", third, {}, targets={"a": TINY, "b": OTHER}),
     ]
-    tasks = _tasks([seeded(job, 3) for job in jobs], tiny, Place(tmp_path), Quiet())
+    tasks = _tasks([seeded(job, 3) for job in jobs], tiny, Workspace(tmp_path), Quiet())
     rows = [[job.row for job in task.jobs] for task in tasks]
     assert rows == [["one", "three", "both"], ["two"]]
     assert {r.seed for r in tasks[0].jobs[-1].targets.values()} == {3}
 
 
 def test_a_paper_stands_for_all_of_its_own():
-    whole = named(["galloway2019"])
+    whole = artefact_names(["galloway2019"])
     assert set(whole) == {name for name in ARTEFACTS if name.startswith("galloway2019/")}
-    assert named(["galloway2019/table1", "galloway2019/table1"]) == ["galloway2019/table1"]
+    assert artefact_names(["galloway2019/table1", "galloway2019/table1"]) == [
+        "galloway2019/table1"
+    ]
     with pytest.raises(ValueError, match="did you mean 'galloway2019/table1'"):
-        named(["galloway2019/tabel1"])
+        artefact_names(["galloway2019/tabel1"])
 
 
 def test_chosen_rows_are_made_and_no_others(tmp_path, tiny):
-    record = reproduce(tiny.name, Place(tmp_path), rows=["two"])
+    record = reproduce(tiny.name, Workspace(tmp_path), rows=["two"])
     assert list(record.rows) == ["two"] and len(made(tmp_path)) == 1
     with pytest.raises(ValueError, match="no row 'tow': did you mean 'two'"):
-        reproduce(tiny.name, Place(tmp_path), rows=["tow"])
-    whole = reproduce(tiny.name, Place(tmp_path))
+        reproduce(tiny.name, Workspace(tmp_path), rows=["tow"])
+    whole = reproduce(tiny.name, Workspace(tmp_path))
     assert whole.rows["two"] == record.rows["two"] and set(whole.rows) == {"one", "two"}
 
 
@@ -330,27 +349,29 @@ def test_every_failed_run_of_a_row_is_named(tiny, tmp_path, monkeypatch):
     bad = override(TINY, ["data.train=100000"])
     jobs = [Job("bad", bad, {name: name}) for name in ("clean", "other")]
     failing(tiny, monkeypatch, *jobs)
-    record = reproduce(tiny.name, Place(tmp_path), scale="full")
+    record = reproduce(tiny.name, Workspace(tmp_path), scale="full")
     assert set(record.failed) == {"bad (clean), seed 0", "bad (other), seed 0"}
 
 
 def test_a_job_that_fails_takes_no_other_of_its_run_along(tiny, tmp_path, monkeypatch):
     wrong = Job("wrong", TINY, {"clean": "no-such-result"})
     failing(tiny, monkeypatch, Job("one", TINY, NUMBERS), wrong)
-    record = reproduce(tiny.name, Place(tmp_path), scale="full")
+    record = reproduce(tiny.name, Workspace(tmp_path), scale="full")
     assert set(record.failed) == {"wrong, seed 0"} and set(record.rows) == {"one"}
 
 
 def test_a_row_shown_as_a_ratio_brings_its_base_along(tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, relative_to="one"))
-    record = reproduce(tiny.name, Place(tmp_path), rows=["two"])
+    record = reproduce(tiny.name, Workspace(tmp_path), rows=["two"])
     assert list(record.rows) == ["one", "two"]
     assert record.rows["two"]["loss"].mean > 0
 
 
 def found(row, seed, **numbers):
     run = f"{row}{seed}"
-    return Told(row=row, seed=seed, asked="", run=run, numbers=numbers, seconds=1.0)
+    return LedgerEntry(
+        row=row, seed=seed, fingerprint="", run=run, numbers=numbers, seconds=1.0
+    )
 
 
 def test_a_seed_whose_base_failed_has_no_ratio(tiny):
@@ -384,20 +405,20 @@ def test_numbers_of_other_seeds_are_not_taken_for_pairs(tiny):
 
 def test_a_run_of_other_defaults_is_not_used(tmp_path):
     job = Job("one", TINY, NUMBERS)
-    path = tmp_path / carry_out(job, tmp_path).run
+    path = tmp_path / run_job(job, tmp_path).run
     text = (path / "recipe.yaml").read_text()
     assert "momentum: 0.9" in text
     (path / "recipe.yaml").write_text(text.replace("momentum: 0.9", "momentum: 0.5"))
     with pytest.raises(ValueError, match=r"momentum: 0.5 -> 0.9.*remove it"):
-        carry_out(job, tmp_path)
+        run_job(job, tmp_path)
 
 
 def test_damaged_files_are_named_in_one_line(tmp_path):
     job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
-    done = carry_out(job, tmp_path)
+    done = run_job(job, tmp_path)
     path = tmp_path / done.run
     (path / "seconds.json").write_text("")
-    assert carry_out(job, tmp_path).numbers == done.numbers
+    assert run_job(job, tmp_path).numbers == done.numbers
     (answer,) = (path / "answers").iterdir()
     for file, words in (
         (answer, "remove it"),
@@ -408,14 +429,14 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
         before = file.read_text()
         file.write_text("{: [\n")
         with pytest.raises(ValueError, match=words) as told:
-            carry_out(job, tmp_path)
+            run_job(job, tmp_path)
         assert str(file) in str(told.value) and "\n" not in str(told.value)
         file.write_text(before)
     (path / "environment.json").unlink()
-    assert carry_out(job, tmp_path).machine == ""
+    assert run_job(job, tmp_path).machine == ""
     (path / "metrics.jsonl").unlink()
     with pytest.raises(ValueError, match=r"lost metrics.jsonl"):
-        carry_out(Job("one", TINY, NUMBERS), tmp_path)
+        run_job(Job("one", TINY, NUMBERS), tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-5", "1e999", "9" * 5000])
@@ -436,17 +457,17 @@ def test_time_before_an_interruption_counts(tmp_path, monkeypatch):
     job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
     monkeypatch.setattr(works, "evaluate_run", slow)
     with pytest.raises(KeyboardInterrupt):
-        carry_out(job, folder)
+        run_job(job, folder)
     (path,) = folder.iterdir()
     assert works.seconds_of(path) > 0.2
     monkeypatch.undo()
     before = works.seconds_of(path)
-    assert carry_out(job, folder).seconds > before
+    assert run_job(job, folder).seconds > before
 
 
 def test_who_comes_second_waits_and_uses_the_run(tmp_path):
     job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
     with ThreadPoolExecutor(3) as pool:
-        done = [f.result() for f in [pool.submit(carry_out, job, folder) for _ in range(3)]]
+        done = [f.result() for f in [pool.submit(run_job, job, folder) for _ in range(3)]]
     assert done[0].numbers == done[1].numbers == done[2].numbers
     assert len(Run.open(folder / done[0].run).epochs()) == TINY.epochs

@@ -4,7 +4,7 @@ import pytest
 
 from advnorm.evaluation.conditions import parse_conditions
 from advnorm.papers import ARTEFACTS
-from advnorm.papers.jobs import decisive
+from advnorm.papers.jobs import training_settings
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
@@ -59,7 +59,7 @@ def test_slightly_worse_is_neither_better_nor_much_worse(others, verdict):
     sizes = zip(("4096", "512", "8192"), (42.2, *others), strict=True)
     numbers = {size: {"PGD-2000": Measured(values=(one,) * 2)} for size, one in sizes}
     (claim,) = [c for c in ARTEFACTS["xie2020/table6"].claims if "slightly" in c.text]
-    assert claim.judge(numbers, "full").verdict == verdict
+    assert claim.check(numbers, "full").verdict == verdict
 
 
 def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
@@ -108,7 +108,7 @@ def test_the_artefacts_of_the_main_text_share_fourteen_runs():
     """Six shares, ALP, two mixtures, group norm, clean training, three stars."""
     names = ("figure1", "figure2", "figure3", "figure5", "figure6", "table1", "table2")
     runs = {
-        decisive(job.recipe)
+        training_settings(job.recipe)
         for name in names
         for job in ARTEFACTS[f"xie2020/{name}"].jobs("reduced")
     }
@@ -117,11 +117,11 @@ def test_the_artefacts_of_the_main_text_share_fourteen_runs():
 
 def test_table_7_needs_no_run_of_its_own():
     others = {
-        decisive(job.recipe)
+        training_settings(job.recipe)
         for name in ARTEFACTS
         if name.startswith("xie2020/") and name != "xie2020/table7"
         for job in ARTEFACTS[name].jobs("full")
     }
-    assert {decisive(job.recipe) for job in ARTEFACTS["xie2020/table7"].jobs("full")} <= (
-        others
-    )
+    assert {
+        training_settings(job.recipe) for job in ARTEFACTS["xie2020/table7"].jobs("full")
+    } <= (others)

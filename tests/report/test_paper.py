@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from advnorm import cli
 from advnorm.papers.claims import Claim, above
 from advnorm.records import (
-    Claimed,
+    ClaimResult,
     Measured,
     Panel,
     Picture,
@@ -41,9 +41,9 @@ TABLE = Reproduction(
         "without": {"clean": Measured(values=(50.0,))},
     },
     claims=(
-        Claimed(text="it rises", verdict="holds", why="1 against 2"),
-        Claimed(text="it stays", verdict="holds", why="1 against 1"),
-        Claimed(text="it falls", verdict="does not hold", why="2 against 1"),
+        ClaimResult(text="it rises", verdict="holds", why="1 against 2"),
+        ClaimResult(text="it stays", verdict="holds", why="1 against 1"),
+        ClaimResult(text="it falls", verdict="does not hold", why="2 against 1"),
     ),
     failed={"without, seed 1": "RuntimeError: no memory"},
     machine="4 cores of a machine",

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from advnorm.studies.grid import spread
+from advnorm.studies.grid import run_tasks
 from advnorm.training import StoppedError
 
 
@@ -47,4 +47,4 @@ def stay(folder: str) -> int:
 
 def begin(folder: str) -> None:
     """Wait for two processes, until killed."""
-    list(spread(stay, [folder] * 2, on=2))
+    list(run_tasks(stay, [folder] * 2, on=2))

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from advnorm import cli
-from advnorm.papers import ARTEFACTS, Artefact, Job, where
+from advnorm.papers import ARTEFACTS, Artefact, Job, record_path
 from advnorm.recipe import Recipe, override
 from advnorm.records import read_reproduction
 
@@ -48,7 +48,7 @@ def command(tmp_path, monkeypatch, capsys):
 
 def made(folder):
     """Return the artefacts that have a whole record with numbers."""
-    paths = {name: where(folder, name, "smoke") for name in NAMES}
+    paths = {name: record_path(folder, name, "smoke") for name in NAMES}
     return [
         n for n, path in paths.items() if path.exists() and read_reproduction(path).rows
     ]
@@ -58,7 +58,7 @@ def test_a_damaged_record_stops_neither_artefacts_nor_pages(command, tmp_path):
     out = tmp_path / "out"
     code, said, _ = command("reproduce", "one/table1", "--out", str(out))
     assert code == 0 and "Each number is an accuracy of n=20 samples." in said
-    path = where(out, "one/table1", "smoke")
+    path = record_path(out, "one/table1", "smoke")
     whole, before = path.read_bytes(), read_reproduction(path)
     path.write_bytes(whole[:300])
     code, said, error = command("reproduce", *NAMES, "--out", str(out))
@@ -77,7 +77,7 @@ def test_a_damaged_record_stops_neither_artefacts_nor_pages(command, tmp_path):
 
 def test_a_damaged_record_of_another_artefact_is_named(command, tmp_path):
     out = tmp_path / "out"
-    path = where(out, "one/table1", "smoke")
+    path = record_path(out, "one/table1", "smoke")
     path.parent.mkdir(parents=True)
     path.write_text("{")
     code, said, error = command("reproduce", "one/table2", "--out", str(out))

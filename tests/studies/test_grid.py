@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 from grid_tasks import die, linger, square
 
-from advnorm.studies.grid import spread
+from advnorm.studies.grid import run_tasks
 from advnorm.training import StoppedError
 from advnorm.training.stop import SIGNALS
 
@@ -37,18 +37,18 @@ def alive(pid: int) -> bool:
 
 
 def test_one_failure_does_not_stop_the_rest():
-    check(spread(square, range(4)))
+    check(run_tasks(square, range(4)))
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 def test_two_processes_give_the_same():
-    check(spread(square, range(4), on=2))
+    check(run_tasks(square, range(4), on=2))
 
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_named_and_the_rest_goes_on():
-    found = {o.number: o for o in spread(die, range(4), on=2)}
+    found = {o.number: o for o in run_tasks(die, range(4), on=2)}
     assert set(found) == {0, 1, 2, 3}
     assert found[1].result is None
     assert "died" in found[1].failure
@@ -76,7 +76,7 @@ def test_a_stop_ends_all_processes_and_begins_no_other_task(tmp_path, hangup, si
     Thread(target=interrupt).start()
     before = {number: signal.getsignal(number) for number in SIGNALS}
     with pytest.raises(StoppedError):
-        list(spread(linger, [str(tmp_path)] * 6, on=2))
+        list(run_tasks(linger, [str(tmp_path)] * 6, on=2))
     assert len(list(tmp_path.iterdir())) == 2
     assert not active_children()
     assert before == {number: signal.getsignal(number) for number in SIGNALS}
@@ -144,11 +144,11 @@ def two_workers(monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_local_ray_of_two_workers_gives_the_same(two_workers):
-    check(spread(square, range(4), on="ray"))
+    check(run_tasks(square, range(4), on="ray"))
 
 
 @pytest.mark.slow
 def test_a_worker_of_ray_that_dies_is_named_and_the_rest_goes_on(two_workers):
-    outcomes = {outcome.number: outcome for outcome in spread(die, range(4), on="ray")}
+    outcomes = {outcome.number: outcome for outcome in run_tasks(die, range(4), on="ray")}
     assert outcomes[1].result is None and "died" in outcomes[1].failure
     assert [outcomes[n].result for n in (0, 2, 3)] == [0, 2, 3]
