@@ -30,11 +30,18 @@ def default_settings() -> dict[str, Any]:
         for schedule in _SCHEDULES
     }
     settings["questions"] = {
-        name: {**options(QUESTIONS[name]), "revision": REVISIONS.get(name, 1)}
-        for name in QUESTIONS
+        name: {**_options(name), "revision": REVISIONS.get(name, 1)} for name in QUESTIONS
     }
     plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return plain
+
+
+def _options(question: str) -> dict[str, Any]:
+    """Return the options of a question that decide numbers."""
+    own = options(QUESTIONS[question])
+    return {
+        name: value for name, value in own.items() if name not in ("progress", "threat")
+    }
 
 
 def same_defaults(

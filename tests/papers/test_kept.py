@@ -7,6 +7,7 @@ import pytest
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.artefact import seeded
 from advnorm.papers.jobs import run_name
+from advnorm.papers.ledger import Ledger
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
@@ -21,7 +22,7 @@ KEPT = {
 
 
 @pytest.fixture(scope="module")
-def artefact_names():
+def name_run():
     """Return the name of a recipe's run; each data set is read once."""
     digests: dict[str, str] = {}
 
@@ -50,11 +51,21 @@ def test_a_kept_record_says_no_more_than_its_lines(name):
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_a_kept_record_is_of_the_runs_that_would_be_made_now(name, named):
+def test_a_kept_entry_is_of_a_job_and_of_defaults_of_now(name):
+    record = read_reproduction(KEPT[name])
+    ledger = Ledger(KEPT[name], ARTEFACTS[record.artefact], record.scale, None)
+    assert {entry.run for entry in ledger.entries.values()} == {
+        entry.run for entry in record.entries
+    }
+    assert len(ledger.entries) == len(record.entries)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_record_is_of_the_runs_that_would_be_made_now(name, name_run):
     record = read_reproduction(KEPT[name])
     jobs = ARTEFACTS[record.artefact].jobs(record.scale)
     found = {
-        job.row: artefact_names(seeded(job, 0).recipe)
+        job.row: name_run(seeded(job, 0).recipe)
         for job in jobs
         if job.row in record.runs
     }
