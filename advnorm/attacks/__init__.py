@@ -2,9 +2,9 @@
 
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
 from advnorm.attacks.classify import classify
-from advnorm.attacks.cw import Minimal, Search, cw, cw_distance
+from advnorm.attacks.cw import CWResult, CWSettings, cw, cw_distance
 from advnorm.attacks.fab import fab_distance, fab_t
-from advnorm.attacks.fooling import Fooled, fooling, transform
+from advnorm.attacks.fooling import FoolingImages, fooling, transform
 from advnorm.attacks.hop_skip_jump import hop_skip_jump
 from advnorm.attacks.losses import dlr, dlr_reason, targeted_dlr, targeted_dlr_reason
 from advnorm.attacks.names import AttackName, parse_attack
@@ -12,8 +12,8 @@ from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.attacks.registry import ATTACKS, AttackEntry
 from advnorm.attacks.square import square
 from advnorm.attacks.targets import (
-    AIMS,
-    Aim,
+    GOALS,
+    AttackGoal,
     Gain,
     LogitsFn,
     divergence,
@@ -23,17 +23,17 @@ from advnorm.attacks.targets import (
 )
 
 __all__ = [
-    "AIMS",
     "ATTACKS",
-    "Aim",
+    "GOALS",
     "AttackEntry",
+    "AttackGoal",
     "AttackName",
-    "Fooled",
+    "CWResult",
+    "CWSettings",
+    "FoolingImages",
     "Gain",
     "LogitsFn",
-    "Minimal",
     "NonFiniteGradientError",
-    "Search",
     "apgd",
     "apgd_ce",
     "apgd_dlr",

@@ -1,16 +1,16 @@
 """The attacks that climb with Auto-PGD (Croce & Hein, 2020, arXiv:2003.01690).
 
-They differ in what is climbed: any aim, the cross-entropy, the difference of logits ratio,
+They differ in what is climbed: any goal, the cross-entropy, the difference of logits ratio,
 or that ratio towards each of the likeliest wrong classes in turn.
 """
 
 import torch
 from torch import Tensor
 
-from advnorm.attacks.auto_pgd import Found, climb
+from advnorm.attacks.auto_pgd import AutoPGDResult, auto_pgd
 from advnorm.attacks.losses import dlr, targeted_dlr
-from advnorm.attacks.replicas import some_of
-from advnorm.attacks.targets import Aim, Gain, LogitsFn, hard_labels, untargeted
+from advnorm.attacks.parallel_runs import runs_together
+from advnorm.attacks.targets import AttackGoal, Gain, LogitsFn, hard_labels, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
@@ -23,7 +23,7 @@ def apgd(
     *,
     steps: int = 100,
     rho: float = 0.75,
-    aim: Aim = untargeted,
+    goal: AttackGoal = untargeted,
     draws: Draws | None = None,
 ) -> Tensor:
     r"""Climb with a step size that adapts itself (Auto-PGD), from a random point.
@@ -37,7 +37,7 @@ def apgd(
         steps: Number of ascent steps.
         rho: Share :math:`\rho` of the steps since the last checkpoint that must have raised
             the gain, else the step size is halved.
-        aim: What to maximize.
+        goal: What to maximize.
         draws: The samples' random numbers; by default those of samples 0, 1, ... under
             seed 0.
 
@@ -49,10 +49,12 @@ def apgd(
         NonFiniteGradientError: If a gradient, or the largest logit, was NaN or infinite.
     """
     draws = draws or _default_draws(clean)
-    gain = aim(logits_fn, clean, labels, draws)
+    gain = goal(logits_fn, clean, labels, draws)
     start = threat.sample(clean, draws.stream("start"))
     hard = hard_labels(labels)
-    return climb(logits_fn, clean, hard, threat, gain, start, steps=steps, rho=rho).images
+    return auto_pgd(
+        logits_fn, clean, hard, threat, gain, start, steps=steps, rho=rho
+    ).images
 
 
 def apgd_ce(
@@ -84,7 +86,7 @@ def apgd_dlr(
     With 2 classes it is the plain margin: :func:`advnorm.attacks.losses.dlr_reason`.
     """
     return apgd(
-        logits_fn, clean, labels, threat, steps=steps, rho=rho, aim=_ratio, draws=draws
+        logits_fn, clean, labels, threat, steps=steps, rho=rho, goal=_ratio, draws=draws
     )
 
 
@@ -137,10 +139,10 @@ def apgd_t(
     gains = torch.full((len(clean),), -torch.inf, dtype=clean.dtype, device=clean.device)
     waiting = range(min(targets, ranked.shape[1]))
     while len(waiting) and len(left):
-        chosen = some_of(waiting, len(left))
+        chosen = runs_together(waiting, len(left))
         x, y, classes = clean[left], hard[left], ranked[left][:, chosen].T
         starts = [threat.sample(x, draws[left].stream("target start", r)) for r in chosen]
-        found = climb(
+        result = auto_pgd(
             logits_fn,
             torch.cat([x] * len(chosen)),
             y.repeat(len(chosen)),
@@ -151,21 +153,23 @@ def apgd_t(
             rho=rho,
             owner=left.repeat(len(chosen)),
         )
-        left, waiting = _note(found, left, images, gains), waiting[len(chosen) :]
+        left, waiting = _keep_best(result, left, images, gains), waiting[len(chosen) :]
     return images
 
 
-def _note(found: Found, left: Tensor, images: Tensor, gains: Tensor) -> Tensor:
-    """Keep the best of each image's attempts; return the images that stand."""
-    broken = found.broken.view(-1, len(left))
-    value = found.gains.view_as(broken).masked_fill(broken, torch.inf)
+def _keep_best(
+    result: AutoPGDResult, left: Tensor, images: Tensor, gains: Tensor
+) -> Tensor:
+    """Keep the best of each image's runs; return the images that are not broken."""
+    broken = result.broken.view(-1, len(left))
+    value = result.gains.view_as(broken).masked_fill(broken, torch.inf)
     pick = value.argmax(0)  # the first that broke it, else the largest gain
     chosen = pick * len(left) + torch.arange(len(left), device=left.device)
-    fallen = broken.any(0)
-    better = fallen | (found.gains[chosen] > gains[left])
-    images[left[better]] = found.images[chosen[better]]
-    gains[left[better]] = found.gains[chosen[better]].to(gains.dtype)
-    return left[~fallen]
+    any_broken = broken.any(0)
+    better = any_broken | (result.gains[chosen] > gains[left])
+    images[left[better]] = result.images[chosen[better]]
+    gains[left[better]] = result.gains[chosen[better]].to(gains.dtype)
+    return left[~any_broken]
 
 
 def _rank(logits_fn: LogitsFn, clean: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

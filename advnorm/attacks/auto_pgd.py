@@ -20,8 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advnorm.attacks.parallel_runs import drop_siblings
 from advnorm.attacks.pgd import NonFiniteGradientError
-from advnorm.attacks.replicas import drop_siblings
 from advnorm.attacks.targets import Gain, LogitsFn
 from advnorm.threat import Threat
 
@@ -46,7 +46,7 @@ def checkpoints(steps: int) -> Iterator[int]:
         percent += stride
 
 
-class Found(NamedTuple):
+class AutoPGDResult(NamedTuple):
     """What a run returns for each sample."""
 
     images: Tensor
@@ -77,7 +77,7 @@ class _State(NamedTuple):
         return _State(*(value[rows] for value in self))
 
 
-def climb(
+def auto_pgd(
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,
@@ -88,20 +88,20 @@ def climb(
     steps: int,
     rho: float,
     owner: Tensor | None = None,
-) -> Found:
+) -> AutoPGDResult:
     """Run Algorithm 1 once; a sample leaves the batch where an iterate fools the model.
 
     Where ``owner`` numbers the images that the rows are attempts on, one that fools the
     model ends the others on the same image.
     """
     s = _begin(clean, labels, start, 2 * threat.eps, owner)
-    found = Found(start.clone(), s.best_gain.clone(), torch.zeros_like(s.halved))
+    result = AutoPGDResult(start.clone(), s.best_gain.clone(), torch.zeros_like(s.halved))
     finite = torch.ones((), dtype=torch.bool, device=clean.device)
     reviews, last_review = set(checkpoints(steps)), 0
     for k in range(steps + 1):
         if not len(s.rows):
             break
-        s, sound = _look(s, logits_fn, gain, found, differentiate=k < steps)
+        s, sound = _look(s, logits_fn, gain, result, differentiate=k < steps)
         finite &= sound
         if k in reviews:
             s, last_review = _review(s, rho * (k - last_review)), k
@@ -112,9 +112,9 @@ def climb(
             "the attack met a gradient or a logit that is not finite: the model's logits "
             "overflow, or its weights or statistics are not numbers"
         )
-    found.images[s.rows] = s.best_x
-    found.gains[s.rows] = s.best_gain
-    return found
+    result.images[s.rows] = s.best_x
+    result.gains[s.rows] = s.best_gain
+    return result
 
 
 def _begin(
@@ -143,16 +143,21 @@ def _begin(
 
 
 def _look(
-    s: _State, logits_fn: LogitsFn, gain: Gain, found: Found, *, differentiate: bool
+    s: _State,
+    logits_fn: LogitsFn,
+    gain: Gain,
+    result: AutoPGDResult,
+    *,
+    differentiate: bool,
 ) -> tuple[_State, Tensor]:
-    """Evaluate the iterates, hand those that fool the model to ``found`` and drop them.
+    """Evaluate the iterates, hand those that fool the model to ``result`` and drop them.
 
     Returns the state of the others, and whether all that was seen is finite.
     """
     x = s.x.detach().requires_grad_(differentiate)
     with torch.set_grad_enabled(differentiate):
         logits = logits_fn(x)
-        gains = _gain_of_rows(gain, logits, s.rows, len(found.gains))
+        gains = _gain_of_rows(gain, logits, s.rows, len(result.gains))
         total = gains.sum()
     with torch.no_grad():
         top, guess = logits.max(1)
@@ -164,9 +169,9 @@ def _look(
             (grad,) = torch.autograd.grad(total, x)
         if len(left) < len(s.rows):
             rows = s.rows[fooled]
-            found.images[rows] = s.x[fooled]
-            found.gains[rows] = values[fooled]
-            found.broken[rows] = True
+            result.images[rows] = s.x[fooled]
+            result.gains[rows] = values[fooled]
+            result.broken[rows] = True
             left = drop_siblings(s.owner, fooled)
             s, values, grad = s.keep(left), values[left], grad[left]
         return _compare(s, values, grad), sound & grad.sum().isfinite()

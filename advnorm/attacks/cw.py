@@ -30,12 +30,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from advnorm.attacks.cw_descent import Goal, Minimal, Search, column, descend
+from advnorm.attacks.cw_descent import CWProblem, CWResult, CWSettings, column, descend
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
 
-__all__ = ["Minimal", "Search", "cw", "cw_distance"]
+__all__ = ["CWResult", "CWSettings", "cw", "cw_distance"]
 
 _NARROW = 0.99  # a bracket of c this tight is converged
 _LARGEST = 1e10  # a sample that resists this c is given up
@@ -43,7 +43,7 @@ _NEARER = 0.995  # a rival this much nearer, to first order, is worth a search
 _STRIDE = 0.1  # length of a step, as a share of the distance found
 _HALVINGS = 12  # of the way from the clean image to the one found
 _RANKED = 9  # classes whose first-order distance is looked at, by their logits
-PUBLISHED = Search()
+PUBLISHED = CWSettings()
 
 
 def cw(
@@ -52,7 +52,7 @@ def cw(
     labels: Tensor,
     threat: Threat,
     *,
-    search: Search = PUBLISHED,
+    search: CWSettings = PUBLISHED,
     targets: Tensor | None = None,
     draws: Draws | None = None,
 ) -> Tensor:
@@ -86,9 +86,9 @@ def cw_distance(
     labels: Tensor,
     *,
     bounds: Bounds = (0.0, 1.0),
-    search: Search = PUBLISHED,
+    search: CWSettings = PUBLISHED,
     targets: Tensor | None = None,
-) -> Minimal:
+) -> CWResult:
     """Look for the nearest valid image that is misclassified, however far it is.
 
     The constant c grows tenfold until it succeeds and is then bisected, for each sample
@@ -103,20 +103,20 @@ def cw_distance(
             f"not {bounds}"
         )
     classes = hard_labels(labels) if targets is None else targets
-    goal = Goal(logits_fn, bounds, search, sign=1 if targets is None else -1)
+    problem = CWProblem(logits_fn, bounds, search, sign=1 if targets is None else -1)
     logits = logits_fn(clean)
-    done = goal.reached(goal.gap(logits, classes))
+    done = problem.reached(problem.gap(logits, classes))
     rows = (~done).nonzero().squeeze(1)
     best = clean.detach().clone()
     distance = torch.where(done, 0.0, torch.inf).to(clean.dtype)
-    best[rows], distance[rows], _ = _bisect(goal, best[rows], classes[rows])
+    best[rows], distance[rows], _ = _bisect(problem, best[rows], classes[rows])
     if targets is None and logits.shape[1] > 2 and len(rows):
-        target, bound = _rival(goal, clean[rows], classes[rows], logits[rows])
+        target, bound = _rival(problem, clean[rows], classes[rows], logits[rows])
         again = (bound < _NEARER * distance[rows]).nonzero().squeeze(1)
         rows = rows[again]
-        x, length, _ = _bisect(replace(goal, sign=-1), clean[rows], target[again])
+        x, length, _ = _bisect(replace(problem, sign=-1), clean[rows], target[again])
         _keep_nearer(best, distance, rows, x, length)
-    return Minimal(best, distance, distance.isfinite())
+    return CWResult(best, distance, distance.isfinite())
 
 
 class _Rival(NamedTuple):
@@ -126,50 +126,54 @@ class _Rival(NamedTuple):
     bound: Tensor
 
 
-def _rival(goal: Goal, clean: Tensor, classes: Tensor, logits: Tensor) -> _Rival:
+def _rival(problem: CWProblem, clean: Tensor, classes: Tensor, logits: Tensor) -> _Rival:
     others = logits.scatter(1, classes[:, None], -torch.inf)
     ranked = others.topk(min(_RANKED, logits.shape[1] - 1), dim=1).indices
     x = clean.detach().clone().requires_grad_()
     with torch.enable_grad():
-        logits = goal.logits_fn(x)
+        logits = problem.logits_fn(x)
         gaps = logits.gather(1, classes[:, None]) - logits.gather(1, ranked)
         totals = gaps.sum(0).unbind()
     slopes = [torch.autograd.grad(total, x, retain_graph=True)[0] for total in totals]
     steepness = torch.stack([slope.flatten(1).norm(dim=1) for slope in slopes], 1)
-    bound, place = ((gaps.detach() + goal.search.confidence) / steepness).min(1)
+    bound, place = ((gaps.detach() + problem.search.confidence) / steepness).min(1)
     return _Rival(ranked.gather(1, place[:, None]).squeeze(1), bound)
 
 
-def _bisect(goal: Goal, clean: Tensor, classes: Tensor) -> Minimal:
+def _bisect(problem: CWProblem, clean: Tensor, classes: Tensor) -> CWResult:
     """Find the smallest constant that succeeds, for each sample alone.
 
     A success with steps that turn out to be long beside the distance may be their noise:
     the same constant is tried again with shorter ones.
     """
     best, distance = clean.clone(), clean.new_full(clean.shape[:1], torch.inf)
-    lower, upper, unit = torch.zeros_like(distance), distance.clone(), goal.reach(clean)
-    c = torch.full_like(distance, goal.search.constant)
+    lower, upper, unit = (
+        torch.zeros_like(distance),
+        distance.clone(),
+        problem.step_length(clean),
+    )
+    c = torch.full_like(distance, problem.search.constant)
     done = torch.zeros_like(distance, dtype=torch.bool)
-    for _ in range(goal.search.constants):
+    for _ in range(problem.search.constants):
         rows = (~done).nonzero().squeeze(1)
         if not len(rows):
             break
-        rate = _STRIDE * distance[rows] / unit[rows]
-        rate = rate.clamp_(max=goal.search.learning_rate)
-        x, length, held = descend(goal, clean[rows], classes[rows], c[rows], rate)
+        lr = _STRIDE * distance[rows] / unit[rows]
+        lr = lr.clamp_(max=problem.search.learning_rate)
+        x, length, succeeded = descend(problem, clean[rows], classes[rows], c[rows], lr)
         _keep_nearer(best, distance, rows, x, length)
-        coarse = held & (rate * unit[rows] > 2 * _STRIDE * distance[rows])
-        lower[rows] = torch.where(held, lower[rows], c[rows])
-        upper[rows] = torch.where(held & ~coarse, c[rows], upper[rows])
+        coarse = succeeded & (lr * unit[rows] > 2 * _STRIDE * distance[rows])
+        lower[rows] = torch.where(succeeded, lower[rows], c[rows])
+        upper[rows] = torch.where(succeeded & ~coarse, c[rows], upper[rows])
         following = torch.where(upper.isfinite(), (lower + upper) / 2, 10 * c)
         c[rows] = torch.where(coarse, c[rows], following[rows])
         done |= (lower >= _NARROW * upper) | (c > _LARGEST)
-    _pull(goal, clean, classes, best, distance)
-    return Minimal(best, distance, distance.isfinite())
+    _pull(problem, clean, classes, best, distance)
+    return CWResult(best, distance, distance.isfinite())
 
 
 def _pull(
-    goal: Goal, clean: Tensor, classes: Tensor, best: Tensor, distance: Tensor
+    problem: CWProblem, clean: Tensor, classes: Tensor, best: Tensor, distance: Tensor
 ) -> None:
     """Pull each image found towards the clean one, as far as it stays adversarial.
 
@@ -182,8 +186,8 @@ def _pull(
     short, long = torch.zeros_like(distance[rows]), torch.ones_like(distance[rows])
     for _ in range(_HALVINGS):
         share = (short + long) / 2
-        x = (start + column(share, way) * way).clamp_(*goal.bounds)
-        reached = goal.reached(goal.gap(goal.logits_fn(x), classes))
+        x = (start + column(share, way) * way).clamp_(*problem.bounds)
+        reached = problem.reached(problem.gap(problem.logits_fn(x), classes))
         length = torch.where(reached, (x - start).flatten(1).norm(dim=1), torch.inf)
         _keep_nearer(best, distance, rows, x, length)
         short, long = torch.where(reached, short, share), torch.where(reached, share, long)

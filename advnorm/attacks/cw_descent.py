@@ -23,7 +23,7 @@ _PROGRESS = 0.9999  # share of the earlier loss that counts as progress
 _BETAS, _ADAM_EPS = (0.9, 0.999), 1e-8
 
 
-class Minimal(NamedTuple):
+class CWResult(NamedTuple):
     """The nearest adversarial examples that were found."""
 
     adversarial: Tensor
@@ -35,7 +35,7 @@ class Minimal(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class CWSettings:
     r"""How hard to look; the published settings by default (galloway2019: 10,000 steps).
 
     ``confidence`` is :math:`\kappa`, by how much a wrong logit must lead the right one;
@@ -66,12 +66,12 @@ class _Gap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Goal:
+class CWProblem:
     """What is asked of every sample of a batch."""
 
     logits_fn: LogitsFn
     bounds: Bounds
-    search: Search
+    search: CWSettings
     sign: int
     """1 to leave the class, -1 to reach it."""
 
@@ -92,7 +92,7 @@ class Goal:
         inner = 1 - 1e-6
         return ((2 * images - (high + low)) / (high - low)).clamp(-inner, inner)
 
-    def reach(self, images: Tensor) -> Tensor:
+    def step_length(self, images: Tensor) -> Tensor:
         """Return how far a step of 1 in each w moves the images, to first order."""
         low, high = self.bounds
         slope = (high - low) / 2 * (1 - self.inside(images) ** 2)
@@ -107,14 +107,14 @@ class _Descent(NamedTuple):
     clean: Tensor
     classes: Tensor
     c: Tensor
-    rate: Tensor
+    lr: Tensor
     w: Tensor
     mean: Tensor
     square: Tensor
     best: Tensor
     distance: Tensor
     loss: Tensor
-    held: Tensor
+    succeeded: Tensor
     """Where there was a success since the last check."""
     finite: Tensor
 
@@ -122,24 +122,30 @@ class _Descent(NamedTuple):
         return _Descent(*(field[kept] for field in self))
 
 
-def descend(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor) -> Minimal:
+def descend(
+    problem: CWProblem, clean: Tensor, classes: Tensor, c: Tensor, lr: Tensor
+) -> CWResult:
     """Minimize for one constant a sample, and tell which constants hold their sample there.
 
     The first steps of Adam may overshoot into a success that a small constant cannot hold:
     a search that went on below it would never come near the boundary again. So a constant
     is found large enough only if a success fell between the last two checks.
     """
-    low, high = goal.bounds
+    low, high = problem.bounds
     c = c * (high - low) ** 2  # the distance counts in units of the range
-    now = _start(goal, clean, classes, c, rate)
-    best, distance, held = now.best.clone(), now.distance.clone(), now.held.clone()
+    now = _start(problem, clean, classes, c, lr)
+    best, distance, succeeded = (
+        now.best.clone(),
+        now.distance.clone(),
+        now.succeeded.clone(),
+    )
     finite = torch.ones((), dtype=torch.bool, device=clean.device)
-    for steps in _stretches(goal.search.steps):
-        before, now = now.loss, now._replace(held=torch.zeros_like(now.held))
+    for steps in _intervals(problem.search.steps):
+        before, now = now.loss, now._replace(succeeded=torch.zeros_like(now.succeeded))
         for step in steps:
-            now = _adam(goal, now, step)
+            now = _adam(problem, now, step)
         best[now.rows], distance[now.rows] = now.best, now.distance
-        held[now.rows] = now.held
+        succeeded[now.rows] = now.succeeded
         finite &= now.finite.all()
         now = now.keep((now.loss <= _PROGRESS * before).nonzero().squeeze(1))
         if not len(now.rows):
@@ -149,64 +155,66 @@ def descend(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor)
             "the attack met a gradient that is not finite: the model's logits overflow, or "
             "its weights or statistics are not numbers"
         )
-    return Minimal(best, distance, held)
+    return CWResult(best, distance, succeeded)
 
 
-def _start(goal: Goal, clean: Tensor, classes: Tensor, c: Tensor, rate: Tensor) -> _Descent:
+def _start(
+    problem: CWProblem, clean: Tensor, classes: Tensor, c: Tensor, lr: Tensor
+) -> _Descent:
     """Start at the clean images, with one learning rate a sample."""
-    w = goal.inside(clean).atanh()
+    w = problem.inside(clean).atanh()
     infinite = torch.full_like(c, torch.inf)
     return _Descent(
         rows=torch.arange(len(c), device=c.device),
         clean=clean,
         classes=classes,
         c=c,
-        rate=rate,
+        lr=lr,
         w=w,
         mean=torch.zeros_like(w),
         square=torch.zeros_like(w),
         best=clean,
         distance=infinite,
         loss=infinite,
-        held=torch.zeros_like(c, dtype=torch.bool),
+        succeeded=torch.zeros_like(c, dtype=torch.bool),
         finite=torch.ones_like(c, dtype=torch.bool),
     )
 
 
-def _adam(goal: Goal, now: _Descent, step: int) -> _Descent:
+def _adam(problem: CWProblem, now: _Descent, step: int) -> _Descent:
     """Judge the present images, then take one step of Adam (Kingma and Ba, 2015) on w."""
-    low, high = goal.bounds
+    low, high = problem.bounds
     tanh = now.w.tanh()
     x = ((high + low) / 2 + (high - low) / 2 * tanh).clamp_(low, high).requires_grad_()
     with torch.enable_grad():
-        gap = goal.gap(goal.logits_fn(x), now.classes)
-        f = gap.value.clamp(min=-goal.search.confidence)
+        gap = problem.gap(problem.logits_fn(x), now.classes)
+        f = gap.value.clamp(min=-problem.search.confidence)
         (slope,) = torch.autograd.grad(f.sum(), x)
     x = x.detach()
     delta = x - now.clean
     length = delta.flatten(1).norm(dim=1)
-    reached = goal.reached(gap)
+    reached = problem.reached(gap)
     nearer = reached & (length < now.distance)
     grad = 2 * delta + column(now.c, x) * slope
     grad = grad.mul_((high - low) / 2).mul_(1 - tanh**2)
     mean = now.mean.lerp(grad, 1 - _BETAS[0])
     square = now.square.lerp(grad**2, 1 - _BETAS[1])
     scale = (square / (1 - _BETAS[1] ** step)).sqrt_().add_(_ADAM_EPS)
-    rate = column(now.rate, x) / (1 - _BETAS[0] ** step)
+    lr = column(now.lr, x) / (1 - _BETAS[0] ** step)
     return now._replace(
-        w=now.w - rate * mean / scale,
+        w=now.w - lr * mean / scale,
         mean=mean,
         square=square,
         best=torch.where(column(nearer, x), x, now.best),
         distance=torch.where(nearer, length, now.distance),
-        loss=length**2 + now.c * (f.detach() + goal.search.confidence),  # never negative
-        held=now.held | reached,
+        loss=length**2 + now.c * (f.detach() + problem.search.confidence),  # never negative
+        succeeded=now.succeeded | reached,
         finite=now.finite & slope.flatten(1).sum(1).isfinite(),
     )
 
 
-def _stretches(steps: int) -> Iterator[range]:
-    """Split the steps 1, 2, ... into the stretches between two checks."""
+def _intervals(steps: int) -> Iterator[range]:
+    """Split the steps 1, 2, ... into the intervals between two checks."""
     length = max(steps // _CHECKS, 1)
     for first in range(1, steps + 1, length):
         yield range(first, min(first + length, steps + 1))

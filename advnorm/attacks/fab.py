@@ -20,9 +20,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advnorm.attacks.parallel_runs import drop_siblings, runs_together
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
-from advnorm.attacks.replicas import drop_siblings, some_of
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
@@ -31,7 +31,7 @@ ALPHA_MAX, ETA, BETA = 0.1, 1.05, 0.9  # the published bias, overshoot and backw
 Projection = Callable[[Tensor, Tensor, Tensor, Bounds], Tensor]
 
 
-class _Norm(NamedTuple):
+class _NormGeometry(NamedTuple):
     """How far, and the nearest point of a plane."""
 
     length: Callable[[Tensor], Tensor]
@@ -48,8 +48,8 @@ def _l2_length(change: Tensor) -> Tensor:
 
 
 _NORMS = {
-    "linf": _Norm(_linf_length, project_linf),
-    "l2": _Norm(_l2_length, project_l2),
+    "linf": _NormGeometry(_linf_length, project_linf),
+    "l2": _NormGeometry(_l2_length, project_l2),
 }
 
 
@@ -63,7 +63,9 @@ def fab_t(
     targets: int = 9,
     draws: Draws | None = None,
 ) -> Tensor:
-    """Look for an adversarial image inside the ball; a sample rests when it has one.
+    """FAB, targeted: minimum-norm boundary attack (Croce & Hein, 2020).
+
+    An image is finished once an adversarial image inside the ball is known.
 
     The defaults are those of AutoAttack (Croce & Hein, 2020b). Nothing here is random.
 
@@ -83,8 +85,8 @@ def fab_t(
         NonFiniteGradientError: If a logit or a gradient held NaN or infinity.
     """
     search = _search(logits_fn, clean, labels, threat, steps, targets, enough=threat.eps)
-    found = (search.distances <= threat.eps).view(-1, *(1,) * (clean.ndim - 1))
-    return torch.where(found, search.images, clean)
+    inside = (search.distances <= threat.eps).view(-1, *(1,) * (clean.ndim - 1))
+    return torch.where(inside, search.images, clean)
 
 
 def fab_distance(
@@ -99,12 +101,12 @@ def fab_distance(
     """Return how far the nearest adversarial input that FAB finds is, shape ``(batch,)``.
 
     Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
-    the clean input is misclassified, and infinite where nothing was found.
+    the clean input is misclassified, and infinite where nothing was best_known.
     """
     return _search(logits_fn, clean, labels, threat, steps, targets, enough=0.0).distances
 
 
-class _Found(NamedTuple):
+class _NearestExamples(NamedTuple):
     """The nearest adversarial inputs so far and their distances, infinite without one."""
 
     images: Tensor
@@ -134,7 +136,7 @@ def _search(
     targets: int,
     *,
     enough: float,
-) -> _Found:
+) -> _NearestExamples:
     """Run FAB against each target, on the samples with no distance <= ``enough`` yet."""
     flat, labels, norm = clean.detach().flatten(1), hard_labels(labels), _NORMS[threat.name]
 
@@ -145,37 +147,43 @@ def _search(
         logits = logits_of(flat)
         order = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
         best = torch.where(logits.argmax(1) == labels, torch.inf, 0.0).to(flat.dtype)
-        found = _Found(flat.clone(), best)
+        best_known = _NearestExamples(flat.clone(), best)
         waiting = range(min(targets, order.shape[1] - 1))
         left = (best > enough).nonzero().squeeze(1)
         while len(waiting) and len(left):
-            chosen = some_of(waiting, len(left))
+            chosen = runs_together(waiting, len(left))
             owner, aimed = left.repeat(len(chosen)), order[left][:, chosen].T.flatten()
             rows = torch.arange(len(owner), device=owner.device)
             start = flat[owner]
             batch = _Batch(rows, owner, start, start, labels[owner], aimed)
-            tried = _Found(start.clone(), start.new_full((len(owner),), torch.inf))
+            tried = _NearestExamples(
+                start.clone(), start.new_full((len(owner),), torch.inf)
+            )
             for _ in range(steps):
                 if not len(batch.rows):
                     break
                 x = _step(logits_of, batch, norm, threat.bounds)
                 wrong = logits_of(x).argmax(1) != batch.labels
                 batch = _keep(tried, batch._replace(x=x), wrong, norm, enough)
-            _note(found, tried, left)
-            left = left[found.distances[left] > enough]
+            _keep_nearest(best_known, tried, left)
+            left = left[best_known.distances[left] > enough]
             waiting = waiting[len(chosen) :]
-    return _Found(found.images.view_as(clean), found.distances)
+    return _NearestExamples(best_known.images.view_as(clean), best_known.distances)
 
 
-def _note(found: _Found, tried: _Found, left: Tensor) -> None:
+def _keep_nearest(
+    best_known: _NearestExamples, tried: _NearestExamples, left: Tensor
+) -> None:
     """Keep the nearest of each image's attempts, if it is nearer than what was known."""
     nearest, pick = tried.distances.view(-1, len(left)).min(0)
-    nearer = (nearest < found.distances[left]).nonzero().squeeze(1)
-    found.distances[left[nearer]] = nearest[nearer]
-    found.images[left[nearer]] = tried.images[pick[nearer] * len(left) + nearer]
+    nearer = (nearest < best_known.distances[left]).nonzero().squeeze(1)
+    best_known.distances[left[nearer]] = nearest[nearer]
+    best_known.images[left[nearer]] = tried.images[pick[nearer] * len(left) + nearer]
 
 
-def _step(logits_of: LogitsFn, batch: _Batch, norm: _Norm, bounds: Bounds) -> Tensor:
+def _step(
+    logits_of: LogitsFn, batch: _Batch, norm: _NormGeometry, bounds: Bounds
+) -> Tensor:
     """Step onto the linearized boundary and a little beyond, biased to the clean image."""
     x, clean = batch.x, batch.clean
     gap, w = _linearize(logits_of, batch)
@@ -205,15 +213,19 @@ def _linearize(logits_of: LogitsFn, batch: _Batch) -> tuple[Tensor, Tensor]:
 
 
 def _keep(
-    found: _Found, batch: _Batch, wrong: Tensor, norm: _Norm, enough: float
+    best_known: _NearestExamples,
+    batch: _Batch,
+    wrong: Tensor,
+    norm: _NormGeometry,
+    enough: float,
 ) -> _Batch:
     """Note the nearest successes, step back from all of them, drop who has enough."""
     change = batch.x - batch.clean
     distance = norm.length(change).squeeze(1)
-    nearer = (wrong & (distance < found.distances[batch.rows])).nonzero().squeeze(1)
-    found.images[batch.rows[nearer]] = batch.x[nearer]
-    found.distances[batch.rows[nearer]] = distance[nearer]
+    nearer = (wrong & (distance < best_known.distances[batch.rows])).nonzero().squeeze(1)
+    best_known.images[batch.rows[nearer]] = batch.x[nearer]
+    best_known.distances[batch.rows[nearer]] = distance[nearer]
     backward = wrong.to(change.dtype).mul_(BETA - 1)[:, None]
     batch = batch._replace(x=batch.x.addcmul(change, backward))
-    done = (found.distances[batch.rows] <= enough).nonzero().squeeze(1)
+    done = (best_known.distances[batch.rows] <= enough).nonzero().squeeze(1)
     return batch.take(drop_siblings(batch.owner, done)) if len(done) else batch

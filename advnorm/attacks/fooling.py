@@ -23,7 +23,7 @@ from advnorm.draws import Draws
 from advnorm.threat import L2, Bounds
 
 
-class Fooled(NamedTuple):
+class FoolingImages(NamedTuple):
     """Images made to look like a target class."""
 
     images: Tensor
@@ -44,7 +44,7 @@ def fooling(
     confidence: float = 0.9,
     noise: float = 0.1,
     draws: Draws | None = None,
-) -> Fooled:
+) -> FoolingImages:
     """Turn white noise into images of the target classes, as the model sees them.
 
     Args:
@@ -84,7 +84,7 @@ def transform(
     steps: int = 100,
     step_size: float = 0.2,
     confidence: float = 0.9,
-) -> Fooled:
+) -> FoolingImages:
     """Change images until the model takes them for the target classes (Figure 15).
 
     The settings are those of :func:`fooling`. A finished image no longer changes and costs
@@ -98,7 +98,7 @@ def transform(
         if not len(rows):
             break
         towards = _Towards(targets[rows])
-        moved = fgsm(logits_fn, images[rows], targets[rows], ball, aim=towards)
+        moved = fgsm(logits_fn, images[rows], targets[rows], ball, goal=towards)
         confidences[rows] = towards.margin.to(confidences)  # a model may be in double
         far = (towards.margin < confidence).nonzero().squeeze(1)
         rows = rows[far]
@@ -108,11 +108,11 @@ def transform(
         with torch.no_grad():
             margin = _margin(logits_fn(images[rows]), targets[rows])
             confidences[rows] = margin.to(confidences)
-    return Fooled(images, confidences, taken)
+    return FoolingImages(images, confidences, taken)
 
 
 class _Towards:
-    """An aim that descends the loss of the targets, and keeps the margins that it saw.
+    """A goal that descends the loss of the targets, and keeps the margins that it saw.
 
     The margin is that of the images before the step, at no extra pass.
     """

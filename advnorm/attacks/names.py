@@ -103,9 +103,9 @@ class NameForm:
 
 
 ATTACK_OPTIONS = {
-    "random": NameOption("aim", meaning="towards a wrong class drawn for each sample"),
+    "random": NameOption("goal", meaning="towards a wrong class drawn for each sample"),
     "least_likely": NameOption(
-        "aim", meaning="towards the class that the model finds least likely"
+        "goal", meaning="towards the class that the model finds least likely"
     ),
     "clean": NameOption(
         "clean_start",
@@ -138,7 +138,7 @@ class AttackName:
     @property
     def target(self) -> str:
         """The name of the goal: ``none``, ``random`` or ``least_likely``."""
-        words = (word for word in self.options if ATTACK_OPTIONS[word].sets == "aim")
+        words = (word for word in self.options if ATTACK_OPTIONS[word].sets == "goal")
         return next(words, "none")
 
     @property

@@ -7,7 +7,7 @@ image, the basic iterative method (Kurakin et al., 2017) several steps from ther
 import torch
 from torch import Tensor
 
-from advnorm.attacks.targets import Aim, Gain, LogitsFn, untargeted
+from advnorm.attacks.targets import AttackGoal, Gain, LogitsFn, untargeted
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
@@ -24,7 +24,7 @@ def pgd(
     *,
     steps: int,
     step_size: float,
-    aim: Aim = untargeted,
+    goal: AttackGoal = untargeted,
     clean_start: float = 0.0,
     draws: Draws | None = None,
 ) -> Tensor:
@@ -44,7 +44,7 @@ def pgd(
         threat: The set to search.
         steps: Number of ascent steps.
         step_size: Length :math:`\alpha` of a step, in units of the threat's norm.
-        aim: What to maximize.
+        goal: What to maximize.
         clean_start: Probability to start at the clean input (xie2020 section 3: 0.2).
         draws: The samples' random numbers; by default those of samples 0, 1, ... under
             seed 0.
@@ -56,9 +56,9 @@ def pgd(
         NonFiniteGradientError: If a gradient held NaN or infinity.
     """
     draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
-    gain = aim(logits_fn, clean, labels, draws)
-    x = begin(clean, threat, clean_start=clean_start, draws=draws)
-    return climb(logits_fn, x, clean, threat, gain, steps=steps, step_size=step_size)
+    gain = goal(logits_fn, clean, labels, draws)
+    x = starting_point(clean, threat, clean_start=clean_start, draws=draws)
+    return ascend(logits_fn, x, clean, threat, gain, steps=steps, step_size=step_size)
 
 
 def fgsm(
@@ -67,7 +67,7 @@ def fgsm(
     labels: Tensor,
     threat: Threat,
     *,
-    aim: Aim = untargeted,
+    goal: AttackGoal = untargeted,
     draws: Draws | None = None,
 ) -> Tensor:
     """Take one step of length eps from the clean input (fast gradient sign method)."""
@@ -78,7 +78,7 @@ def fgsm(
         threat,
         steps=1,
         step_size=threat.eps,
-        aim=aim,
+        goal=goal,
         draws=draws,
     )
 
@@ -91,7 +91,7 @@ def bim(
     *,
     steps: int,
     step_size: float,
-    aim: Aim = untargeted,
+    goal: AttackGoal = untargeted,
     draws: Draws | None = None,
 ) -> Tensor:
     """Climb from the clean input (basic iterative method): PGD without a random start."""
@@ -102,13 +102,15 @@ def bim(
         threat,
         steps=steps,
         step_size=step_size,
-        aim=aim,
+        goal=goal,
         clean_start=1.0,
         draws=draws,
     )
 
 
-def begin(clean: Tensor, threat: Threat, *, clean_start: float, draws: Draws) -> Tensor:
+def starting_point(
+    clean: Tensor, threat: Threat, *, clean_start: float, draws: Draws
+) -> Tensor:
     """Return where the climb begins: in the ball, or at the clean image with its share."""
     if clean_start >= 1:
         return clean.clone()
@@ -120,7 +122,7 @@ def begin(clean: Tensor, threat: Threat, *, clean_start: float, draws: Draws) ->
     return x
 
 
-def climb(
+def ascend(
     logits_fn: LogitsFn,
     x: Tensor,
     clean: Tensor,

@@ -21,7 +21,7 @@ in each of the c channels, with :math:`\nu = x' - x`, a bar for unit length, a r
 Few queries are kept, so the next ones of a sample are asked together, all from the present
 point. The first that lowers the margin is kept; those behind it did not start from the new
 point, and are asked again. So each query starts from what all before it left, as in the
-paper, and only time depends on how many are asked at once (:class:`Pace`).
+paper, and only time depends on how many are asked at once (:class:`QueryPace`).
 """
 
 from bisect import bisect_left
@@ -34,14 +34,20 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.pgd import NonFiniteGradientError
-from advnorm.attacks.square_proposals import NORMS, PLACES, Norm, Point, Proposals
+from advnorm.attacks.square_proposals import (
+    NORMS,
+    PLACES,
+    Proposals,
+    SquareNorm,
+    SquareState,
+)
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Threat
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries, of 10000
 _BLOCK = 100  # queries whose random numbers are drawn at once
-Propose = Callable[[Point, Tensor, Tensor], Proposals]
+Propose = Callable[[SquareState, Tensor, Tensor], Proposals]
 
 
 def square(
@@ -56,7 +62,9 @@ def square(
     rows: int = 512,
     draws: Draws | None = None,
 ) -> Tensor:
-    """Search with random squares; a sample rests as soon as it is misclassified.
+    """Square Attack: random search on scores (Andriushchenko et al., 2020).
+
+    An image is finished as soon as it is misclassified.
 
     Args:
         logits_fn: Maps images in the threat's bounds to logits; called without gradients.
@@ -78,22 +86,26 @@ def square(
     """
     _refuse(clean, horizon)
     draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
-    norm, pace = NORMS[threat.name], Pace(rows=rows)
+    norm, pace = NORMS[threat.name], QueryPace(rows=rows)
     with torch.no_grad():  # a model may cache tensors: those of inference mode would harm
         clean, labels = clean.detach(), hard_labels(labels)
         x = norm.start(clean, threat, draws.stream("start"))
         margin = margins(logits_fn(x), labels)
         numbers = torch.arange(len(clean), device=clean.device)
         base = norm.base(clean, threat)
-        live = Live(numbers, draws.keys, base, x.contiguous().clone(), labels, margin)
+        active = ActiveSamples(
+            numbers, draws.keys, base, x.contiguous().clone(), labels, margin
+        )
         for part in _parts(steps, lambda q: share(q / horizon, p_init)):
-            live = live.without_broken(x)
-            if not len(live.rows):
+            active = active.without_broken(x)
+            if not len(active.rows):
                 break
             size = norm.size(part.share, *clean.shape[2:])
             propose = _propose(norm, size, threat)
-            live.search(logits_fn, propose, part.numbers(live.keys, clean.shape[1]), pace)
-        x[live.rows] = live.x
+            active.search(
+                logits_fn, propose, part.numbers(active.keys, clean.shape[1]), pace
+            )
+        x[active.rows] = active.x
     return x
 
 
@@ -107,7 +119,7 @@ def _refuse(clean: Tensor, horizon: int) -> None:
         raise ValueError(f"horizon is a number of queries from 1, not {horizon}")
 
 
-def _propose(norm: Norm, size: int, threat: Threat) -> Propose:
+def _propose(norm: SquareNorm, size: int, threat: Threat) -> Propose:
     return lambda point, of, numbers: norm.propose(point, of, numbers, size, threat)
 
 
@@ -147,7 +159,7 @@ def _parts(steps: int, share_at: Callable[[int], float]) -> Iterator[_Part]:
         yield _Part(p, queries[0], len(queries))
 
 
-class Pace:
+class QueryPace:
     r"""How many queries of a sample are asked at once; nothing but time depends on it.
 
     Let a pass cost as much as :math:`a` images on top of its own, and a query be kept with
@@ -170,7 +182,7 @@ class Pace:
         self.kept += 0.2 * (1 - (1 - kept / samples) ** (1 / width) - self.kept)
 
 
-class Live(NamedTuple):
+class ActiveSamples(NamedTuple):
     """The samples not broken yet, and what belongs to them."""
 
     rows: Tensor
@@ -180,16 +192,16 @@ class Live(NamedTuple):
     labels: Tensor
     margin: Tensor
 
-    def without_broken(self, x: Tensor) -> "Live":
+    def without_broken(self, x: Tensor) -> "ActiveSamples":
         """Write the broken samples to their rows of ``x`` and return the others."""
         keep = (~(self.margin < 0)).nonzero().squeeze(1)
         if len(keep) == len(self.rows):
             return self
         x[self.rows] = self.x
-        return Live(*(part[keep] for part in self))
+        return ActiveSamples(*(part[keep] for part in self))
 
     def search(
-        self, logits_fn: LogitsFn, propose: Propose, numbers: Tensor, pace: Pace
+        self, logits_fn: LogitsFn, propose: Propose, numbers: Tensor, pace: QueryPace
     ) -> None:
         """Make the queries of ``numbers``, of each sample until it is broken."""
         count = numbers.shape[1]
@@ -218,13 +230,13 @@ class Live(NamedTuple):
         new = (proposals.changed & valid).nonzero().squeeze(1)
         margin = self.margin.new_full(of.shape, torch.inf)
         if len(new):
-            found = margins(logits_fn(proposals.images(new)), self.labels[of[new]])
-            if found.isnan().any():  # it is no answer, and would count as no success
+            new_margins = margins(logits_fn(proposals.images(new)), self.labels[of[new]])
+            if new_margins.isnan().any():  # it is no answer, and would count as no success
                 raise NonFiniteGradientError(
                     "the attack met logits that are not numbers: the model overflows, or "
                     "its weights or statistics are not numbers"
                 )
-            margin.index_copy_(0, new, found)
+            margin.index_copy_(0, new, new_margins)
         return margin
 
     def keep(

@@ -20,7 +20,7 @@ from advnorm.threat import Threat
 PLACES = 5  # numbers a query: row and column of two squares, one turn; then the signs
 
 
-class Point(Protocol):
+class SquareState(Protocol):
     """Where samples are, and what the norm needs of their clean images."""
 
     @property
@@ -90,14 +90,14 @@ def _linf_base(clean: Tensor, threat: Threat) -> Tensor:
 
 
 def _linf_propose(
-    live: Point, of: Tensor, numbers: Tensor, size: int, threat: Threat
+    active: SquareState, of: Tensor, numbers: Tensor, size: int, threat: Threat
 ) -> Proposals:
     """Set a square to the edge of the ball; the rest is admissible already."""
-    shape = live.x.shape[1:]
+    shape = active.x.shape[1:]
     at = pixels(numbers[:, :2], size, shape)
     up = (numbers[:, PLACES:] > 0.5).long().repeat_interleave(size**2, 1)
-    flat, first = live.x.flatten(1), of[:, None] * shape.numel()
-    edge = live.base.take(2 * first + up * shape.numel() + at)
+    flat, first = active.x.flatten(1), of[:, None] * shape.numel()
+    edge = active.base.take(2 * first + up * shape.numel() + at)
 
     def images(rows: Tensor) -> Tensor:
         x = flat.index_select(0, of[rows])
@@ -131,10 +131,10 @@ def _l2_base(clean: Tensor, threat: Threat) -> Tensor:
 
 
 def _l2_propose(
-    live: Point, of: Tensor, numbers: Tensor, size: int, threat: Threat
+    active: SquareState, of: Tensor, numbers: Tensor, size: int, threat: Threat
 ) -> Proposals:
     """Move the budget of a second square, and what is unused, into the first."""
-    x, clean = live.x.index_select(0, of), live.base.index_select(0, of)
+    x, clean = active.x.index_select(0, of), active.base.index_select(0, of)
     proposed = threat.project(
         clean + _l2_moved(x - clean, numbers, size, threat.eps), clean
     )
@@ -189,7 +189,7 @@ def _unit(change: Tensor, dims: tuple[int, ...]) -> Tensor:
     return change / norm.clamp(min=torch.finfo(change.dtype).tiny)
 
 
-class Norm(NamedTuple):
+class SquareNorm(NamedTuple):
     """What differs between the norms.
 
     ``propose`` takes the samples, which of them each proposal belongs to ``(proposals,)``,
@@ -199,10 +199,10 @@ class Norm(NamedTuple):
     start: Callable[[Tensor, Threat, Draws], Tensor]
     base: Callable[[Tensor, Threat], Tensor]
     size: Callable[[float, int, int], int]
-    propose: Callable[[Point, Tensor, Tensor, int, Threat], Proposals]
+    propose: Callable[[SquareState, Tensor, Tensor, int, Threat], Proposals]
 
 
 NORMS = {
-    "linf": Norm(_linf_start, _linf_base, _linf_size, _linf_propose),
-    "l2": Norm(_l2_start, _l2_base, _l2_size, _l2_propose),
+    "linf": SquareNorm(_linf_start, _linf_base, _linf_size, _linf_propose),
+    "l2": SquareNorm(_l2_start, _l2_base, _l2_size, _l2_propose),
 }

@@ -1,6 +1,6 @@
 r"""What an attack maximizes: away from the label, or towards a chosen target.
 
-An aim looks at the batch once, before the first step, and returns the function of the
+A goal looks at the batch once, before the first step, and returns the function of the
 logits that the attack climbs. Targets and labels therefore never reach the search itself.
 """
 
@@ -14,7 +14,9 @@ from advnorm.draws import Draws
 
 LogitsFn = Callable[[Tensor], Tensor]
 Gain = Callable[[Tensor], Tensor]  # logits -> one number a sample, to be maximized
-Aim = Callable[[LogitsFn, Tensor, Tensor, Draws], Gain]  # (logits_fn, clean, labels, draws)
+AttackGoal = Callable[
+    [LogitsFn, Tensor, Tensor, Draws], Gain
+]  # (logits_fn, clean, labels, draws)
 
 
 def untargeted(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
@@ -49,7 +51,7 @@ def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draw
     return _towards(others.argmin(1))
 
 
-def divergence(reference: Tensor) -> Aim:
+def divergence(reference: Tensor) -> AttackGoal:
     r"""Climb :math:`D_{KL}(p \| f(x'))` from the softmax :math:`p` of reference logits.
 
     The inner maximization of TRADES (Zhang et al., 2019), with the clean logits as the
@@ -57,12 +59,12 @@ def divergence(reference: Tensor) -> Aim:
     """
     target = log_probabilities(reference.detach())
 
-    def aim(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+    def goal(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
         return lambda logits: F.kl_div(
             log_probabilities(logits), target, log_target=True, reduction="none"
         ).sum(1)
 
-    return aim
+    return goal
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
@@ -84,7 +86,7 @@ def _towards(targets: Tensor) -> Gain:
     return lambda logits: -F.cross_entropy(logits, targets, reduction="none")
 
 
-AIMS: dict[str, Aim] = {
+GOALS: dict[str, AttackGoal] = {
     "none": untargeted,
     "random": random_target,
     "least_likely": least_likely,

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from advnorm.attacks import Search, cw_distance
+from advnorm.attacks import CWSettings, cw_distance
 from advnorm.diagnosis.common import (
     QUIET,
     count_passes,
@@ -41,7 +41,7 @@ def minimal_examples(
             raise ValueError(
                 "no image is classified correctly, so there is nothing to attack"
             )
-        clean, search = images[rows], Search(steps=steps, confidence=confidence)
+        clean, search = images[rows], CWSettings(steps=steps, confidence=confidence)
         most = 2 * search.constants * steps  # with the turn for the nearest rival class
         counted = count_passes(model, progress, most, "passes at most")
         result = cw_distance(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from advnorm.attacks import AIMS, AttackName
+from advnorm.attacks import GOALS, AttackName
 from advnorm.bounds.methods import METHODS
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
@@ -286,7 +286,7 @@ def _bind(name: AttackName, threat: Threat, step_ratio: float) -> BoundAttack:
         settings["step_size"] = name.step_size(threat.eps, ratio=step_ratio)
     if "clean" in name.options:
         settings["clean_start"] = name.clean_start
-    goal = {"aim": AIMS[name.target]} if name.target != "none" else {}
+    goal = {"goal": GOALS[name.target]} if name.target != "none" else {}
     attack = partial(name.entry.function, threat=threat, **settings, **goal)
     recorded: dict[str, Setting] = {"target": name.target} if goal else {}
     recorded |= {"restarts": name.restarts, **settings}

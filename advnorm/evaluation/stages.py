@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import AIMS, AttackName, LogitsFn, classify
-from advnorm.attacks.pgd import begin, climb
+from advnorm.attacks import GOALS, AttackName, LogitsFn, classify
+from advnorm.attacks.pgd import ascend, starting_point
 from advnorm.bounds import is_certified
 from advnorm.draws import Draws
 from advnorm.evaluation.inputs import check_finite
@@ -205,7 +205,7 @@ class StepCurve:
         name, threat, curve = self.name, self.threat, verdicts.curve
         assert curve is not None
         draws = batch.draws.stream(name.random_stream, restart)
-        x = begin(batch.clean, threat, clean_start=name.clean_start, draws=draws)
+        x = starting_point(batch.clean, threat, clean_start=name.clean_start, draws=draws)
         taken = 0
         for number, count in enumerate(name.counts):
             unbroken = curve[:, number:].any(1) & ~verdicts.certified
@@ -213,12 +213,12 @@ class StepCurve:
             if not len(rows):
                 return
             clean, labels = batch.clean[rows], batch.labels[rows]
-            x[rows] = climb(
+            x[rows] = ascend(
                 batch.logits_fn,
                 x[rows],
                 clean,
                 threat,
-                AIMS[name.target](batch.logits_fn, clean, labels, draws[rows]),
+                GOALS[name.target](batch.logits_fn, clean, labels, draws[rows]),
                 steps=count - taken,
                 step_size=self.step_size,
             )

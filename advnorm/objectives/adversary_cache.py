@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from advnorm.attacks import Aim, LogitsFn
+from advnorm.attacks import AttackGoal, LogitsFn
 from advnorm.objectives.registry import Adversary
 
 
@@ -31,9 +31,11 @@ class AdversaryCache:
         if search is None:
             return self.adversary
 
-        def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+        def attack(
+            logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
+        ) -> Tensor:
             with self.during():
-                self.images.append(search(logits_fn, clean, labels, aim))
+                self.images.append(search(logits_fn, clean, labels, goal))
             return self.images[-1]
 
         return replace(self.adversary, search=attack)
@@ -44,7 +46,9 @@ class AdversaryCache:
             return self.adversary
         stored: Iterator[Tensor] = iter(self.images)
 
-        def attack(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+        def attack(
+            logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
+        ) -> Tensor:
             return next(stored)[rows]
 
         return replace(self.adversary, search=attack)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import norms
-from advnorm.attacks import Aim, LogitsFn, hard_labels, untargeted
+from advnorm.attacks import AttackGoal, LogitsFn, hard_labels, untargeted
 from advnorm.model_state import frozen_parameters
 from advnorm.registry import Registry
 from advnorm.threat import Threat
@@ -23,7 +23,7 @@ class Loss(NamedTuple):
     correct: Tensor
 
 
-Search = Callable[[LogitsFn, Tensor, Tensor, Aim], Tensor]
+Search = Callable[[LogitsFn, Tensor, Tensor, AttackGoal], Tensor]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Adversary:
 
     search: Search | None
     statistics: norms.Mode = "running"
-    aim: Aim = untargeted
+    goal: AttackGoal = untargeted
     threat: Threat | None = None
 
     def __post_init__(self) -> None:
@@ -49,13 +49,18 @@ class Adversary:
             )
 
     def __call__(
-        self, model: nn.Module, clean: Tensor, labels: Tensor, *, aim: Aim | None = None
+        self,
+        model: nn.Module,
+        clean: Tensor,
+        labels: Tensor,
+        *,
+        goal: AttackGoal | None = None,
     ) -> Tensor:
-        """Return an adversarial image for each clean one; ``aim`` replaces the own aim."""
+        """Return an adversarial image for each clean one; ``goal`` replaces its own."""
         if self.search is None:
             return clean
         with self._scope(model, "adversarial"), frozen_parameters(model):
-            return self.search(model, clean, labels, aim or self.aim)
+            return self.search(model, clean, labels, goal or self.goal)
 
     def clean_logits(self, model: nn.Module, clean: Tensor) -> Tensor:
         """Return the logits of clean images, with the attack's statistics."""

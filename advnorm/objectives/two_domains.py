@@ -110,10 +110,10 @@ def trades(
     sides, as in the paper's code; in the maximization the clean side is fixed.
     """
 
-    def aim(f: LogitsFn, x: Tensor, y: Tensor, draws: Draws) -> Gain:
+    def goal(f: LogitsFn, x: Tensor, y: Tensor, draws: Draws) -> Gain:
         return divergence(adversary.clean_logits(model, clean))(f, x, y, draws)
 
-    adversarial = adversary(model, clean, labels, aim=aim)
+    adversarial = adversary(model, clean, labels, goal=goal)
     logits = forward_domains(model, clean, adversarial, batching=batching)
     parts = {
         "clean": F.cross_entropy(logits.clean, labels),

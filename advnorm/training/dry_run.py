@@ -8,7 +8,7 @@ from torch import Tensor
 
 from advnorm import data as sets
 from advnorm import norms, ranks
-from advnorm.attacks import Aim, LogitsFn
+from advnorm.attacks import AttackGoal, LogitsFn
 from advnorm.draws import Draws
 from advnorm.evaluation import check_radius
 from advnorm.gradients import perturbs_statistics
@@ -132,7 +132,7 @@ def _objective(
 
 
 def _identity_attack(
-    logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim
+    logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
 ) -> Tensor:
     """Call the model as an attack would, and change nothing."""
     logits_fn(clean)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import ranks
-from advnorm.attacks import AIMS, Aim, Gain, LogitsFn, NonFiniteGradientError, pgd
+from advnorm.attacks import GOALS, AttackGoal, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup, smooth_labels
 from advnorm.draws import Draws
 from advnorm.gradients import BatchObjective
@@ -52,7 +52,7 @@ class Stepper:
         self.augment = AUGMENTATIONS[recipe.data.augment]
         self.rate = recipe.optimizer.schedule.build()
         self.radius = recipe.threat.schedule.build()
-        self.aim = AIMS[recipe.attack.target]
+        self.goal = GOALS[recipe.attack.target]
         self.own_buffers = unsynced_statistics(experiment.model)
         self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
@@ -177,7 +177,9 @@ class Stepper:
         steps = self.attack_steps(now)
         step_size = spec.step_size or 2.5 * self.experiment.threat.eps / steps
 
-        def search(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, aim: Aim) -> Tensor:
+        def search(
+            logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
+        ) -> Tensor:
             for loudness in self.loudness:
                 found, failed = clean, None
                 try:
@@ -188,7 +190,7 @@ class Stepper:
                         threat,
                         steps=steps,
                         step_size=step_size * factor,
-                        aim=_louder(aim, loudness),
+                        goal=_louder(goal, loudness),
                         clean_start=spec.clean_start,
                         draws=draws.stream("attack"),
                     )
@@ -202,7 +204,7 @@ class Stepper:
             self.failed = self.failed or failed  # the others wait: the step ends first
             return found
 
-        return Adversary(search, statistics, self.aim, threat)
+        return Adversary(search, statistics, self.goal, threat)
 
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
         """Freeze the running statistics in the last epochs, where the recipe says so."""
@@ -247,13 +249,13 @@ class Stepper:
             torch._foreach_div_(grads, scale)
 
 
-def _louder(aim: Aim, scale: float) -> Aim:
+def _louder(goal: AttackGoal, scale: float) -> AttackGoal:
     """Scale what is climbed: the direction stays, and float16 does not underflow."""
     if scale == 1:
-        return aim
+        return goal
 
     def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-        gain = aim(f, clean, labels, draws)
+        gain = goal(f, clean, labels, draws)
         return lambda logits: scale * gain(logits)
 
     return louder

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from advnorm.attacks import AIMS, NonFiniteGradientError, replicas
+from advnorm.attacks import GOALS, NonFiniteGradientError, parallel_runs
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
-from advnorm.attacks.auto_pgd import checkpoints, climb
+from advnorm.attacks.auto_pgd import auto_pgd, checkpoints
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
@@ -199,7 +199,7 @@ def test_the_checkpoints_of_the_paper():
 @pytest.mark.parametrize("attack", ALL)
 def test_a_robust_sample_gets_the_point_of_the_largest_gain(attack, monkeypatch):
     """Every point that the model was shown is compared with the one returned."""
-    monkeypatch.setattr(replicas, "ROWS", 1)  # a target at a time
+    monkeypatch.setattr(parallel_runs, "ROWS", 1)  # a target at a time
     f, clean, labels = bumpy(2)
     seen = []
 
@@ -254,7 +254,7 @@ def test_broken_samples_leave_the_batch_and_no_pass_is_wasted(monkeypatch):
     assert sizes[22:] == sorted(sizes[22:], reverse=True) and sizes[22] <= 3 * sizes[21]
     assert sizes[22] % 3 == 0 and sizes[-1] % 3 == 0 and sizes[-1] < sizes[22]
     sizes.clear()
-    monkeypatch.setattr(replicas, "ROWS", 1)  # a target at a time
+    monkeypatch.setattr(parallel_runs, "ROWS", 1)  # a target at a time
     apgd_t(spy, clean, labels, Linf(0.03), steps=20)
     assert len(sizes) == 1 + 4 * 21 and sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < sizes[22] < 30
@@ -274,7 +274,7 @@ def test_each_target_starts_elsewhere():
 def test_targets_that_climb_together_climb_as_they_do_alone(threat, rows, monkeypatch):
     """Broken or not, and the same point where nothing is broken."""
     f, clean, labels = bumpy(3)
-    monkeypatch.setattr(replicas, "ROWS", rows)
+    monkeypatch.setattr(parallel_runs, "ROWS", rows)
     x = apgd_t(f, clean, labels, threat, steps=20)
     best, broken = clean.clone(), torch.zeros(30, dtype=torch.bool)
     value = torch.full((30,), -torch.inf, dtype=clean.dtype)
@@ -283,7 +283,7 @@ def test_targets_that_climb_together_climb_as_they_do_alone(threat, rows, monkey
         draws = Draws.of(0, torch.arange(30)).stream("target start", rank)
         gain = targeted_dlr(labels, order[:, rank])
         start = threat.sample(clean, draws)
-        found = climb(f, clean, labels, threat, gain, start, steps=20, rho=0.75)
+        found = auto_pgd(f, clean, labels, threat, gain, start, steps=20, rho=0.75)
         better = found.gains > value
         best[better], value[better] = found.images[better], found.gains[better]
         broken |= found.broken
@@ -294,7 +294,7 @@ def test_targets_that_climb_together_climb_as_they_do_alone(threat, rows, monkey
 
 @pytest.mark.parametrize("targets", [1, 3, 9])
 def test_targets_are_the_likeliest_wrong_classes_in_turn(targets, monkeypatch):
-    monkeypatch.setattr(replicas, "ROWS", 1)
+    monkeypatch.setattr(parallel_runs, "ROWS", 1)
     f, clean, labels = bumpy(2)
     seen = []
 
@@ -456,8 +456,8 @@ def test_a_gradient_that_is_not_finite_in_any_one_step_is_reported(bad):
 def test_soft_labels_every_aim_and_an_empty_batch_are_fine():
     model = nn.Linear(4, 3)
     clean, soft = torch.rand(2, 4), torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.0, 0.9]])
-    for aim in AIMS.values():
-        x = apgd(model, clean, soft, Linf(0.1), steps=3, aim=aim)
+    for goal in GOALS.values():
+        x = apgd(model, clean, soft, Linf(0.1), steps=3, goal=goal)
         assert x.shape == clean.shape
     for attack in ALL:
         assert attack(model, clean, soft, Linf(0.1), steps=3).shape == clean.shape

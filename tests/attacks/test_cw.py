@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm.attacks import NonFiniteGradientError
-from advnorm.attacks.cw import Search, cw, cw_distance
+from advnorm.attacks.cw import CWSettings, cw, cw_distance
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
 
 WIDE = (-1.0, 2.0)
-QUICK = Search(steps=200)
-BRIEF = Search(steps=30, constants=5, constant=0.1)
+QUICK = CWSettings(steps=200)
+BRIEF = CWSettings(steps=30, constants=5, constant=0.1)
 
 
 def affine(seed, features, classes):
@@ -38,7 +38,7 @@ def test_reaches_the_closed_form_distance_of_a_linear_model(seed, confidence):
     weight, clean = affine(seed, 10, 2)
     labels = (clean @ weight).argmax(1)
     exact = distance_to(weight, clean, labels, 1 - labels, confidence)
-    search = Search(steps=300, learning_rate=0.005, confidence=confidence)
+    search = CWSettings(steps=300, learning_rate=0.005, confidence=confidence)
     nearest = cw_distance(lambda x: x @ weight, clean, labels, bounds=WIDE, search=search)
     assert nearest.found.all()
     ratio = nearest.distance / exact
@@ -120,7 +120,7 @@ def test_the_bounds_cut_the_shortest_way(high, nearest):
         total = x[:, 0] + 4 * x[:, 1]
         return torch.stack([torch.full_like(total, 2.2), total], 1)
 
-    search = Search(steps=300, learning_rate=0.05)  # tanh is slow near an edge
+    search = CWSettings(steps=300, learning_rate=0.05)  # tanh is slow near an edge
     found = cw_distance(logits_fn, clean, label, bounds=(-1.0, high), search=search)
     expected = torch.tensor([nearest]).double()
     torch.testing.assert_close(found.adversarial, expected, atol=0.015, rtol=0)
@@ -133,7 +133,7 @@ def test_an_overshoot_does_not_end_the_search():
     clean = torch.full((1, 20), -0.001).double()  # 0.0045 away, a step is 0.067
     label = torch.zeros(1, dtype=torch.long)
     nearest = cw_distance(
-        lambda x: x @ weight, clean, label, bounds=(-1.5, 1.5), search=Search()
+        lambda x: x @ weight, clean, label, bounds=(-1.5, 1.5), search=CWSettings()
     )
     assert 0 <= nearest.distance / (0.001 * 20**0.5) - 1 < 0.01
 
@@ -159,7 +159,7 @@ def test_an_adversarial_image_without_the_confidence_is_searched_on():
     def logits_fn(x):
         return torch.cat([torch.zeros_like(x), 10 * (x - 0.4)], 1)  # leads by 1 here
 
-    search = Search(steps=200, confidence=4.0)
+    search = CWSettings(steps=200, confidence=4.0)
     nearest = cw_distance(logits_fn, clean, label, search=search)
     torch.testing.assert_close(nearest.distance[0].item(), 0.3, atol=2e-3, rtol=0)
 
@@ -186,7 +186,7 @@ def test_a_search_that_has_converged_or_is_hopeless_makes_no_more_passes():
             calls.append(len(x))
             return x @ weight
 
-        search = Search(steps=30, constants=constants, learning_rate=0.1)
+        search = CWSettings(steps=30, constants=constants, learning_rate=0.1)
         cw_distance(logits_fn, clean, labels, bounds=WIDE, search=search)
         return sum(calls)
 
@@ -205,7 +205,7 @@ def test_a_sample_without_progress_is_dropped():
 
     clean = torch.full((2, 3), 0.5)
     labels = torch.zeros(2, dtype=torch.long)
-    cw_distance(logits_fn, clean, labels, search=Search(steps=100, constants=1))
+    cw_distance(logits_fn, clean, labels, search=CWSettings(steps=100, constants=1))
     assert sizes == [2] * 21
 
 
@@ -240,13 +240,13 @@ def test_other_threats_and_settings_are_refused_with_a_sentence():
             cw(nn.Linear(4, 2), clean, labels, L2(0.1, bounds))
     for name in ("steps", "constants", "constant", "learning_rate"):
         with pytest.raises(ValueError, match=f"{name} must be > 0"):
-            Search(**{name: 0})
+            CWSettings(**{name: 0})
     with pytest.raises(ValueError, match="confidence must be >= 0"):
-        Search(confidence=-1.0)
+        CWSettings(confidence=-1.0)
 
 
 def test_the_settings_are_those_of_the_paper():
-    assert Search() == Search(1000, 9, 1e-3, 0.01, 0.0)
+    assert CWSettings() == CWSettings(1000, 9, 1e-3, 0.01, 0.0)
 
 
 def test_an_attack_leaves_everything_as_it_was():

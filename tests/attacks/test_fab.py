@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from advnorm.attacks import NonFiniteGradientError, replicas
+from advnorm.attacks import NonFiniteGradientError, parallel_runs
 from advnorm.attacks.fab import fab_distance, fab_t
 from advnorm.attacks.projections import project_l2, project_linf
 from advnorm.threat import L2, Linf
@@ -167,7 +167,7 @@ def test_targets_that_are_tried_together_find_what_they_find_alone(
     net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5)).double()
     clean = torch.rand(30, 6).double()
     labels = net(clean).argmax(1)
-    monkeypatch.setattr(replicas, "ROWS", rows)
+    monkeypatch.setattr(parallel_runs, "ROWS", rows)
     together = fab_distance(net, clean, labels, threat, steps=15)
     x = fab_t(net, clean, labels, threat, steps=15)
     order = net(clean).argsort(1, descending=True)
@@ -183,7 +183,7 @@ def test_targets_that_are_tried_together_find_what_they_find_alone(
     nearest = torch.stack(alone).amin(0)
     assert (together <= nearest + 1e-9).all() and together.isfinite().all()
     assert torch.equal(net(x).argmax(1) != labels, together <= threat.eps)
-    monkeypatch.setattr(replicas, "ROWS", 1)
+    monkeypatch.setattr(parallel_runs, "ROWS", 1)
     torch.testing.assert_close(
         together, fab_distance(net, clean, labels, threat, steps=15), rtol=0, atol=1e-12
     )

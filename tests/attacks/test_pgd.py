@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm import norms
-from advnorm.attacks import AIMS, NonFiniteGradientError, bim, fgsm, pgd
+from advnorm.attacks import GOALS, NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
 
@@ -69,7 +69,7 @@ def test_targeted_attacks_raise_the_target_and_never_choose_the_label():
         targets = []
 
         def record(logits_fn, clean, labels, draws, name=name, targets=targets):
-            gain = AIMS[name](logits_fn, clean, labels, draws)
+            gain = GOALS[name](logits_fn, clean, labels, draws)
             one_hot = torch.eye(4).log()  # the class whose loss is 0 is the target
             targets.append(
                 torch.stack([gain(one_hot[c].expand(200, 4)) for c in range(4)], 1).argmax(
@@ -79,7 +79,7 @@ def test_targeted_attacks_raise_the_target_and_never_choose_the_label():
             return gain
 
         adversarial = pgd(
-            model, clean, labels, Linf(0.2), steps=10, step_size=0.05, aim=record
+            model, clean, labels, Linf(0.2), steps=10, step_size=0.05, goal=record
         )
         target = targets[0]
         assert (target != labels).all()
@@ -93,7 +93,7 @@ def test_targeted_attacks_raise_the_target_and_never_choose_the_label():
 def test_random_targets_cover_all_wrong_classes_evenly():
     labels = torch.zeros(3000, dtype=torch.long)
     draws = Draws.of(0, torch.arange(3000))
-    gain = AIMS["random"](
+    gain = GOALS["random"](
         lambda x: torch.zeros(len(x), 4), torch.zeros(3000, 1), labels, draws
     )
     scores = torch.stack(
@@ -103,12 +103,12 @@ def test_random_targets_cover_all_wrong_classes_evenly():
     assert shares[0] == 0 and (shares[1:] - 1 / 3).abs().max() < 0.04
 
 
-@pytest.mark.parametrize("name", AIMS)
+@pytest.mark.parametrize("name", GOALS)
 def test_every_aim_works_with_the_statistics_of_the_batch(name):
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     clean, labels = torch.rand(4, 6), torch.arange(4) % 3
     with norms.mode(model, "batch"):
-        x = pgd(model, clean, labels, Linf(0.1), steps=2, step_size=0.1, aim=AIMS[name])
+        x = pgd(model, clean, labels, Linf(0.1), steps=2, step_size=0.1, goal=GOALS[name])
     assert Linf(0.1).contains(x, clean).all() and model[1].num_batches_tracked == 0
 
 
@@ -224,9 +224,9 @@ def test_a_gradient_that_is_not_finite_in_any_one_step_is_reported(bad):
 def test_soft_labels_are_fine():
     model = nn.Linear(4, 3)
     clean, soft = torch.rand(2, 4), torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.0, 0.9]])
-    for aim in AIMS.values():
+    for goal in GOALS.values():
         assert (
-            pgd(model, clean, soft, Linf(0.1), steps=2, step_size=0.1, aim=aim).shape
+            pgd(model, clean, soft, Linf(0.1), steps=2, step_size=0.1, goal=goal).shape
             == clean.shape
         )
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from advnorm.attacks import NonFiniteGradientError
-from advnorm.attacks.square import Pace, share, square
+from advnorm.attacks.square import QueryPace, share, square
 from advnorm.attacks.square_proposals import bumps, pixels, window
 from advnorm.draws import Draws
 from advnorm.threat import L2, Linf
@@ -384,7 +384,7 @@ def test_queries_that_are_not_kept_share_passes_up_to_the_rows():
 @given(st.integers(1, 2000), st.floats(0, 1), st.integers(0, 20))
 @settings(deadline=None)
 def test_the_pace_asks_more_where_less_is_kept_and_stays_in_the_rows(samples, part, times):
-    pace = Pace(rows=512)
+    pace = QueryPace(rows=512)
     first = pace.width(samples)
     assert first >= 1 and samples * first <= max(512, samples)
     for _ in range(times):
@@ -398,7 +398,7 @@ def test_the_pace_asks_more_where_less_is_kept_and_stays_in_the_rows(samples, pa
 
 def test_the_pace_is_the_cheapest_width():
     """By brute force: passes and rows for a query, where 1 in 20 is kept."""
-    pace = Pace(overhead=32, rows=10**6)
+    pace = QueryPace(overhead=32, rows=10**6)
     pace.kept = q = 0.05
     for samples in (1, 5, 60):
         cost = {k: (32 + samples * k) / ((1 - (1 - q) ** k) / q) for k in range(1, 200)}

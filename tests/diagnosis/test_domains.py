@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from advnorm.attacks import AIMS, pgd
+from advnorm.attacks import GOALS, pgd
 from advnorm.diagnosis.attacked_domains import attack_images, worst_case_images
 from advnorm.draws import Draws
 from advnorm.threat import Linf
@@ -45,7 +45,7 @@ def test_one_attack_moves_every_image(subject):
         threat,
         steps=4,
         step_size=0.03,
-        aim=AIMS["random"],
+        goal=GOALS["random"],
         clean_start=0.5,
         draws=Draws.of(3, rows),
     )

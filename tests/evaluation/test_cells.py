@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import advnorm
-from advnorm.attacks import ATTACKS, Search
+from advnorm.attacks import ATTACKS, CWSettings
 from advnorm.draws import Draws
 from advnorm.evaluation import parse_conditions
 from advnorm.threat import L2, Linf
@@ -91,7 +91,11 @@ def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour(monkey
         Draws, "bits", lambda self, *shape: (drawn.append(1), bits(self, *shape))[1]
     )
     for name, entry in ((name, ATTACKS[name]) for name in ATTACKS):
-        settings = {"steps": 2, "step_size": 0.01, "search": Search(steps=2, constants=1)}
+        settings = {
+            "steps": 2,
+            "step_size": 0.01,
+            "search": CWSettings(steps=2, constants=1),
+        }
         more = {k: value for k, value in settings.items() if k in entry.parameters}
         threat = L2(0.1) if name == "cw" else Linf(1e-3)
         drawn.clear()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from advnorm.attacks import AIMS, pgd
+from advnorm.attacks import GOALS, pgd
 from advnorm.draws import Draws
 from advnorm.evaluation import evaluate
 from advnorm.threat import L2, Linf
@@ -14,10 +14,10 @@ from advnorm.threat import L2, Linf
 @pytest.mark.parametrize(
     "name, settings",
     [
-        ("pgd-6+random", {"aim": AIMS["random"]}),
-        ("pgd-6+least_likely", {"aim": AIMS["least_likely"]}),
+        ("pgd-6+random", {"goal": GOALS["random"]}),
+        ("pgd-6+least_likely", {"goal": GOALS["least_likely"]}),
         ("pgd-6+clean", {"clean_start": 1.0}),
-        ("pgd-6+clean=0.3+random", {"clean_start": 0.3, "aim": AIMS["random"]}),
+        ("pgd-6+clean=0.3+random", {"clean_start": 0.3, "goal": GOALS["random"]}),
         ("pgd-6+step=0.01", {}),
         ("pgd-6+ratio=1.2", {}),
     ],

@@ -194,7 +194,7 @@ def test_every_objective_is_attacked_once_a_step(rule, objective):
     model, (images, labels) = network(), batch(12)
     searches = []
 
-    def search(logits_fn, clean, labels, aim):
+    def search(logits_fn, clean, labels, goal):
         searches.append(len(clean))
         assert all("forward" not in vars(layer) for layer in model.modules())
         return clean + 0.1 * torch.sin(100 * clean)
@@ -215,7 +215,7 @@ def test_the_second_pass_takes_the_images_of_the_first():
     count = iter(range(100))
 
     def problem(first):
-        def search(logits_fn, clean, labels, aim):
+        def search(logits_fn, clean, labels, goal):
             return clean + 0.01 * (first + next(count))
 
         return BatchObjective(model, images, labels, OBJECTIVES["mixed"], Adversary(search))
@@ -239,7 +239,7 @@ def test_a_borrowed_norm_borrows_within_its_group():
     """Each group by itself, borrowed from its own clean rows; eps 0, so h is a mean."""
     model, (images, labels) = network(), batch(8)
     other = norms.convert(model, "borrowed")
-    attacked = Adversary(lambda f, clean, labels, aim: clean * 0.9)
+    attacked = Adversary(lambda f, clean, labels, goal: clean * 0.9)
     mixed = OBJECTIVES["mixed"]
     whole = gradient(plain, BatchObjective(other, images, labels, mixed, attacked))
     parts = [
@@ -256,7 +256,7 @@ def test_a_borrowed_norm_borrows_within_its_group():
 def test_a_shared_layer_has_one_shift():
     """Sequential passes use each layer twice; the statistics gradient is the sum."""
     model, (images, labels) = network(), batch(12)
-    adversary = Adversary(lambda f, clean, labels, aim: clean * 0.9)
+    adversary = Adversary(lambda f, clean, labels, goal: clean * 0.9)
 
     def sequential(*arguments):
         return OBJECTIVES["mixed"](*arguments, batching="sequential")

@@ -14,7 +14,7 @@ def net():
     ).double()
 
 
-def shifted(logits_fn, clean, labels, aim):
+def shifted(logits_fn, clean, labels, goal):
     return clean + 0.25
 
 

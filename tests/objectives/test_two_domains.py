@@ -34,7 +34,7 @@ def data():
     return torch.rand(6, 5, generator=generator).double(), torch.arange(6) % 3
 
 
-def shifted(logits_fn, clean, labels, aim):
+def shifted(logits_fn, clean, labels, goal):
     return clean + 0.25
 
 
@@ -133,7 +133,7 @@ def test_gradients_reach_both_sides_of_the_pair(name, batching):
     clean = torch.stack([torch.zeros(6), torch.arange(6.0)], 1).double()
     labels = torch.arange(6) % 3
 
-    def attack(logits_fn, clean, labels, aim):
+    def attack(logits_fn, clean, labels, goal):
         return clean + torch.tensor([2.0, 0.0]).double()
 
     OBJECTIVES[name](
@@ -157,8 +157,8 @@ def test_the_attack_of_trades_climbs_the_divergence_from_fixed_clean_logits():
     model, (clean, labels) = net(), data()
     seen = []
 
-    def attack(logits_fn, images, labels, aim):
-        gain = aim(logits_fn, images, labels, Draws.of(0, torch.arange(6)))
+    def attack(logits_fn, images, labels, goal):
+        gain = goal(logits_fn, images, labels, Draws.of(0, torch.arange(6)))
         x = (images + 0.1).requires_grad_()
         value = gain(logits_fn(x))
         torch.testing.assert_close(value, softmax_kl(model(clean), model(x)))
@@ -240,7 +240,7 @@ def test_the_attack_sees_the_adversarial_branch_and_the_clean_logits_the_clean_o
     model, (clean, labels) = net("mixture"), data()
     seen = []
 
-    def attack(logits_fn, images, labels, aim):
+    def attack(logits_fn, images, labels, goal):
         seen.append({layer.route.domain for layer in norms.routed_layers(model)})
         return images
 

@@ -86,7 +86,7 @@ def test_the_attack_of_training_has_the_recipes_settings(tiny, monkeypatch):
     Stepper(experiment)(batch, State(epoch=1))
     assert seen["threat"].name == "l2" and seen["threat"].eps == 0.05
     assert (seen["steps"], seen["step_size"], seen["clean_start"]) == (2, 0.02, 0.2)
-    assert seen["aim"].__name__ == "random_target"
+    assert seen["goal"].__name__ == "random_target"
 
 
 def test_the_same_seed_starts_from_the_same_weights_and_another_does_not(tiny):

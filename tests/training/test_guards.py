@@ -251,7 +251,7 @@ def test_the_attack_in_training_moves_no_statistics_and_takes_no_weight_gradient
     clean, labels = torch.rand(16, 4), torch.arange(16) % 3
     seen = []
 
-    def search(logits_fn, clean, labels, aim):
+    def search(logits_fn, clean, labels, goal):
         seen.append((model[1].training, model[0].weight.requires_grad))
         logits_fn(clean)
         return clean

@@ -12,13 +12,13 @@ ROWS = 512
 """Rows that run together at most, where there are not more images than that."""
 
 
-def some_of(attempts: range, images: int) -> range:
+def runs_together(attempts: range, images: int) -> range:
     """Return those of the attempts left that run together on so many images.
 
     The first runs alone: it breaks most images that are broken at all, and spares the
     others the cost.
 
-    >>> some_of(range(9), images=200), some_of(range(1, 9), images=200)
+    >>> runs_together(range(9), images=200), runs_together(range(1, 9), images=200)
     (range(0, 1), range(1, 3))
     """
     return attempts[: max(1, ROWS // max(images, 1)) if attempts.start else 1]
