@@ -84,7 +84,7 @@ def imagenette(request: DataRequest) -> DataSet:
         for archive in (path / f"{name}.tgz" for name in _IMAGENETTE_NAMES):
             if archive.is_file():
                 remedy = request.remedy(archive)
-                train, test = (_packed(archive, p, remedy) for p in ("train", "val"))
+                train, test = (_list_archive(archive, p, remedy) for p in ("train", "val"))
                 return _with_class_names(_build(request, archive, train, test, default=160))
     raise missing_error(request.root, request.kind, ["imagenette2-160.tgz"])
 
@@ -101,12 +101,13 @@ def tiny_imagenet(request: DataRequest) -> DataSet:
         annotations = path / "val" / "val_annotations.txt"
         if annotations.is_file():
             classes = _annotations(read(annotations, request.remedy(path)))
-            return _build(request, path, _scan(path / "train"), _scan_val(path, classes))
+            train = _list_folder(path / "train")
+            return _build(request, path, train, _list_val_folder(path, classes))
         archive = path / "tiny-imagenet-200.zip"
         if archive.is_file():
             remedy = request.remedy(archive)
-            train, test = _packed(archive, "train", remedy), _packed_val(archive, remedy)
-            return _build(request, archive, train, test)
+            train = _list_archive(archive, "train", remedy)
+            return _build(request, archive, train, _list_val_archive(archive, remedy))
     raise missing_error(request.root, request.kind, ["tiny-imagenet-200.zip"])
 
 
@@ -123,15 +124,15 @@ def _from_folder(
 ) -> DataSet:
     """Read ``train`` and the test split beside it; a second one is for validation."""
     if not (path / "train").is_dir():
-        data = _build(request, path, _scan(path), None, default=default)
+        data = _build(request, path, _list_folder(path), None, default=default)
         train, test = split_off_test(data.train)
         return replace(data, train=train, validation=empty_like(train), test=test)
     folders = [path / part for part in held_out if (path / part).is_dir()]
     if not folders:
         raise ValueError(f"{path} has a train folder but no test or val: add one of them")
-    listings = [_scan(folder) for folder in folders]
+    listings = [_list_folder(folder) for folder in folders]
     validation = listings[1] if len(listings) > 1 else None
-    train_listing = _scan(path / "train")
+    train_listing = _list_folder(path / "train")
     return _build(request, path, train_listing, listings[0], validation, default=default)
 
 
@@ -168,12 +169,12 @@ def _build(
         classes=tuple(names),
         bounds=(0.0, 1.0),
         train=train_split,
-        validation=empty_like(train_split) if validation is None else split(validation),
         test=empty_like(train_split) if test is None else split(test),
+        validation=empty_like(train_split) if validation is None else split(validation),
     )
 
 
-def _scan(path: Path) -> ImageListing:
+def _list_folder(path: Path) -> ImageListing:
     """List ``path/CLASS/**`` images; an empty class folder is refused."""
     files: list[str] = []
     classes: list[str] = []
@@ -206,7 +207,7 @@ def _list_images(path: Path) -> list[str]:
     return images
 
 
-def _scan_val(path: Path, classes: dict[str, str]) -> ImageListing:
+def _list_val_folder(path: Path, classes: dict[str, str]) -> ImageListing:
     folder = path / "val" / "images"
     files = sorted(classes)
     return ImageListing(FileStore(folder, files), [classes[file] for file in files])
@@ -222,7 +223,7 @@ def _annotations(blob: Blob) -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def _packed(archive: Path, part: str, remedy: str) -> ImageListing:
+def _list_archive(archive: Path, part: str, remedy: str) -> ImageListing:
     """List the images ``*/part/CLASS/...`` of an archive."""
 
     def wanted(name: str) -> bool:
@@ -236,7 +237,7 @@ def _packed(archive: Path, part: str, remedy: str) -> ImageListing:
     )
 
 
-def _packed_val(archive: Path, remedy: str) -> ImageListing:
+def _list_val_archive(archive: Path, remedy: str) -> ImageListing:
     """List the test images of Tiny ImageNet's archive."""
 
     def wanted(name: str) -> bool:

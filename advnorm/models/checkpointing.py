@@ -8,7 +8,6 @@ the forward pass holds in the recomputation, even if its scope has ended by then
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -72,12 +71,7 @@ class _SavedState(AbstractContextManager[None]):
         for layer, state in self.saved:
             object.__setattr__(layer, "__dict__", _copy(state))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for (layer, _), state in zip(self.saved, self.current, strict=True):
             object.__setattr__(layer, "__dict__", state)
 
