@@ -1,4 +1,4 @@
-"""States of a model that last for a block and are put back, also on error."""
+"""States of a model that last for a block and are then restored, also on error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,20 +8,20 @@ from torch import nn
 
 @contextmanager
 def frozen_parameters(model: nn.Module) -> Iterator[None]:
-    """Compute no gradients of parameters: an attack needs those of its input alone."""
-    free = [p for p in model.parameters() if p.requires_grad]
-    for parameter in free:
+    """Compute no gradients of parameters; an attack needs only those of its input."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    for parameter in trained:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in free:
+        for parameter in trained:
             parameter.requires_grad_(True)
 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put every layer in evaluation: dropout off, running statistics; restore each."""
+    """Put every layer in evaluation mode, then restore each layer's own mode."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:

@@ -14,10 +14,10 @@ def constant() -> Schedule:
 def piecewise(
     *, at: Sequence[float], factor: float = 0.1, warmup: float = 0.0, start: float = 0.0
 ) -> Schedule:
-    """Multiply by ``factor`` at each of these epochs, after a rise from ``start``.
+    """Multiply by ``factor`` at each of the epochs ``at``, after a warmup from ``start``.
 
-    >>> rate = piecewise(at=[35, 70], warmup=5, start=0.5)
-    >>> rate(0), rate(2.5), rate(5), rate(35), round(rate(70), 3)
+    >>> lr = piecewise(at=[35, 70], warmup=5, start=0.5)
+    >>> lr(0), lr(2.5), lr(5), lr(35), round(lr(70), 3)
     (0.5, 0.75, 1.0, 0.1, 0.01)
     """
     up = ramp(first=0, last=warmup, start=start if warmup else 1.0)
@@ -42,8 +42,8 @@ def ramp(*, first: float, last: float, start: float = 0.0, stop: float = 1.0) ->
 def cyclic(*, peak: float, end: float) -> Schedule:
     """Rise linearly from 0 to 1 at epoch ``peak``, then fall linearly to 0 at ``end``.
 
-    >>> rate = cyclic(peak=2, end=10)
-    >>> rate(1), rate(2), rate(6)
+    >>> lr = cyclic(peak=2, end=10)
+    >>> lr(1), lr(2), lr(6)
     (0.5, 1.0, 0.5)
     """
     up = ramp(first=0, last=peak)
@@ -54,8 +54,8 @@ def cyclic(*, peak: float, end: float) -> Schedule:
 def cosine(*, end: float, warmup: float = 0.0) -> Schedule:
     """Rise linearly over ``warmup`` epochs, then follow half a cosine to 0 at ``end``.
 
-    >>> rate = cosine(end=10)
-    >>> rate(0), round(rate(5), 3), round(rate(10), 3)
+    >>> lr = cosine(end=10)
+    >>> lr(0), round(lr(5), 3), round(lr(10), 3)
     (1.0, 0.5, 0.0)
     """
     up = ramp(first=0, last=warmup, start=0.0 if warmup else 1.0)

@@ -1,4 +1,4 @@
-"""Why a choice works or fails: one question a file, each answered by a record."""
+"""Why a choice works or fails: one question per file, each answered by a record."""
 
 from advnorm.diagnosis.attacked_loss import attacked_loss
 from advnorm.diagnosis.branches import branches

@@ -121,8 +121,8 @@ def running_moments(model: nn.Module) -> dict[str, Branches]:
 def _tracked(layer: nn.Module) -> dict[str, _BatchNorm]:
     inside = set(batch_norms(layer))
     named = {name: bn for name, bn in layer.named_modules() if bn in inside}
-    kept = {name: bn for name, bn in named.items() if isinstance(bn, _BatchNorm)}
-    return {name: bn for name, bn in kept.items() if bn.running_mean is not None}
+    norms = {name: bn for name, bn in named.items() if isinstance(bn, _BatchNorm)}
+    return {name: bn for name, bn in norms.items() if bn.running_mean is not None}
 
 
 def _running(layer: _BatchNorm) -> RunningStatistics:
@@ -138,8 +138,8 @@ class MomentGap(NamedTuple):
     variance: float
 
 
-def moment_gap(one: Moments, other: Moments, *, deviation: Tensor) -> MomentGap:
-    r"""Return the mean over channels of two differences from ``other``.
+def moment_gap(a: Moments, b: Moments, *, deviation: Tensor) -> MomentGap:
+    r"""Return the mean over channels of the differences of mean and variance.
 
     .. math::
         |\mu_1 - \mu_2| / \sigma, \qquad |\sigma_1^2 - \sigma_2^2| / \sigma^2
@@ -147,8 +147,8 @@ def moment_gap(one: Moments, other: Moments, *, deviation: Tensor) -> MomentGap:
     where :math:`\sigma` is the ``deviation``, channel by channel.
     """
     return MomentGap(
-        float(((one.mean - other.mean).abs() / deviation).mean()),
-        float(((one.var - other.var).abs() / deviation**2).mean()),
+        float(((a.mean - b.mean).abs() / deviation).mean()),
+        float(((a.var - b.var).abs() / deviation**2).mean()),
     )
 
 

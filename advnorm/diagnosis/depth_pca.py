@@ -35,24 +35,25 @@ def depth_pca(
     ``layers`` layers, evenly spaced from the first to the last, are projected to two
     components each.
     """
-    kept = torch.isin(labels, torch.tensor(classes, device=labels.device)).nonzero()
-    rows = kept.squeeze(1)
+    selected = torch.isin(labels, torch.tensor(classes, device=labels.device))
+    rows = selected.nonzero().squeeze(1)
     if len(rows) < 4:
         raise ValueError(
             f"depth_pca needs at least 4 images of the classes {list(classes)}, not "
             f"{len(rows)}: choose other classes"
         )
     halves = [rows[half] for half in stratified_halves(labels[rows])]
-    known = list(require_feature_layers(model))
-    names = evenly_spaced(known, layers)
+    available = list(require_feature_layers(model))
+    names = evenly_spaced(available, layers)
     with frozen_eval(model, statistics):
-        seen = [_representations(model, images[half], names) for half in halves]
-    drawn = {
-        name: project_to_plane(torch.cat([part[name] for part in seen])) for name in seen[0]
+        features = [_representations(model, images[half], names) for half in halves]
+    planes = {
+        name: project_to_plane(torch.cat([part[name] for part in features]))
+        for name in features[0]
     }
     tags = torch.cat([labels[half] for half in halves]).cpu()
     numbers = {}
-    for name, plane in drawn.items():
+    for name, plane in planes.items():
         numbers[f"{name}: neighbours of the same class"] = same_class_neighbours(
             plane.points, tags
         )
@@ -66,12 +67,12 @@ def depth_pca(
         settings={"n": len(rows), "statistics": statistics},
         panels=tuple(
             _panel(
-                "Input" if name == "input" else f"At {place_label(name, known)}",
+                "Input" if name == "input" else f"At {place_label(name, available)}",
                 plane,
                 tags,
                 len(halves[0]),
             )
-            for name, plane in drawn.items()
+            for name, plane in planes.items()
         ),
     )
 
@@ -86,10 +87,10 @@ def same_class_neighbours(points: Tensor, labels: Tensor) -> float:
 def _representations(
     model: nn.Module, batch: Tensor, names: list[str]
 ) -> dict[str, Tensor]:
-    with torch.no_grad(), record_features(model, names) as seen:
+    with torch.no_grad(), record_features(model, names) as features:
         model(batch)
-    found = {"input": batch, **{name: seen[name] for name in names}}
-    return {name: value.flatten(1).cpu() for name, value in found.items()}
+    tensors = {"input": batch, **{name: features[name] for name in names}}
+    return {name: tensor.flatten(1).cpu() for name, tensor in tensors.items()}
 
 
 def _panel(title: str, plane: PlaneProjection, labels: Tensor, first: int) -> Panel:

@@ -65,9 +65,9 @@ def record_features(
 
 def feature_moments(model: nn.Module, images: Tensor) -> dict[str, Moments]:
     """Return the batch moments of the features of every layer, without gradients."""
-    with torch.no_grad(), record_features(model) as seen:
+    with torch.no_grad(), record_features(model) as features:
         model(images)
-    return {name: measure_moments(features) for name, features in seen.items()}
+    return {name: measure_moments(value) for name, value in features.items()}
 
 
 def gather_features(model: nn.Module, images: Tensor, name: str) -> Tensor:

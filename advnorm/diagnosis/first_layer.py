@@ -87,11 +87,11 @@ def _set_statistics(model: nn.Module, images: Tensor) -> None:
     with (
         frozen_eval(model, "batch"),
         torch.no_grad(),
-        record_features(model, list(norms)) as seen,
+        record_features(model, list(norms)) as features,
     ):
         model(images)
     for name, norm in norms.items():
-        moments = measure_moments(seen[name])
+        moments = measure_moments(features[name])
         for layer in batch_norms(norm):
             _write(layer, moments.mean, moments.var)
 
@@ -105,16 +105,16 @@ def _write(layer: _BatchNorm, mean: Tensor, var: Tensor) -> None:
 
 def _scale(model: nn.Module, images: Tensor) -> Tensor:
     """Return the slope of each input of the first linear layer, or ones if not affine."""
-    seen: list[Tensor] = []
+    recorded: list[Tensor] = []
     layer = first_layer(model)
-    handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    handle = layer.register_forward_pre_hook(lambda _, inputs: recorded.append(inputs[0]))
     count = images[0].numel()
     offset = torch.linspace(0.1, 0.3, count, dtype=images.dtype, device=images.device)
     x = torch.stack([images[0], images[0] + offset.view_as(images[0])]).requires_grad_()
     with frozen_eval(model), torch.enable_grad():
         model(x)
-        (slope,) = torch.autograd.grad(seen[0].sum(), x)
+        (slope,) = torch.autograd.grad(recorded[0].sum(), x)
     handle.remove()
-    values, slope = seen[0].detach().flatten(1), slope[0].flatten()
+    values, slope = recorded[0].detach().flatten(1), slope[0].flatten()
     affine = torch.allclose(values[1] - values[0], slope * offset, rtol=1e-3, atol=1e-4)
     return slope if affine else torch.ones_like(slope)

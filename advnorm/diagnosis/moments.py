@@ -39,14 +39,14 @@ def last_layers(model: nn.Module) -> list[nn.Module]:
 @contextmanager
 def record_deepest(model: nn.Module) -> Iterator[list[Tensor]]:
     """Collect the inputs of the last layers; the deepest feature map is the last one."""
-    seen: list[Tensor] = []
+    inputs: list[Tensor] = []
 
-    def look(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        seen[:] = [inputs[0].detach()]
+    def record(_: nn.Module, args: tuple[Any, ...]) -> None:
+        inputs[:] = [args[0].detach()]
 
-    handles = [layer.register_forward_pre_hook(look) for layer in last_layers(model)]
+    handles = [layer.register_forward_pre_hook(record) for layer in last_layers(model)]
     try:
-        yield seen
+        yield inputs
     finally:
         for handle in handles:
             handle.remove()
@@ -64,11 +64,11 @@ def moments(
 ) -> Diagnosis:
     """Mean and variance of the deepest feature map, and of the features at every norm."""
     with frozen_eval(model, statistics), torch.no_grad():
-        with record_deepest(model) as seen:
+        with record_deepest(model) as inputs:
             averages = [channel_average(m) for m in by_place(model, images).values()]
-        if not seen:
+        if not inputs:
             raise ValueError("the model has neither a convolution nor a linear layer")
-        mean, variance = channel_average(measure_moments(seen[0]))
+        mean, variance = channel_average(measure_moments(inputs[0]))
     depth = tuple(range(1, len(averages) + 1))
     return Diagnosis(
         question="moments",

@@ -30,13 +30,13 @@ def project_to_plane(rows: Tensor) -> PlaneProjection:
     square = _gram(rows, mean) if n <= features else _covariance(rows, mean)
     sizes, vectors = torch.linalg.eigh(square)
     sizes = sizes.clamp(min=0)
-    kept = min(2, len(sizes))
-    top = vectors[:, -kept:].flip(1)
-    roots = sizes[-kept:].flip(0).sqrt()
+    rank = min(2, len(sizes))
+    top = vectors[:, -rank:].flip(1)
+    roots = sizes[-rank:].flip(0).sqrt()
     scores = top * roots if n <= features else (rows.double() - mean) @ top
     largest = scores.gather(0, scores.abs().argmax(0, keepdim=True))
     points = scores.new_zeros(n, 2)
-    points[:, :kept] = scores * torch.where(largest < 0, -1.0, 1.0)
+    points[:, :rank] = scores * torch.where(largest < 0, -1.0, 1.0)
     shares = roots.square() / sizes.sum().clamp(min=torch.finfo(sizes.dtype).tiny)
     first, second = (*shares.tolist(), 0.0)[:2]
     return PlaneProjection(points, (first, second))

@@ -127,9 +127,9 @@ def retrain(
     progress: Progress = QUIET,
 ) -> RetrainedAngles:
     """Train linear classifiers without norm and with batch norm at each c (Fig. 11)."""
-    kept = (labels == pair[0]) | (labels == pair[1])
-    x = images[kept].flatten(1).double()
-    signs = torch.where(labels[kept] == pair[1], 1.0, -1.0).double()
+    selected = (labels == pair[0]) | (labels == pair[1])
+    x = images[selected].flatten(1).double()
+    signs = torch.where(labels[selected] == pair[1], 1.0, -1.0).double()
     start, centroid = (
         initial_classifier(x.shape[1], seed, x),
         centroid_difference(images, labels, pair),

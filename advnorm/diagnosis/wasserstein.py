@@ -58,10 +58,10 @@ def distances(
             seed=seed,
             progress=progress,
         )
-        seen = {name: feature_moments(model, images) for name, images in domains.items()}
-    names = list(seen)
+        moments = {name: feature_moments(model, images) for name, images in domains.items()}
+    names = list(moments)
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    by_layer = {f"{a} to {b}": layer_distances(seen[a], seen[b]) for a, b in pairs}
+    by_layer = {f"{a} to {b}": layer_distances(moments[a], moments[b]) for a, b in pairs}
     return Diagnosis(
         question="distances",
         source="sitawarin2021 Table 2",
@@ -93,10 +93,10 @@ def distance_from_running(
     """
     layers, result = dict(model.named_modules()), {}
     with route(model, domain=domain):
-        for name, seen in feature_moments(model, images).items():
+        for name, moments in feature_moments(model, images).items():
             running = running_moments_of(layers[name], domain)
             if running is not None:
-                result[name] = float(squared_distance(seen, running))
+                result[name] = float(squared_distance(moments, running))
     return result
 
 

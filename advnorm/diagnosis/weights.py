@@ -80,5 +80,5 @@ def _boundaries(
 def _filters(model: nn.Module, count: int) -> tuple[Picture, ...]:
     filters = first_layer(model).weight
     assert isinstance(filters, Tensor)
-    kept = torch.unbind(filters.detach()[:count])
-    return tuple(picture(f"filter {i}", row, signed=True) for i, row in enumerate(kept))
+    shown = torch.unbind(filters.detach()[:count])
+    return tuple(picture(f"filter {i}", row, signed=True) for i, row in enumerate(shown))

@@ -54,14 +54,14 @@ class DualNorm(TwoBranchNorm):
         """Normalize ``(batch, features, ...)``, each position by its own gate."""
         x = to_single(input)
         clean, adversarial = self.route.split(x)
-        given = (
-            self._given(self.clean, clean),
-            self._given(self.adversarial, adversarial),
+        domain_moments = (
+            self._fixed_moments(self.clean, clean),
+            self._fixed_moments(self.adversarial, adversarial),
         )
         like = x.new_empty(self.clean.num_features)
         weight, bias = affine_parameters(self.weight, self.bias, like)
         kernel = dual_batch_norm if self.fused else reference_dual_batch_norm
-        gated = kernel(x, len(clean), given, weight, bias, self.eps)
+        gated = kernel(x, len(clean), domain_moments, weight, bias, self.eps)
         for branch, rows, moments in zip(
             (self.clean, self.adversarial),
             (clean, adversarial),
@@ -74,7 +74,7 @@ class DualNorm(TwoBranchNorm):
             self._terms.append(F.softplus(-gated.odds).sum() / len(input))
         return gated.output.to(input.dtype)
 
-    def _given(self, branch: BatchNorm, rows: Tensor) -> Moments | None:
+    def _fixed_moments(self, branch: BatchNorm, rows: Tensor) -> Moments | None:
         """Return a domain's moments, or None if the kernel is to measure its rows."""
         branch._check_input_dim(rows)
         if len(rows) and uses_batch(branch):

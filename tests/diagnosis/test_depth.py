@@ -154,7 +154,7 @@ def test_every_sample_is_seen_once_an_epoch():
     assert len({x for part in seen for x in part}) == 6
 
 
-def test_networks_have_the_layers_asked_for():
+def test_networks_have_the_requested_layers():
     net = fully_connected(5, [4, 4], 3, [NORMS["batch"](), None])
     kinds = [type(layer).__name__ for layer in net]
     assert kinds == ["Flatten", "Linear", "BatchNorm", "ReLU", "Linear", "ReLU", "Linear"]
@@ -231,7 +231,7 @@ def test_halves_hold_both_classes_of_data_where_they_take_turns():
     assert [len(series.x) for series in found.panels[0].series] == [25] * 4
 
 
-def test_sorted_labels_are_dealt_to_both_halves():
+def test_sorted_labels_are_split_between_both_halves():
     labels = torch.arange(30) // 10
     first, second = stratified_halves(labels)
     assert sorted([*first.tolist(), *second.tolist()]) == list(range(30))

@@ -1,4 +1,4 @@
-"""Every question leaves the model, and the caller's random state, as they were."""
+"""No question changes the model or the caller's random state."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""The Hessian's eigenvalues against the dense Hessian, and the model left as it was."""
+"""The Hessian's eigenvalues against the dense Hessian; the model does not change."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Questions by name: each says where it is from, and takes options of its types."""
+"""Questions by name: each names its source and validates its options."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_every_default_fits_its_own_type(name):
 
 
 @pytest.mark.parametrize(
-    "given, words",
+    "options, words",
     [
         ({"step": 1}, "did you mean 'steps'"),
         (
@@ -40,9 +40,9 @@ def test_every_default_fits_its_own_type(name):
         ({"statistics": "other"}, "'train', 'batch' or 'running'"),
     ],
 )
-def test_a_misfit_is_one_sentence(given, words):
+def test_a_wrong_option_is_refused_in_one_sentence(options, words):
     with pytest.raises(ValueError, match=words) as caught:
-        validate_options("hessian", given)
+        validate_options("hessian", options)
     assert "\n" not in str(caught.value)
 
 
@@ -55,7 +55,7 @@ def _ask_directly(name, options):
 
 
 @pytest.mark.parametrize("name", list(QUESTIONS))
-def test_every_number_has_a_range_and_is_refused_below_it_however_it_is_asked(name):
+def test_every_number_has_a_range_and_is_refused_below_it(name):
     for key, default in options_of(name).items():
         is_tuple = isinstance(default, tuple)
         number = default[0] if is_tuple else default

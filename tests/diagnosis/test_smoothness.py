@@ -1,4 +1,4 @@
-"""The way along the gradient, against a quadratic and a network's own passes."""
+"""The loss along the gradient, against a quadratic and a network's own passes."""
 
 import pytest
 import torch

@@ -59,7 +59,7 @@ class Masked(nn.Module):
         return torch.cat([value, torch.zeros_like(value)], 1)
 
 
-def test_a_masked_gradient_is_seen():
+def test_a_masked_gradient_is_detected():
     images, labels = torch.full((64, 2), 0.5), torch.zeros(64, dtype=torch.int64)
     found = diagnosis.surface(Masked(), images, labels, threat=Linf(0.1), points=3)
     assert 0.2 < found.numbers["random beats gradient"] < 0.8  # half of the random steps

@@ -105,7 +105,7 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
 
 
 @pytest.mark.parametrize("question", [diagnosis.distances, diagnosis.pca])
-def test_a_network_without_features_is_refused_not_found_to_be_close(question):
+def test_a_network_without_features_is_refused(question):
     images, labels = torch.rand(8, 4), torch.arange(8) % 2
     with pytest.raises(ValueError, match="neither a norm nor a hidden layer"):
         question(nn.Linear(4, 2), images, labels, threat=Linf(0.3), suite="quick")

@@ -1,4 +1,4 @@
-"""Gradient rules against Algorithm 1 in straight lines, and what they leave behind."""
+"""Gradient rules against a plain Algorithm 1, and that nothing else changes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 import torch
-from straight_line import algorithm1, batch, network
+from algorithm1 import algorithm1, batch, network
 from torch import nn
 from torch.nn import functional as F
 
@@ -57,7 +57,7 @@ def equal(one, other):
 @pytest.mark.parametrize(
     ("m", "n", "groups"), [(12, 12, 1), (12, 12, 3), (12, 8, 1), (12, 8, 4), (12, 2, 1)]
 )
-def test_apart_is_algorithm_1_in_straight_lines(m, n, groups, rho):
+def test_apart_is_algorithm_1(m, n, groups, rho):
     model, (images, labels) = network(), batch(m)
     settings = {"eps": 0.2, "samples": n, "groups": groups}
     problem = BatchObjective(model, images, labels)
@@ -346,7 +346,7 @@ def test_autocast_is_near_single_precision(rule, dtype):
         ({"groups": 12, "batch_size": 12}, "groups of one sample"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_in_a_sentence(settings, words):
+def test_invalid_options_are_refused_in_a_sentence(settings, words):
     with pytest.raises(ValueError, match=words):
         check_options(**settings)
 

@@ -252,7 +252,7 @@ def test_a_wrong_lender_is_refused():
         norms.BorrowedNorm(3, lender="pgd")
 
 
-def test_norms_on_chosen_places_and_their_parameters():
+def test_norms_in_selected_places_and_their_parameters():
     some = norms.SelectiveNorm(norms.NORMS["mixture"](), [1])
     model = nn.Sequential(*(some(4) for _ in range(3)), nn.Linear(4, 2), nn.GroupNorm(2, 4))
     kinds = [type(layer).__name__ for layer in model]
@@ -296,7 +296,7 @@ def test_a_second_derivative_is_refused_and_not_silently_wrong(name):
 
 @pytest.mark.parametrize("mode", ["batch", "running"])
 @pytest.mark.parametrize("name", ["dual", "borrowed", "mixture"])
-def test_second_derivatives_pass_where_they_are_asked_for(name, mode):
+def test_second_derivatives_are_right_inside_twice_differentiable(name, mode):
     """The same values and first derivatives, and a second one that finite steps confirm."""
     layer, x = make(name), data((7, 3, 2)).requires_grad_()
 
@@ -316,7 +316,7 @@ def test_second_derivatives_pass_where_they_are_asked_for(name, mode):
 
 @pytest.mark.parametrize("eps", [1e-5, 1.0, 1e3])
 @pytest.mark.parametrize("name", ["dual", "borrowed"])
-def test_running_variances_are_measured_whatever_the_constant_c(name, eps):
+def test_running_variances_do_not_depend_on_the_constant_c(name, eps):
     """Taken back from 1 / sqrt(var + c), a small variance would be lost, or negative."""
     layer = norms.NORMS[name](eps=eps, momentum=1.0)(2)
     x = torch.randn(40, 2) * torch.tensor([1e-3, 0.0]) + 5

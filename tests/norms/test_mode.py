@@ -1,4 +1,4 @@
-"""Modes decide whose statistics are used and moved, and leave no trace."""
+"""Modes decide which statistics are used and updated, and are restored."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Routes and modes leave no trace: errors, nesting, threads, copies, compile and DDP."""
+"""Routes and modes are restored: errors, nesting, threads, copies, compile and DDP."""
 
 import copy
 import io

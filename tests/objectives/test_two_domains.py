@@ -153,7 +153,7 @@ def test_gradients_reach_both_sides_of_the_pair(name, batching):
     torch.testing.assert_close(model.tables[1].grad, a.grad)
 
 
-def test_the_attack_of_trades_climbs_the_divergence_from_fixed_clean_logits():
+def test_the_attack_of_trades_maximizes_the_divergence_from_fixed_clean_logits():
     model, (clean, labels) = net(), data()
     seen = []
 

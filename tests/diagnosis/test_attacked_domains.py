@@ -1,4 +1,4 @@
-"""The images of the three domains: what breaks, and what does not."""
+"""The images of the three domains: broken and robust samples."""
 
 import pytest
 import torch
