@@ -1,9 +1,10 @@
 r"""Random numbers that are a function of (seed, sample) alone.
 
-A sample's draw must not depend on who shares its batch, on the order of the data or on the
-number of ranks, and must leave the caller's random state alone. So nothing here has a
-state: each number is a hash of a key and a position (the finalizer of SplitMix64, Steele
-et al., 2014), computed for a whole batch at once, with the same bits on every device.
+The random numbers of a sample must not depend on the other samples of its batch, on the
+order of the data or on the number of ranks, and the caller's random state must not change.
+So nothing here has a state: each number is a hash of a key and a position (the finalizer of
+SplitMix64, Steele et al., 2014), computed for a whole batch at once, with the same bits on
+every device.
 """
 
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Draws:
     @classmethod
     def of(cls, seed: int, samples: Tensor) -> "Draws":
         """Return the streams of these sample indices under ``seed``."""
-        # torch.compile: plain integers are folded outside of the graph.
+        # For torch.compile, plain integers are folded outside of the graph.
         return cls(_mix(samples.long() * _GOLDEN + _mix_int(seed)))
 
     def stream(self, *words: str | int) -> "Draws":

@@ -1,8 +1,7 @@
-"""Files that are whole or not there, and nothing but files: reads, writes, locks.
+"""Safe reads, atomic writes and locks, for regular files only.
 
-What is read may have been written by anybody: a name may lead to a pipe, to a device that
-never ends, or to more than fits in memory. What is written goes where its name says, never
-through a link that somebody left there.
+A file that is read may come from anybody: its name may be that of a pipe, of an endless
+device, or of more bytes than fit in memory. A write never follows a link.
 """
 
 import errno
@@ -18,7 +17,7 @@ from types import ModuleType
 from typing import BinaryIO, Literal, cast
 
 TEXT = 1 << 20
-"""Bytes of a text that a person may read, such as a recipe."""
+"""The largest size of a text file such as a recipe, in bytes."""
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -28,12 +27,12 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
 }
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would keep us until its other end opens
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # opening a pipe would block
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 def memory() -> int:
-    """Return the bytes of this machine's memory; where that is unknown, 16 GiB."""
+    """Return the memory of this machine in bytes; 16 GiB if it is unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -41,14 +40,14 @@ def memory() -> int:
 
 
 def check_regular(path: Path | str, mode: int) -> None:
-    """Refuse what is no regular file, by the mode of its ``stat``."""
+    """Raise unless the ``mode`` of a ``stat`` is that of a regular file."""
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EINVAL, f"is {kind}, not a regular file", str(path))
 
 
 def open_regular(path: Path | str) -> BufferedReader:
-    """Open a regular file to read it; anything else is refused at once.
+    """Open a regular file for reading; anything else is refused at once.
 
     Raises:
         OSError: With the path, also for a pipe, a device or a folder.
@@ -56,16 +55,16 @@ def open_regular(path: Path | str) -> BufferedReader:
     return cast(BufferedReader, _open(path, "rb", _NO_WAIT))
 
 
-def _open(path: Path | str, mode: Literal["rb", "ab"], more: int) -> BinaryIO:
-    """Open a regular file with more flags than ``open`` has."""
+def _open(path: Path | str, mode: Literal["rb", "ab"], flags: int) -> BinaryIO:
+    """Open a regular file with additional flags of ``os.open``."""
     try:
         file = open(  # noqa: SIM115
-            path, mode, opener=lambda name, flags: os.open(name, flags | more, 0o666)
+            path, mode, opener=lambda name, default: os.open(name, default | flags, 0o666)
         )
     except OSError:
-        with suppress(FileNotFoundError):  # say what it is, rather than what went wrong
-            look = os.lstat if more & _NO_LINK else os.stat
-            check_regular(path, look(path).st_mode)
+        with suppress(FileNotFoundError):  # name the file's kind instead
+            status = os.lstat if flags & _NO_LINK else os.stat
+            check_regular(path, status(path).st_mode)
         raise
     try:
         check_regular(path, os.fstat(file.fileno()).st_mode)
@@ -79,15 +78,15 @@ def read_bytes(path: Path | str, limit: int | None = None) -> bytes:
     """Read a regular file of at most ``limit`` bytes, by default half of the memory.
 
     Raises:
-        OSError: With the path, also where it is too large or no regular file.
+        OSError: With the path, also if it is too large or not a regular file.
     """
-    most = memory() // 2 if limit is None else limit
+    largest = memory() // 2 if limit is None else limit
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(most + 1) if size <= most else b""
-    if size > most or len(content) > most:
+        content = file.read(largest + 1) if size <= largest else b""
+    if size > largest or len(content) > largest:
         raise OSError(
-            errno.EFBIG, f"has more than the {most} bytes that are allowed", str(path)
+            errno.EFBIG, f"has more than the {largest} bytes that are allowed", str(path)
         )
     return content
 
@@ -98,12 +97,12 @@ def read_text(path: Path | str, limit: int = TEXT) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write ``content`` so that ``path`` holds the old bytes or the new, never a part.
+    """Write ``content`` atomically: ``path`` holds the old bytes or the new, never a part.
 
     Temporary file, fsync, rename, fsync of the folder. A full or read-only folder raises an
-    ``OSError`` that names the path; what was there before stays. The temporary file is
-    locked while it is written, so that :func:`clear_leftovers` can tell it from one that a
-    killed process has left.
+    ``OSError`` that names the path, and the old file is kept. The temporary file is locked
+    while it is written, so that :func:`clear_leftovers` can tell it from one that a killed
+    process has left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -111,7 +110,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            if not _fcntl():  # such a system renames no open file
+            if not _fcntl():  # systems without fcntl cannot rename open files
                 file.close()
             temporary.replace(path)
     except OSError as error:
@@ -119,15 +118,15 @@ def write_atomically(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise OSError(
             error.errno,
-            f"cannot write {path}: {error.strerror}; free room or choose another",
+            f"cannot write {path}: {error.strerror}; free space or choose another folder",
         ) from error
     sync_folder(path.parent)
 
 
 def _new(temporary: Path) -> BinaryIO:
-    """Make and lock a temporary file; who clears leftovers may come in between."""
+    """Create and lock a temporary file; again if it is cleared in between."""
     while True:
-        temporary.unlink(missing_ok=True)  # of a process that had our number, or a link
+        temporary.unlink(missing_ok=True)  # of an earlier process with our id, or a link
         file = temporary.open("xb")
         if fcntl := _fcntl():
             with suppress(OSError):  # a file system without locks
@@ -140,8 +139,8 @@ def _new(temporary: Path) -> BinaryIO:
 def clear_leftovers(folder: Path, names: str = ".+") -> None:
     """Remove temporary files that killed writers of :func:`write_atomically` have left.
 
-    ``names`` is a regular expression of the files that were to be written. A file that a
-    living process writes is locked, and stays; so do links and whatever has another name.
+    ``names`` is a regular expression of the files that were to be written. Files that a
+    running process writes are locked, and kept; so are links and files with other names.
     """
     pattern = re.compile(rf"\.({names})\.\d+\.tmp")
     for path in folder.glob(".*.tmp") if folder.is_dir() else ():
@@ -151,10 +150,10 @@ def clear_leftovers(folder: Path, names: str = ".+") -> None:
 
 
 def _clear(path: Path) -> None:
-    """Remove a temporary file unless it is locked, or no regular file."""
+    """Remove a temporary file unless it is locked, or not a regular file."""
     check_regular(path, os.lstat(path).st_mode)
     fcntl = _fcntl()
-    if not fcntl:  # such a system removes no open file
+    if not fcntl:  # systems without fcntl cannot remove open files
         path.unlink()
         return
     with _open(path, "rb", _NO_WAIT | _NO_LINK) as file:
@@ -164,19 +163,16 @@ def _clear(path: Path) -> None:
 
 
 def write_alone(path: Path, content: bytes) -> None:
-    """Write a file as :func:`write_atomically`, and clear what killed writers of it left.
+    """Write a file like :func:`write_atomically`, after clearing its own leftovers.
 
-    For files outside of run folders, which are cleared as a whole.
+    For files outside of run folders; those are cleared as a whole.
     """
     clear_leftovers(path.parent, re.escape(path.name))
     write_atomically(path, content)
 
 
 def append(path: Path, content: bytes, *, sync: bool = True) -> int:
-    """Add to the end of a regular file, through to the disk; return its size then.
-
-    A link is refused.
-    """
+    """Append to a regular file, with fsync; return its new size. A link is refused."""
     with _open(path, "ab", _NO_WAIT | _NO_LINK) as file:
         file.write(content)
         file.flush()
@@ -186,7 +182,7 @@ def append(path: Path, content: bytes, *, sync: bool = True) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a loss of power."""
+    """Sync a folder, so that the names in it survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -196,16 +192,16 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
-    """Hold a lock file for the time of a block; a second holder is refused, or waits.
+    """Hold a lock file during a block; a second process is refused, or waits.
 
-    The lock belongs to the process and ends with it, however it ends. Systems without
-    ``fcntl`` have no such locks, and go without; who would have to wait is told so. The
-    block is given the open file, whose inode no other file has while it is open.
+    The lock ends with the process, however it ends. Systems without ``fcntl`` have no such
+    locks; with ``wait`` there is a warning. Yields the open file, whose inode no other file
+    has while it is open.
     """
     fcntl = _fcntl()
     if not fcntl and wait:
         warnings.warn(
-            f"this system has no file locks: let one process at a time work in "
+            f"this system has no file locks: run only one process at a time in "
             f"{path.parent}",
             stacklevel=3,
         )
@@ -215,14 +211,14 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[BinaryIO]:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise ValueError(
-                f"another process is at work in {path.parent}: wait until it has ended, or "
+                f"another process is working in {path.parent}: wait until it has ended, or "
                 "choose another folder"
             ) from None
         yield file
 
 
 def _fcntl() -> ModuleType | None:
-    """Return the module of file locks, where the system has it."""
+    """Return the module of file locks, if the system has it."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""How far a long job is: a bar on a terminal, plain lines elsewhere, nothing by default."""
+"""Progress of long jobs: a bar on a terminal, plain lines elsewhere, none by default."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,18 +8,18 @@ from typing import Protocol
 from advnorm.text import printable
 
 PLAIN_SECONDS = 5.0
-"""Time between two plain lines."""
+"""Seconds between two plain lines."""
 
 
 class Progress(Protocol):
     """What a long job reports to."""
 
     def update(self, done: int, total: int, text: str) -> None:
-        """Say that ``done`` of ``total`` parts are done, and the figures so far."""
+        """Report that ``done`` of ``total`` parts are done, with figures so far."""
         ...
 
     def line(self, text: str) -> None:
-        """Say something that stays on the screen."""
+        """Print a line that stays on the screen."""
         ...
 
 
@@ -47,7 +47,7 @@ class Plain:
             self.line(f"{done}/{total} {text} {left}")
 
     def line(self, text: str) -> None:
-        """Write a line now; a job whose terminal is closed goes on to its safe point."""
+        """Write a line now; a closed terminal does not stop the job."""
         import sys
 
         with suppress(OSError):
@@ -94,21 +94,21 @@ class Bar:
 
 
 class Clock:
-    """Estimates the time left from the parts done since it last started over."""
+    """Estimates the remaining time from the parts done since its last start."""
 
     def __init__(self) -> None:
         self._start, self._first = monotonic(), 0
         self._total = self._done = 0
 
     def left(self, done: int, total: int) -> str:
-        """Return ``"1:05 left"``, or nothing while nothing is known."""
+        """Return ``"1:05 left"``; empty while there is no estimate."""
         if total != self._total or done < self._done:
             self._start, self._first, self._total = monotonic(), done, total
         self._done = done
-        fresh = done - self._first
-        if not fresh:
+        new = done - self._first
+        if not new:
             return ""
-        seconds = (monotonic() - self._start) / fresh * (total - done)
+        seconds = (monotonic() - self._start) / new * (total - done)
         return f"{clock(seconds)} left"
 
 
@@ -118,16 +118,16 @@ def clock(seconds: float) -> str:
     >>> clock(65), clock(3725)
     ('1:05', '1:02:05')
     """
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, whole = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{whole:02}" if hours else f"{minutes}:{whole:02}"
 
 
 @contextmanager
-def shown() -> Iterator[Progress]:
+def show_progress() -> Iterator[Progress]:
     """Report to standard error: a bar if it is a terminal, else lines.
 
-    Of the processes that torchrun starts, the first one reports.
+    Of the processes that torchrun starts, only the first one reports.
     """
     import os
     import sys

@@ -1,8 +1,8 @@
-"""YAML by the safe loader, within limits, in which every key stands once.
+"""Load YAML safely: PyYAML's safe loader, size limits, no repeated keys.
 
-Aliases are shared when they are read, but whoever writes or walks the value meets each of
-them again: nine lines of ten aliases each are a billion values. So what counts against the
-limit is the value written out in full.
+Aliases share memory when they are read, but not when the value is written or traversed:
+nine lines of ten aliases each are a billion values. So the limit counts the value with all
+aliases expanded.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ import yaml
 from advnorm.text import cut
 
 CHARACTERS = 1 << 18
-"""Of a document; a recipe in full has about 3,000."""
+"""The most characters of a document; a full recipe has about 3,000."""
 SCALAR = 3000
-"""Characters of a single value."""
+"""The most characters of a single value."""
 DEPTH = 50
-"""Levels of lists and mappings in each other."""
+"""The most levels of nested lists and mappings."""
 VALUES = 10_000
-"""Values of a document, those of an alias counted wherever it stands."""
+"""The most values of a document with its aliases expanded."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -27,8 +27,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 def load(text: str) -> Any:
     """Return the value of one YAML document.
 
-    Refused are documents beyond the limits above, values that hold themselves, and a key
-    that stands twice: YAML forbids it, and PyYAML silently takes the last one.
+    Refused are documents beyond the limits above, values that contain themselves, and
+    repeated keys: YAML forbids them, and PyYAML silently takes the last one.
 
     Raises:
         ValueError: With one sentence.
@@ -44,7 +44,7 @@ def load(text: str) -> Any:
 
 
 def _check_events(text: str) -> None:
-    """Refuse a text that is too long or too deep, before anything is built of it."""
+    """Refuse a text that is too long or too deep, before anything is built from it."""
     if len(text) > CHARACTERS:
         raise ValueError(
             f"this has {len(text)} characters of YAML; {CHARACTERS} are allowed"
@@ -62,10 +62,10 @@ def _check_events(text: str) -> None:
             )
         if depth > DEPTH:
             raise ValueError(
-                f"line {_line(event)} has more than {DEPTH} levels of lists "
-                "and mappings in each other"
+                f"line {_line(event)} has more than {DEPTH} levels of nested lists "
+                "and mappings"
             )
-        if count > 2 * VALUES:  # a value has a beginning and perhaps an end
+        if count > 2 * VALUES:  # a value has a start event and perhaps an end event
             raise _too_many()
 
 
@@ -75,7 +75,7 @@ def _load(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _written_out(node, {}) > VALUES:
+        if _expanded_size(node, {}) > VALUES:
             raise _too_many()
         for mapping in _mappings(node):
             _refuse_repeated(loader, mapping)
@@ -86,12 +86,12 @@ def _load(text: str) -> Any:
 
 def _too_many() -> ValueError:
     return ValueError(
-        f"this has more than {VALUES} values with its aliases (*name) written out"
+        f"this has more than {VALUES} values with its aliases (*name) expanded"
     )
 
 
 def _construct(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
-    """Build a value; PyYAML raises many errors for a number or date that is none."""
+    """Build a value; PyYAML raises various errors for invalid numbers and dates."""
     try:
         return construct(node)
     except yaml.YAMLError:
@@ -103,37 +103,37 @@ def _construct(construct: Callable[[yaml.Node], Any], node: yaml.Node) -> Any:
         ) from None
 
 
-def _written_out(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return how many values a node holds without any sharing; each node is met once."""
+def _expanded_size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
+    """Return the number of values in a node with aliases expanded; visit each node once."""
     if id(node) in sizes:
         size = sizes[id(node)]
         if size is None:
-            raise ValueError(f"line {_line(node)} has a value that holds itself")
+            raise ValueError(f"line {_line(node)} has a value that contains itself")
         return size
-    sizes[id(node)] = None  # while it is open
+    sizes[id(node)] = None  # while it is being counted
     parts: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         parts = [part for pair in node.value for part in pair]
     elif isinstance(node, yaml.SequenceNode):
         parts = node.value
-    total = 1 + sum(_written_out(part, sizes) for part in parts)
+    total = 1 + sum(_expanded_size(part, sizes) for part in parts)
     sizes[id(node)] = total
     return total
 
 
 def _mappings(root: yaml.Node) -> Iterator[yaml.MappingNode]:
-    """Return every mapping once; by aliases one may stand in many places."""
-    left, met = [root], set()
-    while left:
-        node = left.pop()
-        if id(node) in met:
+    """Yield every mapping once, also one that aliases repeat."""
+    stack, visited = [root], set()
+    while stack:
+        node = stack.pop()
+        if id(node) in visited:
             continue
-        met.add(id(node))
+        visited.add(id(node))
         if isinstance(node, yaml.MappingNode):
             yield node
-            left += [part for pair in reversed(node.value) for part in reversed(pair)]
+            stack += [part for pair in reversed(node.value) for part in reversed(pair)]
         elif isinstance(node, yaml.SequenceNode):
-            left += reversed(node.value)
+            stack += reversed(node.value)
 
 
 def _refuse_repeated(loader: yaml.SafeLoader, mapping: yaml.MappingNode) -> None:
@@ -145,8 +145,8 @@ def _refuse_repeated(loader: yaml.SafeLoader, mapping: yaml.MappingNode) -> None
         line = _line(key)
         if name in lines:
             raise ValueError(
-                f"the key {cut(key.value)!r} of line {line} stands in line {lines[name]} "
-                "already: leave one of them out"
+                f"the key {cut(key.value)!r} of line {line} is already in line "
+                f"{lines[name]}: remove one of them"
             )
         lines[name] = line
 

@@ -1,12 +1,12 @@
-"""Text from elsewhere, made fit to be shown: no control characters, no endless values."""
+"""Make text of unknown origin safe to show: no control characters, limited length."""
 
 import re
 from reprlib import Repr
 
 LINE = 200
-"""Characters of a value in an error."""
+"""The most characters of a value in an error message."""
 MESSAGE = 10_000
-"""Characters of a whole error."""
+"""The most characters of a whole error message."""
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
@@ -16,10 +16,10 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Return text in which what would steer a terminal is written out.
+    r"""Return text with control characters escaped.
 
-    Tabs and line ends stay. Control characters and those that turn the direction of text
-    become escapes, and so do the bytes of a file name that is not UTF-8.
+    Tabs and newlines are kept. Characters that change the text direction are escaped too,
+    and so are the bytes of a file name that is not UTF-8.
 
     >>> printable("a\x1b[2Jb\n"), printable("\udcff.png")
     ('a\\x1b[2Jb\n', '\\xff.png')
@@ -29,13 +29,13 @@ def printable(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte that it could not decode
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def cut(text: str, length: int = LINE) -> str:
-    """Return at most ``length`` characters of a text: its beginning and its end.
+    """Shorten a text to ``length`` characters: its beginning and its end.
 
     >>> cut("0123456789", 7)
     '012...9'
@@ -49,7 +49,7 @@ def cut(text: str, length: int = LINE) -> str:
 def shorten(value: object, length: int = LINE) -> str:
     """Return a short ``repr`` of a plain value, however large or deep it is.
 
-    The work is bounded too: by aliases, a few bytes of YAML hold more than fits in memory.
+    The work is bounded too: with aliases, a few bytes of YAML can expand without limit.
 
     >>> shorten([[1, 2], "x"]), shorten(list(range(1000)))
     ("[[1, 2], 'x']", '[0, 1, 2, 3, 4, 5, 6, 7, ...]')
@@ -67,9 +67,9 @@ class _Bounded(Repr):
         self.maxstring = self.maxother = LINE
 
     def repr_int(self, x: int, level: int) -> str:
-        """Write a whole number, or say how large it is: Python refuses to write it all."""
+        """Write an integer, or its size: Python refuses to print very long ones."""
         bits = x.bit_length()
-        return repr(x) if bits < 1000 else f"a whole number of {bits} bits"
+        return repr(x) if bits < 1000 else f"an integer of {bits} bits"
 
     def repr_bytes(self, x: bytes, level: int) -> str:
         """Write the beginning of some bytes."""

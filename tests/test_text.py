@@ -61,7 +61,7 @@ def test_a_value_is_shown_short_however_large():
     ):
         assert len(shorten(large)) <= LINE
     assert shorten({"a": [1, 2.5, None, True, "b"]}) == "{'a': [1, 2.5, None, True, 'b']}"
-    assert shorten(10**5000) == "a whole number of 16610 bits"
+    assert shorten(10**5000) == "an integer of 16610 bits"
 
 
 def test_every_line_to_the_terminal_goes_through_one_function():

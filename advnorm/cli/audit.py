@@ -31,14 +31,14 @@ def audit(
         changed_recipe,
         evaluation_settings,
     )
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.records import Run
     from advnorm.runs import audit_run
 
     changes = [*RECIPE_THREAT, *evaluation_settings(set_, (*THREAT, *SAMPLES))]
     opened = [Run.open(path) for path in runs]
     attacks = tuple(name.strip() for name in suite.split(","))
-    with shown() as progress:
+    with show_progress() as progress:
         for run in opened:
             recipe = changed_recipe(run, changes)
             audits = audit_run(

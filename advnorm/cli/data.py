@@ -17,9 +17,9 @@ def get(
     Example: advnorm data get mnist --data ~/data
     """
     from advnorm.data.download import download
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
 
-    with shown() as progress:
+    with show_progress() as progress:
         paths = download(
             name,
             root=data,

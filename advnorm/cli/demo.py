@@ -16,8 +16,8 @@ def demo(
     Example: advnorm demo --out runs/demo
     """
     from advnorm.demo import closing, run
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
 
-    with shown() as progress, resumable():
+    with show_progress() as progress, resumable():
         report = run(out, progress=progress)
     echo(closing(report))

@@ -31,7 +31,7 @@ def diagnose(
     from advnorm.cli.settings import WEIGHTS, changed_recipe, evaluation_settings
     from advnorm.cli.user_model import diagnose_user_model, is_user_model
     from advnorm.diagnosis import QUESTIONS
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.records import Run
     from advnorm.runs import diagnose_run, parse_questions
 
@@ -43,7 +43,7 @@ def diagnose(
     options = [change for change in set_ or [] if not change.startswith(of_recipe)]
     evaluation_settings([s for s in settings if s.startswith("evaluation.")], WEIGHTS)
     chosen = parse_questions(list(QUESTIONS) if all_ else names or [], options)
-    with shown() as progress:
+    with show_progress() as progress:
         if own:
             for diagnosis in diagnose_user_model(
                 run,

@@ -43,14 +43,14 @@ def reproduce(
         scale_of,
         workers,
     )
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.report import reproduction_text, write_paper_pages
 
     size, workspace = scale_of(scale), Workspace(out, data, device, workers(on))
     names, rows = artefact_names(artefacts), rows_of(set_ or [])
     problems: list[str] = []
     check_request(names, workspace, scale=size, seeds=seeds, rows=rows)
-    with shown() as progress, resumable():
+    with show_progress() as progress, resumable():
         for outcome in reproduce_each(
             names, workspace, scale=size, seeds=seeds, rows=rows, progress=progress
         ):

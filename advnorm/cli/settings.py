@@ -55,12 +55,12 @@ def for_each_run(
     device: str,
 ) -> "list[Run]":
     """Call a function of ``advnorm.runs`` on every run, and print all results."""
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.records import Run
     from advnorm.report import comparison_text
 
     opened = [Run.open(path) for path in runs]
-    with shown() as progress:
+    with show_progress() as progress:
         for run in opened:
             recipe = changed_recipe(run, changes)
             progress.line(f"{run.path}:")

@@ -24,7 +24,7 @@ def train(
 
     Example: advnorm train digits.pgd --set norm.name=group --out runs/group
     """
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.ranks import PeerLostError
     from advnorm.recipe import override
     from advnorm.recipes import find
@@ -34,7 +34,7 @@ def train(
     changed = override(find(recipe), set_ or [])
     options = ["--data", str(data)] if data else []
     options += ["--device", device] if device != "auto" else []
-    with shown() as progress:
+    with show_progress() as progress:
         try:
             train_run(
                 changed, out, root=data, device=device, resume=resume, progress=progress

@@ -32,7 +32,7 @@ def transfer(
         evaluation_settings,
     )
     from advnorm.files import write_alone
-    from advnorm.progress import shown
+    from advnorm.progress import show_progress
     from advnorm.records import Run
     from advnorm.runs import transfer_runs
 
@@ -40,7 +40,7 @@ def transfer(
     changes = ["evaluation.conditions=[pgd-40]", *RECIPE_THREAT, *settings]
     opened = [Run.open(path) for path in runs]
     recipes = [changed_recipe(run, changes) for run in opened]
-    with shown() as progress:
+    with show_progress() as progress:
         matrices = transfer_runs(
             opened, recipes, root=data, device=device, progress=progress
         )

@@ -171,10 +171,10 @@ def test_true_and_false_stay_what_they_are_where_they_are_meant():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("epochs: 3\nname: a\nepochs: 4", "key 'epochs' of line 3 stands in line 1"),
+        ("epochs: 3\nname: a\nepochs: 4", "key 'epochs' of line 3 is already in line 1"),
         (
             "epochs: 3\nthreat:\n  eps: 0.1\n  norm: l2\n  eps: 0.2\n",
-            "key 'eps' of line 5 stands in line 3",
+            "key 'eps' of line 5 is already in line 3",
         ),
         ("attack: {statistics: {1: batch,\n 1.0: running}}", "'1.0' of line 2"),
         ("model:\n  options:\n    'width': 3\n    width: 4", "'width' of line 4"),
@@ -202,7 +202,7 @@ def test_the_same_key_may_stand_in_two_places_and_beside_what_it_takes_from_anot
 
 
 def test_yaml_that_holds_itself_is_refused_and_not_walked_for_ever():
-    with pytest.raises(RecipeError, match="line 1 has a value that holds itself"):
+    with pytest.raises(RecipeError, match="line 1 has a value that contains itself"):
         from_yaml("model: &m {options: *m}")
 
 

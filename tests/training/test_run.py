@@ -31,7 +31,7 @@ def test_two_processes_cannot_work_in_one_folder(tiny, tmp_path):
             lambda: train(override(tiny, ["epochs=1"]), tmp_path / "run", resume=True),
             lambda: evaluate_run(run, override(tiny, ["epochs=1"])),
         ):
-            with pytest.raises(ValueError, match="another process is at work"):
+            with pytest.raises(ValueError, match="another process is working in"):
                 work()
     finally:
         os.kill(pid, signal.SIGKILL)
