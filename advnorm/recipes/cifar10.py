@@ -1,6 +1,17 @@
 """Recipes on CIFAR-10, after sridhar2021 appendix B.2."""
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    ThreatSpec,
+)
 from advnorm.recipes.registry import RECIPES
 
 
@@ -14,23 +25,21 @@ def pgd() -> Recipe:
     Cost: the paper reports about 3 hours on one V100; not measured here.
     Expected: not measured here; the paper has this model at eps 16/255 only (its Table 3).
     """
-    return override(
-        Recipe(name="cifar10.pgd"),
-        [
-            "data.name=cifar10",
-            "data.augment=crop_flip",
-            "model.name=preact_resnet18",
-            "threat.eps=8/255",
-            "attack.steps=10",
-            "attack.step_size=2/255",
-            "optimizer.lr=0.05",
-            "optimizer.schedule={kind: piecewise, at: [40, 55, 70]}",
-            "optimizer.weight_decay=5e-4",
-            "epochs=80",
-            "batch_size=128",
-            "evaluation.conditions=[clean, pgd-50]",
-            "evaluation.threat.eps=[4/255, 8/255]",
-        ],
+    return Recipe(
+        name="cifar10.pgd",
+        data=DataSpec(name="cifar10", augment="crop_flip"),
+        model=ModelSpec(name="preact_resnet18"),
+        threat=ThreatSpec(eps=8 / 255),
+        attack=AttackSpec(steps=10, step_size=2 / 255),
+        optimizer=OptimizerSpec(
+            lr=0.05, schedule=Piecewise(at=(40, 55, 70)), weight_decay=5e-4
+        ),
+        epochs=80,
+        batch_size=128,
+        evaluation=EvaluationSpec(
+            conditions=("clean", "pgd-50"),
+            threat=EvaluationThreatSpec(eps=(4 / 255, 8 / 255)),
+        ),
     )
 
 
@@ -44,4 +53,4 @@ def pgd_none() -> Recipe:
     Cost: the paper reports about 3 hours on one V100; not measured here.
     Expected: not measured here; the paper has this model at eps 16/255 only (its Table 3).
     """
-    return override(pgd(), ["name=cifar10.pgd_none", "norm.name=none"])
+    return pgd().replace(name="cifar10.pgd_none", norm=NormSpec(name="none"))

@@ -5,7 +5,20 @@ both seeds ± their standard errors, on 360 test images, with one thread on 2 co
 EPYC that had other work to do too. PGD-50 has 2 restarts and the radius 0.15.
 """
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    Cosine,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.recipes.registry import RECIPES
 
 
@@ -19,22 +32,19 @@ def pgd() -> Recipe:
     Cost: 4 seconds to train and 1 to evaluate.
     Expected: 99.0% ± 0.1 clean and 73.8% ± 1.3 under PGD-50.
     """
-    return override(
-        Recipe(name="digits.pgd"),
-        [
-            "data.name=digits",
-            "model.name=mlp",
-            "model.options.depth=2",
-            "model.options.width=128",
-            "threat.eps=0.15",
-            "attack.steps=5",
-            "optimizer.lr=0.05",
-            "optimizer.schedule={kind: cosine, end: 30}",
-            "epochs=30",
-            "batch_size=64",
-            "evaluation.conditions=[clean, noise-0.25, fgsm, bim-10, pgd-50x2]",
-            "evaluation.threat.eps=[0.05, 0.1, 0.15, 0.2]",
-        ],
+    return Recipe(
+        name="digits.pgd",
+        data=DataSpec(name="digits"),
+        model=ModelSpec(name="mlp", options={"depth": 2, "width": 128}),
+        threat=ThreatSpec(eps=0.15),
+        attack=AttackSpec(steps=5),
+        optimizer=OptimizerSpec(lr=0.05, schedule=Cosine(end=30)),
+        epochs=30,
+        batch_size=64,
+        evaluation=EvaluationSpec(
+            conditions=("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50x2"),
+            threat=EvaluationThreatSpec(eps=(0.05, 0.1, 0.15, 0.2)),
+        ),
     )
 
 
@@ -48,7 +58,7 @@ def pgd_none() -> Recipe:
     Cost: 4 seconds to train and 1 to evaluate.
     Expected: 98.9% ± 0.0 clean and 71.7% ± 0.3 under PGD-50.
     """
-    return override(pgd(), ["name=digits.pgd_none", "norm.name=none"])
+    return pgd().replace(name="digits.pgd_none", norm=NormSpec(name="none"))
 
 
 @RECIPES.register("digits.standard")
@@ -61,9 +71,11 @@ def standard() -> Recipe:
     Cost: 3 seconds to train and 1 to evaluate.
     Expected: 98.2% ± 0.4 clean and 9.3% ± 2.1 under PGD-50.
     """
-    changes = ["name=digits.standard", "objective.name=standard"]
-    changes += ["validation.select_by=clean"]
-    return override(pgd(), changes)
+    return pgd().replace(
+        name="digits.standard",
+        objective=ObjectiveSpec(name="standard"),
+        validation=ValidationSpec(select_by="clean"),
+    )
 
 
 @RECIPES.register("digits.standard_none")
@@ -76,4 +88,4 @@ def standard_none() -> Recipe:
     Cost: 2 seconds to train and 1 to evaluate.
     Expected: 96.0% ± 1.0 clean and 11.4% ± 3.1 under PGD-50.
     """
-    return override(standard(), ["name=digits.standard_none", "norm.name=none"])
+    return standard().replace(name="digits.standard_none", norm=NormSpec(name="none"))

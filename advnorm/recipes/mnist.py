@@ -1,6 +1,17 @@
 """Recipes on MNIST, after sridhar2021 appendix B.2."""
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    ThreatSpec,
+)
 from advnorm.recipes.registry import RECIPES
 
 
@@ -15,22 +26,19 @@ def pgd() -> Recipe:
     Expected: 99.44% clean and 97.84% under PGD-200 at eps 0.2 (its Table 5); not measured
     here.
     """
-    return override(
-        Recipe(name="mnist.pgd"),
-        [
-            "data.name=mnist",
-            "model.name=cnn_large",
-            "threat.eps=0.3",
-            "attack.steps=40",
-            "attack.step_size=0.02",
-            "optimizer.name=adam",
-            "optimizer.lr=1e-3",
-            "optimizer.schedule={kind: piecewise, at: [30, 40]}",
-            "epochs=50",
-            "batch_size=100",
-            "evaluation.conditions=[clean, pgd-200]",
-            "evaluation.threat.eps=[0.1, 0.2, 0.3]",
-        ],
+    return Recipe(
+        name="mnist.pgd",
+        data=DataSpec(name="mnist"),
+        model=ModelSpec(name="cnn_large"),
+        threat=ThreatSpec(eps=0.3),
+        attack=AttackSpec(steps=40, step_size=0.02),
+        optimizer=OptimizerSpec(name="adam", lr=1e-3, schedule=Piecewise(at=(30, 40))),
+        epochs=50,
+        batch_size=100,
+        evaluation=EvaluationSpec(
+            conditions=("clean", "pgd-200"),
+            threat=EvaluationThreatSpec(eps=(0.1, 0.2, 0.3)),
+        ),
     )
 
 
@@ -45,7 +53,7 @@ def pgd_none() -> Recipe:
     Expected: 99.40% clean and 97.34% under PGD-200 at eps 0.2 (its Table 5); not measured
     here.
     """
-    return override(pgd(), ["name=mnist.pgd_none", "norm.name=none"])
+    return pgd().replace(name="mnist.pgd_none", norm=NormSpec(name="none"))
 
 
 @RECIPES.register("mnist.pgd_small")
@@ -59,4 +67,4 @@ def pgd_small() -> Recipe:
     Expected: 99.30% clean and 97.04% under PGD-200 at eps 0.2 (its Table 5); not measured
     here.
     """
-    return override(pgd(), ["name=mnist.pgd_small", "model.name=cnn_small"])
+    return pgd().replace(name="mnist.pgd_small", model=ModelSpec(name="cnn_small"))

@@ -1,9 +1,22 @@
 """Certified training on MNIST, after sridhar2021 appendix B.3 and Table 6 (small CNN)."""
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Ramp,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.recipes.registry import RECIPES
 
-_RARELY = ["validation.every=5"]
+_EVERY_FIFTH = ValidationSpec(every=5)
 """Of 30 epochs, the best of every fifth is kept."""
 
 
@@ -13,27 +26,34 @@ def _certified(epochs: int) -> Recipe:
     Clean training in the first 1/20 of the epochs; then, until 3/10 of them, eps rises to
     0.4 and kappa falls to 0.5; the rate falls tenfold at 13/20 and at 19/20.
     """
-    ramp = f"first: {epochs / 20:g}, last: {epochs * 3 / 10:g}"
-    steps = f"at: [{epochs * 13 / 20:g}, {epochs * 19 / 20:g}]"
-    return override(
-        Recipe(),
-        [
-            "data.name=mnist",
-            "model.name=cnn_small",
-            "threat.eps=0.4",
-            f"threat.schedule={{kind: ramp, {ramp}}}",
-            "objective={name: ibp, kappa: 1.0}",
-            f"objective.kappa_schedule={{kind: ramp, {ramp}, start: 1, stop: 0.5}}",
-            "optimizer.name=adam",
-            "optimizer.lr=5e-4",
-            f"optimizer.schedule={{kind: piecewise, {steps}}}",
-            f"epochs={epochs}",
-            "batch_size=100",
-            "validation={robust: ibp, eps: 0.3, samples: null}",
-            "evaluation.conditions=[clean, pgd-200, ibp]",
-            "evaluation.threat.eps=[0.3]",
-        ],
+    first, last = _ramp(epochs)
+    return Recipe(
+        data=DataSpec(name="mnist"),
+        model=ModelSpec(name="cnn_small"),
+        threat=ThreatSpec(eps=0.4, schedule=Ramp(first=first, last=last)),
+        objective=ObjectiveSpec(
+            name="ibp",
+            kappa=1.0,
+            kappa_schedule=Ramp(first=first, last=last, start=1, stop=0.5),
+        ),
+        optimizer=OptimizerSpec(
+            name="adam",
+            lr=5e-4,
+            schedule=Piecewise(at=(epochs * 13 / 20, epochs * 19 / 20)),
+        ),
+        epochs=epochs,
+        batch_size=100,
+        validation=ValidationSpec(robust="ibp", eps=0.3, samples=None),
+        evaluation=EvaluationSpec(
+            conditions=("clean", "pgd-200", "ibp"),
+            threat=EvaluationThreatSpec(eps=(0.3,)),
+        ),
     )
+
+
+def _ramp(epochs: int) -> tuple[float, float]:
+    """Return the epochs between which eps rises."""
+    return epochs / 20, epochs * 3 / 10
 
 
 @RECIPES.register("mnist.ibp")
@@ -45,7 +65,7 @@ def ibp() -> Recipe:
     Cost: not measured here at 200 epochs.
     Expected: 96.50% clean, 92.96% under PGD-200, 88.78% verified (its Table 6).
     """
-    return override(_certified(200), ["name=mnist.ibp"])
+    return _certified(200).replace(name="mnist.ibp")
 
 
 @RECIPES.register("mnist.ibp_none")
@@ -57,15 +77,20 @@ def ibp_none() -> Recipe:
     Cost: not measured here at 200 epochs.
     Expected: 96.19% clean, 88.82% under PGD-200, 86.08% verified (its Table 6).
     """
-    return override(_certified(200), ["name=mnist.ibp_none", "norm.name=none"])
+    return _certified(200).replace(name="mnist.ibp_none", norm=NormSpec(name="none"))
 
 
 def _crown(epochs: int) -> Recipe:
     """Return the same with CROWN-IBP without norm; beta falls to 0 while eps rises."""
-    ramp = f"first: {epochs / 20:g}, last: {epochs * 3 / 10:g}"
-    falls = f"objective.beta_schedule={{kind: ramp, {ramp}, start: 1, stop: 0}}"
-    changes = ["norm.name=none", "objective.name=crown_ibp", "objective.beta=1", falls]
-    return override(_certified(epochs), changes)
+    first, last = _ramp(epochs)
+    return _certified(epochs).replace(
+        norm=NormSpec(name="none"),
+        objective=ObjectiveSpec(
+            name="crown_ibp",
+            beta=1,
+            beta_schedule=Ramp(first=first, last=last, start=1, stop=0),
+        ),
+    )
 
 
 @RECIPES.register("mnist.crown_ibp_none")
@@ -78,7 +103,7 @@ def crown_ibp_none() -> Recipe:
     Cost: not measured here at 200 epochs.
     Expected: 97.04% clean, 91.74% under PGD-200, 90.56% verified (its Table 6).
     """
-    return override(_crown(200), ["name=mnist.crown_ibp_none"])
+    return _crown(200).replace(name="mnist.crown_ibp_none")
 
 
 @RECIPES.register("mnist.crown_ibp_none_short")
@@ -90,7 +115,7 @@ def crown_ibp_none_short() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_crown(10), ["name=mnist.crown_ibp_none_short"])
+    return _crown(10).replace(name="mnist.crown_ibp_none_short")
 
 
 @RECIPES.register("mnist.ibp_short")
@@ -102,7 +127,7 @@ def ibp_short() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_certified(10), ["name=mnist.ibp_short"])
+    return _certified(10).replace(name="mnist.ibp_short")
 
 
 @RECIPES.register("mnist.ibp_none_short")
@@ -114,7 +139,7 @@ def ibp_none_short() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_certified(10), ["name=mnist.ibp_none_short", "norm.name=none"])
+    return _certified(10).replace(name="mnist.ibp_none_short", norm=NormSpec(name="none"))
 
 
 @RECIPES.register("mnist.ibp_none_30")
@@ -126,7 +151,9 @@ def ibp_none_30() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_certified(30), ["name=mnist.ibp_none_30", "norm.name=none", *_RARELY])
+    return _certified(30).replace(
+        name="mnist.ibp_none_30", norm=NormSpec(name="none"), validation=_EVERY_FIFTH
+    )
 
 
 @RECIPES.register("mnist.ibp_30")
@@ -138,7 +165,7 @@ def ibp_30() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_certified(30), ["name=mnist.ibp_30", *_RARELY])
+    return _certified(30).replace(name="mnist.ibp_30", validation=_EVERY_FIFTH)
 
 
 @RECIPES.register("mnist.crown_ibp_none_30")
@@ -150,4 +177,4 @@ def crown_ibp_none_30() -> Recipe:
     Cost: docs/results/certified-mnist.md.
     Expected: docs/results/certified-mnist.md.
     """
-    return override(_crown(30), ["name=mnist.crown_ibp_none_30", *_RARELY])
+    return _crown(30).replace(name="mnist.crown_ibp_none_30", validation=_EVERY_FIFTH)

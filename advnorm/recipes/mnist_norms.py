@@ -1,6 +1,18 @@
 """A small MNIST problem on which every norm meets every objective in a minute."""
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    Cyclic,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    OptimizerSpec,
+    Ramp,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.recipes.registry import RECIPES
 
 
@@ -14,23 +26,19 @@ def norms() -> Recipe:
     Cost: about a minute on one core.
     Expected: docs/results/norm-grid.md.
     """
-    return override(
-        Recipe(name="mnist.norms"),
-        [
-            "data.name=mnist",
-            "data.train=4000",
-            "data.test=1000",
-            "model.name=cnn_small",
-            "threat.eps=0.3",
-            "threat.schedule={kind: ramp, last: 2}",
-            "attack.steps=7",
-            "attack.step_size=0.1",
-            "optimizer.name=adam",
-            "optimizer.lr=2e-3",
-            "optimizer.schedule={kind: cyclic, peak: 2, end: 5}",
-            "epochs=5",
-            "batch_size=128",
-            "validation={samples: 300, steps: 10}",
-            "evaluation={conditions: [clean, pgd-40], threat: {eps: [0.3]}, branch: worst}",
-        ],
+    return Recipe(
+        name="mnist.norms",
+        data=DataSpec(name="mnist", train=4000, test=1000),
+        model=ModelSpec(name="cnn_small"),
+        threat=ThreatSpec(eps=0.3, schedule=Ramp(last=2)),
+        attack=AttackSpec(steps=7, step_size=0.1),
+        optimizer=OptimizerSpec(name="adam", lr=2e-3, schedule=Cyclic(peak=2, end=5)),
+        epochs=5,
+        batch_size=128,
+        validation=ValidationSpec(samples=300, steps=10),
+        evaluation=EvaluationSpec(
+            conditions=("clean", "pgd-40"),
+            threat=EvaluationThreatSpec(eps=(0.3,)),
+            branch="worst",
+        ),
     )

@@ -1,6 +1,16 @@
 """CIFAR-10 recipes that train on clean and adversarial images together."""
 
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    NormSpec,
+    ObjectiveSpec,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.recipes.cifar10 import pgd
 from advnorm.recipes.registry import RECIPES
 
@@ -10,14 +20,13 @@ def _sitawarin() -> Recipe:
 
     Crops, flips, scaling and brightness; all of the held-out tenth chooses the weights.
     """
-    changes = [
-        "threat.eps=16/255",
-        "attack.step_size=4/255",
-        "evaluation.threat.eps=[8/255, 16/255]",
-        "data.augment=crop_flip_jitter",
-        "validation.samples=null",
-    ]
-    return override(pgd(), changes)
+    return pgd().replace(
+        threat=ThreatSpec(eps=16 / 255),
+        attack=AttackSpec(step_size=4 / 255),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(8 / 255, 16 / 255))),
+        data=DataSpec(augment="crop_flip_jitter"),
+        validation=ValidationSpec(samples=None),
+    )
 
 
 @RECIPES.register("cifar10.trades")
@@ -29,8 +38,8 @@ def trades() -> Recipe:
     Cost: the paper reports about 8 hours on its servers; not measured here.
     Expected: 73.82% clean, 33.16% under PGD-10 (its Table 1); not measured here.
     """
-    changes = ["name=cifar10.trades", "objective={name: trades, beta: 6}"]
-    return override(_sitawarin(), changes)
+    objective = ObjectiveSpec(name="trades", beta=6)
+    return _sitawarin().replace(name="cifar10.trades", objective=objective)
 
 
 @RECIPES.register("cifar10.mixed")
@@ -43,8 +52,8 @@ def mixed() -> Recipe:
     Expected: 93.95% clean, 33.11% under PGD-10, false robustness (3.70% under AutoAttack,
     its Table 1); not measured here.
     """
-    changes = ["name=cifar10.mixed", "objective={name: mixed, gamma: 0.5}"]
-    return override(_sitawarin(), changes)
+    objective = ObjectiveSpec(name="mixed", gamma=0.5)
+    return _sitawarin().replace(name="cifar10.mixed", objective=objective)
 
 
 @RECIPES.register("cifar10.mixed_kl_dual")
@@ -57,9 +66,11 @@ def mixed_kl_dual() -> Recipe:
     Cost: not stated there; not measured here.
     Expected: 76.39% clean, 31.39% under PGD-10 (its Table 4); not measured here.
     """
-    changes = ["name=cifar10.mixed_kl_dual", "norm.name=dual"]
-    changes += ["objective={name: mixed_kl, gamma: 0.5, beta: 1}"]
-    return override(_sitawarin(), changes)
+    return _sitawarin().replace(
+        name="cifar10.mixed_kl_dual",
+        norm=NormSpec(name="dual"),
+        objective=ObjectiveSpec(name="mixed_kl", gamma=0.5, beta=1),
+    )
 
 
 @RECIPES.register("cifar10.advprop")
@@ -72,10 +83,10 @@ def advprop() -> Recipe:
     Expected: on ImageNet, xie2020's Table 1 has clean accuracy 0.4 points above clean
     training; not measured on CIFAR-10.
     """
-    changes = [
-        "name=cifar10.advprop",
-        "norm.name=mixture",
-        "objective={name: mixed, gamma: 0.5}",
-    ]
-    changes += ["evaluation.branch=clean", "validation.select_by=clean"]
-    return override(pgd(), changes)
+    return pgd().replace(
+        name="cifar10.advprop",
+        norm=NormSpec(name="mixture"),
+        objective=ObjectiveSpec(name="mixed", gamma=0.5),
+        evaluation=EvaluationSpec(branch="clean"),
+        validation=ValidationSpec(select_by="clean"),
+    )

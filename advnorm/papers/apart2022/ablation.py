@@ -6,7 +6,7 @@ from itertools import permutations
 from advnorm.papers.apart2022.setting import apart, of_five, recipe
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import PerturbationSpec, Recipe
 from advnorm.records import Scale
 
 _STANDARD = {"standard 1.00x": 1.0, "standard 1.20x": 1.2, "standard 2.00x": 2.0}
@@ -242,7 +242,7 @@ def figure2(scale: Scale) -> Sequence[Job]:
     return [
         Job(
             f"{row}: {part}",
-            override(made, [f"perturbation={{radii: {list(radii)}, parts: [{part}]}}"]),
+            made.replace(perturbation=PerturbationSpec(radii=list(radii), parts=(part,))),
             {f"{r:g}": f"statistics-sign_{part}_{r:.4g}" for r in radii},
             evaluations=(),
             perturbed=True,

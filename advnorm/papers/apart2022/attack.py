@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from advnorm.papers.apart2022.setting import BATCH, recipe
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import EvaluationSpec, PerturbationSpec, Recipe
 from advnorm.records import Scale
 
 _ROWS = {
@@ -97,16 +97,15 @@ def _perturbed(
     scale: Scale, made: Recipe, direction: str, groups: int, radii: Sequence[float]
 ) -> Recipe:
     batch = BATCH[scale]
-    return override(
-        made,
-        [
-            f"evaluation.batch_size={batch}",
-            f"evaluation.samples={batch * _BATCHES[scale]}",
-            f"perturbation={{radii: {list(radii)}, directions: [{direction}]}}",
-            "perturbation.parts=[both]",
-            "perturbation.statistics=batch",
-            "perturbation.split=train",
-            f"perturbation.groups={groups}",
-            f"perturbation.attack_samples={batch}",
-        ],
+    return made.replace(
+        evaluation=EvaluationSpec(batch_size=batch, samples=batch * _BATCHES[scale]),
+        perturbation=PerturbationSpec(
+            radii=list(radii),
+            directions=(direction,),
+            parts=("both",),
+            statistics="batch",
+            split="train",
+            groups=groups,
+            attack_samples=batch,
+        ),
     )

@@ -6,7 +6,19 @@ from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import CIFAR, LINF, vgg
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+    override,
+)
 from advnorm.records import Scale
 
 _NEEDS = "ImageNet, and its networks trained here: the paper's were downloaded trained"
@@ -23,20 +35,20 @@ def _recipe(model: str, *, norm: bool) -> Recipe:
     norm), a tenth of it from epoch 30 and again from 60; mirrored images. The test images
     are ten of each class: the first ones of the set would be of a few classes only.
     """
-    return override(
-        Recipe(name="galloway2019.imagenet", epochs=90),
-        [
-            f"data={{name: imagenet, augment: flip, workers: 8, test: {_TESTED}}}",
-            f"model.name={model}",
-            f"norm.name={'batch' if norm else 'none'}",
-            "objective.name=standard",
-            f"optimizer={{lr: {0.1 if norm else 0.01}, weight_decay: 1e-4}}",
-            "optimizer.schedule={kind: piecewise, at: [30, 60]}",
-            "batch_size=256",
-            f"threat.eps={0.01 * _UNIT}",
-            "validation={samples: 2000, steps: 1, select_by: clean}",
-            "evaluation={conditions: [clean], batch_size: 64}",
-        ],
+    return Recipe(
+        name="galloway2019.imagenet",
+        epochs=90,
+        data=DataSpec(name="imagenet", augment="flip", workers=8, test=_TESTED),
+        model=ModelSpec(name=model),
+        norm=NormSpec(name="batch" if norm else "none"),
+        objective=ObjectiveSpec(name="standard"),
+        optimizer=OptimizerSpec(
+            lr=0.1 if norm else 0.01, weight_decay=1e-4, schedule=Piecewise(at=(30, 60))
+        ),
+        batch_size=256,
+        threat=ThreatSpec(eps=0.01 * _UNIT),
+        validation=ValidationSpec(samples=2000, steps=1, select_by="clean"),
+        evaluation=EvaluationSpec(conditions=("clean",), batch_size=64),
     )
 
 

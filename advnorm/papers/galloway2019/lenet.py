@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import ModelSpec, NormSpec, OptimizerSpec, Recipe, ThreatSpec, override
 from advnorm.records import Scale
 
 
@@ -38,11 +38,11 @@ def models(scale: Scale) -> dict[str, Recipe]:
             *sizes[scale],
         ],
     )
-    decay = override(base, ["optimizer.weight_decay=0.01"])
+    decay = base.replace(optimizer=OptimizerSpec(weight_decay=0.01))
     return {
         "L2": decay,
-        "BN": override(base, ["norm.name=batch"]),
-        "Per-img": override(decay, ["model.standardize=per_image"]),
+        "BN": base.replace(norm=NormSpec(name="batch")),
+        "Per-img": decay.replace(model=ModelSpec(standardize="per_image")),
     }
 
 
@@ -83,7 +83,7 @@ def figure12(scale: Scale) -> Sequence[Job]:
     }
     asked = {"fooling_images": ("steps=10",) if scale == "smoke" else ()}
     found = models(scale)
-    found["Per-img"] = override(found["Per-img"], ["threat.bounds=[-1, 1]"])
+    found["Per-img"] = found["Per-img"].replace(threat=ThreatSpec(bounds=(-1, 1)))
     return [Job(row, recipe, numbers, asked) for row, recipe in found.items()]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, Numbers, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.lenet import models
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import NormSpec, Recipe, override
 from advnorm.records import Scale
 
 _ROWS = ("Per-img", "BN", "PGD", "PGD BN")
@@ -68,7 +68,7 @@ def _recipes(scale: Scale) -> dict[str, Recipe]:
         "Per-img": plain["Per-img"],
         "BN": plain["BN"],
         "PGD": bare,
-        "PGD BN": override(bare, ["norm.name=batch"]),
+        "PGD BN": bare.replace(norm=NormSpec(name="batch")),
     }
 
 

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+    override,
+)
 from advnorm.records import Scale
 
 
@@ -27,22 +38,20 @@ def figure1(scale: Scale) -> Sequence[Job]:
     The paper gives no number of points; docs/results/galloway-toy.md shows what it moves.
     """
     epochs = 20 if scale == "smoke" else 1000
-    recipe = override(
-        Recipe(name="galloway2019.gaussians"),
-        [
-            "data.name=gaussians",
-            "model={name: linear, standardize: none}",
-            "norm.name=none",
-            "objective.name=standard",
-            "optimizer={name: sgd, lr: 0.1, momentum: 0}",
-            "batch_size=1000",
-            f"epochs={epochs}",
-            "threat={eps: 1, bounds: [-16, 16]}",
-            "validation={every: 10000, samples: 10, steps: 1}",
-            "evaluation={conditions: [clean], weights: last}",
-        ],
+    recipe = Recipe(
+        name="galloway2019.gaussians",
+        data=DataSpec(name="gaussians"),
+        model=ModelSpec(name="linear", standardize="none"),
+        norm=NormSpec(name="none"),
+        objective=ObjectiveSpec(name="standard"),
+        optimizer=OptimizerSpec(name="sgd", lr=0.1, momentum=0),
+        batch_size=1000,
+        epochs=epochs,
+        threat=ThreatSpec(eps=1, bounds=(-16, 16)),
+        validation=ValidationSpec(every=10000, samples=10, steps=1),
+        evaluation=EvaluationSpec(conditions=("clean",), weights="last"),
     )
-    normed = override(recipe, ["norm={name: batch, options: {affine: false}}"])
+    normed = recipe.replace(norm=NormSpec(name="batch", options={"affine": False}))
     asked = {"tilt": ("constants=[1e-5]",)}
     return [
         Job("GD", recipe, {"angle": "tilt/this model"}, asked, samples=1000),
@@ -147,21 +156,22 @@ def figure9(scale: Scale) -> Sequence[Job]:
     rows = {}
     for rate in ("0.001", "0.01"):
         for norm in ("none", "batch"):
-            rows[f"rate {rate}{', batch norm' if norm == 'batch' else ''}"] = override(
-                Recipe(name="galloway2019.spheres"),
-                [
-                    "data.name=spheres",
-                    f"model={{name: mlp, options: {{width: {width}, depth: 2}}}}",
-                    "model.standardize=none",
-                    f"norm.name={norm}",
-                    "objective.name=standard",
-                    f"optimizer={{name: sgd, lr: {rate}, momentum: 0}}",
-                    "batch_size=50",
-                    f"epochs={epochs}",
-                    "threat={eps: 0.1, bounds: [-2, 2]}",
-                    "validation={every: 10000, samples: 10, steps: 1}",
-                    "evaluation={conditions: [clean, noise-0.0707], weights: last}",
-                ],
+            rows[f"rate {rate}{', batch norm' if norm == 'batch' else ''}"] = Recipe(
+                name="galloway2019.spheres",
+                data=DataSpec(name="spheres"),
+                model=ModelSpec(
+                    name="mlp", options={"width": width, "depth": 2}, standardize="none"
+                ),
+                norm=NormSpec(name=norm),
+                objective=ObjectiveSpec(name="standard"),
+                optimizer=OptimizerSpec(name="sgd", lr=rate, momentum=0),
+                batch_size=50,
+                epochs=epochs,
+                threat=ThreatSpec(eps=0.1, bounds=(-2, 2)),
+                validation=ValidationSpec(every=10000, samples=10, steps=1),
+                evaluation=EvaluationSpec(
+                    conditions=("clean", "noise-0.0707"), weights="last"
+                ),
             )
     numbers = {"training": "epoch/train", "noise": "noise-0.0707"}
     return [Job(row, recipe, numbers) for row, recipe in rows.items()]

@@ -6,7 +6,7 @@ from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, Judging, pixels, recipe, vgg
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import NormSpec, Recipe, override
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "Noise", LINF, L2)
@@ -144,7 +144,10 @@ def _cnns(scale: Scale) -> dict[str, Recipe]:
         "optimizer.weight_decay=0.01",
         "threat.bounds=[-1, 1]",
     ]
-    return {"No norm": override(base, plain), "BN": override(base, ["norm.name=batch"])}
+    return {
+        "No norm": override(base, plain),
+        "BN": base.replace(norm=NormSpec(name="batch")),
+    }
 
 
 @artefact(

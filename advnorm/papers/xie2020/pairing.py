@@ -6,7 +6,7 @@ from itertools import pairwise
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.xie2020.setting import ALP, NEEDS, job, recipe
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import AttackSpec, ModelSpec, Recipe, override
 from advnorm.records import Scale
 
 _ROWS = (
@@ -84,9 +84,9 @@ def _row(scale: Scale, changed: int) -> Recipe:
         batch=4096 if changed > 4 else 1536,
     )
     if changed <= 3:
-        made = override(made, ["attack.clean_start=0"])
+        made = made.replace(attack=AttackSpec(clean_start=0))
     if changed <= 5 and scale == "full":
-        made = override(made, ["model.name=resnet101"])
+        made = made.replace(model=ModelSpec(name="resnet101"))
     if changed <= 2:
         made = override(made, _rmsprop("0.1" if changed == 2 else "0.045"))
     return override(made, _exponential(made) if changed == 0 else [])
