@@ -39,8 +39,8 @@ class ActivationMemory:
     ) -> None:
         self._hooks.__exit__(kind, error, trace)
 
-    def _pack(self, tensor: Tensor) -> "_Kept":
-        return _Kept(tensor, self)
+    def _pack(self, tensor: Tensor) -> "_SavedTensor":
+        return _SavedTensor(tensor, self)
 
     def use(self, tensor: Tensor, change: int) -> None:
         """Count one more user of the tensor's storage, or one less."""
@@ -54,7 +54,7 @@ class ActivationMemory:
         self.most = max(self.most, self._now)
 
 
-class _Kept:
+class _SavedTensor:
     """A saved tensor; it is given back when nobody needs it any more."""
 
     def __init__(self, tensor: Tensor, live: ActivationMemory) -> None:
@@ -65,7 +65,7 @@ class _Kept:
         self._live.use(self.tensor, -1)
 
 
-def _unpack(kept: _Kept) -> Tensor:
+def _unpack(kept: _SavedTensor) -> Tensor:
     return kept.tensor
 
 

@@ -20,7 +20,7 @@ from advnorm.threat import L2, Linf
 ORDER = ["ibp", "crown-ibp", "crown"]
 
 
-class Made(nn.Module):
+class ForwardModel(nn.Module):
     """A module whose forward is a function of itself and the images."""
 
     def __init__(self, forward, **parts):
@@ -40,7 +40,7 @@ def made(forward, *, seed=0, **parts) -> nn.Module:
     torch.manual_seed(seed)
     ready = (Tensor, nn.Module)
     parts = {name: p if isinstance(p, ready) else p() for name, p in parts.items()}
-    return Made(forward, **parts).double().eval()
+    return ForwardModel(forward, **parts).double().eval()
 
 
 def linear(inputs, outputs=3):
@@ -149,7 +149,7 @@ def test_images_on_the_bounds_as_their_type_rounds_them_are_inside(dtype, limits
     assert found.isfinite().all()
 
 
-class Kept(nn.Module):
+class CachingModel(nn.Module):
     """Reads a value again that a layer after dropout has overwritten."""
 
     def __init__(self, dropout):
@@ -169,7 +169,7 @@ class Kept(nn.Module):
 )
 def test_a_value_overwritten_behind_dropout_is_refused(dropout):
     given = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
-    model = Kept(given).eval()
+    model = CachingModel(given).eval()
     with pytest.raises(NotImplementedError, match="in place"):
         is_certified(model, torch.rand(2, 4), torch.tensor([0, 1]), Linf(0.1))
 

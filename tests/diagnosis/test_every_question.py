@@ -138,7 +138,7 @@ def test_one_that_is_stopped_leaves_everything_as_it_was_too(question, words):
         assert same(before[key], after[key]), key
 
 
-class Told:
+class RecordingProgress:
     """Progress that remembers how far a question said that it is."""
 
     def __init__(self):
@@ -156,13 +156,19 @@ SLOWER = {"gradient_norm": {"loss": "adversarial"}, "toy": {"samples": (20, 30)}
 @pytest.mark.parametrize("question", sorted(set(QUESTIONS) - ONE_PASS))
 def test_what_takes_long_says_how_far_it_is_before_the_end(question):
     torch.manual_seed(0)
-    images, labels, told = torch.rand(40, *SHAPE), torch.arange(40) % 3, Told()
+    images, labels, recorded = (
+        torch.rand(40, *SHAPE),
+        torch.arange(40) % 3,
+        RecordingProgress(),
+    )
     model = build("linear", shape=SHAPE, classes=3, norm=norms.NORMS["batch"](), options={})
     options = {**QUICK.get(question, {}), **SLOWER.get(question, {})}
     if question == "trainable_depth":
         options["depths"] = (1, 2)
-    QUESTIONS[question](model, images, labels, threat=Linf(0.1), progress=told, **options)
-    assert any(0 < share < 1 for share in told.shares), told.shares
+    QUESTIONS[question](
+        model, images, labels, threat=Linf(0.1), progress=recorded, **options
+    )
+    assert any(0 < share < 1 for share in recorded.shares), recorded.shares
 
 
 def test_a_model_at_rest_is_evaluated_and_frozen():

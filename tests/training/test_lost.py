@@ -115,7 +115,7 @@ def test_training_stops_where_a_part_of_the_folder_is_removed(
 
 
 def test_what_a_resumed_run_has_lost_is_said(tiny, tmp_path):
-    class Told(Quiet):
+    class RecordingProgress(Quiet):
         lines = ()
 
         def line(self, text):
@@ -127,9 +127,9 @@ def test_what_a_resumed_run_has_lost_is_said(tiny, tmp_path):
     (out / "metrics.jsonl").unlink()
     for path in out.glob("checkpoints/best-*"):
         path.unlink()
-    run = train(tiny, out, resume=True, progress=(told := Told()))
-    assert any("has 0 of 2 epochs" in line for line in told.lines)
-    assert any("the best weights are lost" in line for line in told.lines)
+    run = train(tiny, out, resume=True, progress=(recorded := RecordingProgress()))
+    assert any("has 0 of 2 epochs" in line for line in recorded.lines)
+    assert any("the best weights are lost" in line for line in recorded.lines)
     assert [epoch.epoch for epoch in run.epochs()] == [3]
     assert list(out.glob("checkpoints/best-00000009.json"))
 
