@@ -17,8 +17,13 @@ from advnorm.evaluation.gradient_free import (
     add_gradient_free,
 )
 from advnorm.evaluation.inputs import check_mode, threats_of
-from advnorm.evaluation.samples import Samples, by_itself, samples_of, usable
-from advnorm.evaluation.screening import Suspicion, contradictions, first_answers
+from advnorm.evaluation.samples import (
+    Samples,
+    as_module,
+    as_samples,
+    isolated,
+)
+from advnorm.evaluation.screening import Screening, contradictions, first_answers
 from advnorm.norms import active_branch
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
@@ -86,20 +91,20 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     if train_mode not in ("set", "refuse"):
         raise ValueError(f"train_mode is 'set' or 'refuse', not {train_mode!r}")
     if train_mode == "refuse":
-        check_mode(usable(model))
+        check_mode(as_module(model))
     threats = threats_of(threat)
-    samples = samples_of(images, labels, threats[0].bounds)
+    samples = as_samples(images, labels, threats[0].bounds)
     tests = _conditions(conditions, threats, samples.images.shape[1:])
     tests = certify_first(tests, certificate)
-    with by_itself():
-        model = usable(model)
-        classes, suspicion = _screen(model, samples, tests, threats)
+    with isolated():
+        model = as_module(model)
+        classes, screening = _screen(model, samples, tests, threats)
         setup = EvaluationSetup(model, samples, batch_size, seed, progress)
         tested = [_run(setup, condition, classes) for condition in tests]
         flags = contradictions(tests, [each.verdicts for each in tested])
-        if suspicion and (suspicion.masked or any(flags)):
+        if screening and (screening.masked or any(flags)):
             tested = add_gradient_free(setup, tested)
-        general = suspicion.flags() if suspicion else ()
+        general = screening.flags() if screening else ()
     results = [
         result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
         for (condition, result, _), own in zip(tested, flags, strict=True)
@@ -115,7 +120,7 @@ def _screen(
     samples: Samples,
     conditions: Sequence[Condition],
     threats: Sequence[Threat],
-) -> tuple[int, Suspicion | None]:
+) -> tuple[int, Screening | None]:
     """Refuse what cannot be attacked; return the classes, and what a few passes show."""
     samples.check_images(threats)
     threat = next((c.threat for c in conditions if c.searches), None)
@@ -123,9 +128,9 @@ def _screen(
         return samples.check(model, threats), None
     history = first_answers(model, samples, threat)
     classes = samples.check(model, threats)
-    suspicion = Suspicion(model, next(samples.batches(model, FEW)), threat, history)
-    suspicion.refuse_blind(conditions)
-    return classes, suspicion
+    screening = Screening(model, next(samples.batches(model, FEW)), threat, history)
+    screening.refuse_blind(conditions)
+    return classes, screening
 
 
 def _beside(result: Result) -> str:

@@ -26,7 +26,7 @@ from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.engine import logits_of, run_condition
-from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.evaluation.samples import as_module, as_samples, isolated
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.norms import StatisticsShift, StatisticsShifts
 from advnorm.records import Accuracy, Verdicts
@@ -143,10 +143,10 @@ def perturbed_statistics(
     what, unbound = what or Perturbation(), (-torch.inf, torch.inf)
     for radius in radii:
         what.check(radius)
-    samples = samples_of(images, labels, unbound)
-    climbed = samples if attacked is None else samples_of(*attacked, unbound)
-    with by_itself():
-        model = usable(model)
+    samples = as_samples(images, labels, unbound)
+    climbed = samples if attacked is None else as_samples(*attacked, unbound)
+    with isolated():
+        model = as_module(model)
         samples.check(model, [])
         climbed.check(model, [])
         size = batch_size if attacked is None else len(climbed.images)

@@ -23,7 +23,7 @@ from advnorm.threat import Bounds, Threat
 
 
 @contextmanager
-def by_itself() -> Iterator[None]:
+def isolated() -> Iterator[None]:
     """Judge with gradients, and alone, whatever mode and process group the caller is in."""
     with torch.inference_mode(mode=False), ranks.single_process():
         yield
@@ -41,7 +41,7 @@ class FunctionModel(nn.Module):
         return self.function(images)
 
 
-def usable(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
+def as_module(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
     """Return a module that can be attacked: of a function, or of inference tensors too.
 
     A model made in inference mode is copied: no gradient may pass through its tensors.
@@ -59,7 +59,7 @@ def usable(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
     return deepcopy(model) if any(t.is_inference() for t in tensors) else model
 
 
-def samples_of(images: Any, labels: Any, bounds: Bounds) -> "Samples":
+def as_samples(images: Any, labels: Any, bounds: Bounds) -> "Samples":
     """Take images and labels as tensors, arrays or lists."""
     return Samples(_tensor(images, "images"), _tensor(labels, "labels"), bounds)
 

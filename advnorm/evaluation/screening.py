@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.data import Batch
+from advnorm.evaluation.checks.auditor import flags_of, has_gradients, preserved, probe
 from advnorm.evaluation.checks.checklist import larger_radius_weaker, one_step_better
 from advnorm.evaluation.checks.context import FEW, Finding
-from advnorm.evaluation.checks.examiner import flags_of, has_gradients, kept, probe
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.memory import remembers
 from advnorm.evaluation.checks.outputs import MASKED
@@ -23,7 +23,7 @@ _PASSES_DIFFER = frozenset({"randomized", "dynamic"})
 """Flags of models whose answers differ anyway, so that a memory cannot be told."""
 
 
-class Suspicion:
+class Screening:
     """What a few passes say about a model, before and after it was attacked."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Suspicion:
         """Return a sentence a flag; call it when all attacks are done."""
         checks = self.checks
         if not self.flagged & _PASSES_DIFFER:
-            with kept(self.model), torch.no_grad():
+            with preserved(self.model), torch.no_grad():
                 checks = (*checks, _check("stateful", remembers(self.history.change())))
         return flags_of(checks)
 
 
 def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History:
     """Ask a model before anything else does, so that a memory has nothing to go by."""
-    with kept(model):
+    with preserved(model):
         return History(model, next(samples.batches(model, FEW)), threat)
 
 

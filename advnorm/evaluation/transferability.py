@@ -13,7 +13,7 @@ from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attack_search, merged_settings
 from advnorm.evaluation.engine import logits_of, search_dtype
 from advnorm.evaluation.inputs import one_threat
-from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.evaluation.samples import as_module, as_samples, isolated
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import CLEAN, AttackSearch, StageInput, predict
 from advnorm.model_state import eval_mode, frozen_parameters
@@ -69,10 +69,10 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
         progress: Where to report; by default nowhere.
     """
     threat = one_threat(threat)
-    samples = samples_of(images, labels, threat.bounds)
-    with by_itself():
+    samples = as_samples(images, labels, threat.bounds)
+    with isolated():
         models = {**sources, **targets}
-        own = {name: usable(model) for name, model in models.items()}
+        own = {name: as_module(model) for name, model in models.items()}
         _refuse_namesakes(sources, targets)
         for model in own.values():
             samples.check(model, [threat])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torch.nn import Module
 
+from advnorm.evaluation.checks.auditor import Auditor
 from advnorm.evaluation.checks.context import STRONG
-from advnorm.evaluation.checks.examiner import Examiner
 from advnorm.norms import Domain, MixtureNorm, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
@@ -46,11 +46,11 @@ def audit_run(
     ) as loaded:
         model = loaded.model
         batch = first_samples(loaded.data, spec.samples or SAMPLES, loaded.device)
-        examiner = Examiner(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
+        auditor = Auditor(suite=suite, batch_size=spec.batch_size, seed=recipe.seed)
         audits = []
         for threat, domain in product(threats, _branches(recipe, model)):
             with route(model, domain=domain) if domain else nullcontext():
-                audit = examiner.audit(model, batch, threat, loaded.progress).model_copy(
+                audit = auditor.audit(model, batch, threat, loaded.progress).model_copy(
                     update={
                         "weights": loaded.weights,
                         "training": loaded.training,

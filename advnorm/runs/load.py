@@ -10,8 +10,8 @@ from torch import nn
 
 from advnorm import ranks
 from advnorm.data import Batch, DataSet
+from advnorm.evaluation.checks.auditor import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.checks.examiner import flags_of, probe
 from advnorm.evaluation.engine import check
 from advnorm.evaluation.inputs import check_labels
 from advnorm.models import untile

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from advnorm.evaluation import audit, evaluate, transfer
-from advnorm.evaluation.checks.examiner import ORDER
+from advnorm.evaluation.checks.auditor import ALL_CHECKS
 from advnorm.threat import L2, Linf
 
 
@@ -135,5 +135,5 @@ def test_a_loader_in_the_place_of_images_is_one_sentence(model, images):
 def test_a_whole_audit_of_a_function_asks_every_check(model, images):
     labels = model(images).argmax(1)
     found = audit(lambda x: model(x), images, labels, Linf(0.1), suite=["apgd_ce-2"])
-    assert [check.name for check in found.checks] == list(ORDER)
+    assert [check.name for check in found.checks] == list(ALL_CHECKS)
     assert "stateful" not in found.flagged

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from math import prod, sqrt
 from typing import NamedTuple
 
 import torch
@@ -50,7 +51,7 @@ class NotRun(Exception):
     """A check cannot be made on this model."""
 
 
-class Subject:
+class AuditContext:
     """A model in evaluation with its samples; each attack is run at most once."""
 
     def __init__(
@@ -77,7 +78,7 @@ class Subject:
         """The model's first answers, where it is asked about a memory."""
         self.masked = False
         """Whether a check found gradients or scores suspect, so far."""
-        self._known: dict[tuple[str, float], Tensor] = {}
+        self._robust_cache: dict[tuple[str, float], Tensor] = {}
 
     def logits(self, images: Tensor) -> Tensor:
         """Return logits without a graph, a batch at a time."""
@@ -105,9 +106,9 @@ class Subject:
     @cached_property
     def right(self) -> Tensor:
         """Which clean images are classified well."""
-        return self.classified_well(self.clean_logits)
+        return self.is_correct(self.clean_logits)
 
-    def refuse_guessing(self) -> None:
+    def require_better_than_chance(self) -> None:
         """Refuse to look for a mask on a model that has nothing to hide.
 
         Raises:
@@ -118,7 +119,7 @@ class Subject:
         if not exceeds(int(self.right.sum()), len(self.right), limit):
             raise NotRun("the model is right hardly more often than chance")
 
-    def classified_well(self, logits: Tensor) -> Tensor:
+    def is_correct(self, logits: Tensor) -> Tensor:
         """Tell which logits of all samples name the label, alone."""
         return classify(logits, self.labels) == self.labels
 
@@ -149,7 +150,7 @@ class Subject:
         (gradient,) = torch.autograd.grad(loss, x, allow_unused=True)
         return gradient
 
-    def standing(
+    def robust_under(
         self, attack: str, *, threat: Threat | None = None, among: Tensor | None = None
     ) -> Tensor:
         """Tell which samples are robust under an attack, by its name.
@@ -165,9 +166,9 @@ class Subject:
         if among is not None:
             return self._run(condition, among)
         key = (attack, threat.eps)
-        if key not in self._known:
-            self._known[key] = self._run(condition, torch.ones_like(self.right))
-        return self._known[key]
+        if key not in self._robust_cache:
+            self._robust_cache[key] = self._run(condition, torch.ones_like(self.right))
+        return self._robust_cache[key]
 
     def _run(self, condition: Condition, among: Tensor) -> Tensor:
         rows = among.nonzero().squeeze(1)
@@ -182,6 +183,23 @@ class Subject:
         robust = torch.zeros_like(among)
         robust[rows] = torch.tensor(verdicts.robust, dtype=torch.bool, device=among.device)
         return robust
+
+    @property
+    def whole_box(self) -> Threat:
+        """The threat that contains every image: its radius is the diameter of the box."""
+        low, high = self.threat.bounds
+        pixels = prod(self.images.shape[1:])
+        l2 = self.threat.name == "l2"
+        return self.threat.with_eps((high - low) * (sqrt(pixels) if l2 else 1.0))
+
+    @property
+    def growing_threats(self) -> list[Threat]:
+        """Half the radius, the radius, twice, four times, and the whole box."""
+        most, eps = self.whole_box, self.threat.eps
+        inside = [
+            eps * factor for factor in (0.5, 1.0, 2.0, 4.0) if eps * factor < most.eps
+        ]
+        return [*(self.threat.with_eps(radius) for radius in inside), most]
 
     @cached_property
     def slopes(self) -> Slopes | None:
@@ -205,10 +223,12 @@ class Subject:
         """Tell which samples PGD and the strong attacks leave, those that can be run."""
         robust = self.right
         for attack in (WEAK, PGD, *self.suite):
-            known = self._known.get((attack, self.threat.eps))
+            known = self._robust_cache.get((attack, self.threat.eps))
             with suppress(NotRun):
                 robust = (
-                    self.standing(attack, among=robust) if known is None else robust & known
+                    self.robust_under(attack, among=robust)
+                    if known is None
+                    else robust & known
                 )
         return robust
 
@@ -221,13 +241,13 @@ class Subject:
         """
         few = torch.arange(len(self.left), device=self.left.device) < DECIDED
         asked = self.left if self.masked else self.left & few
-        return torch.where(asked, self.standing(DECISIONS, among=asked), self.left)
+        return torch.where(asked, self.robust_under(DECISIONS, among=asked), self.left)
 
     @cached_property
     def strongest(self) -> Tensor:
         """Tell which samples withstand all attacks of the audit together."""
-        self.standing(WEAK), self.standing(PGD)
+        self.robust_under(WEAK), self.robust_under(PGD)
         return self.decided
 
 
-CHECKS: Registry[Callable[[Subject], Finding]] = Registry("check")
+CHECKS: Registry[Callable[[AuditContext], Finding]] = Registry("check")

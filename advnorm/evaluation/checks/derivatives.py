@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from advnorm.evaluation.checks.context import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluation.checks.context import CHECKS, AuditContext, Finding, NotRun
 from advnorm.evaluation.checks.significance import count, exceeds
 from advnorm.evaluation.checks.slopes import SCALES, Slopes
 
@@ -19,13 +19,13 @@ _ENOUGH = 8
 
 
 @CHECKS.register("wrong_gradients")
-def wrong_gradients(subject: Subject) -> Finding:
+def wrong_gradients(context: AuditContext) -> Finding:
     """Ask whether gradients are those of the answers, by finite differences.
 
     Along the gradient itself and along a random direction. A backward pass of its own
     (BPDA, straight-through), a detached part or a decoy shows.
     """
-    slopes = _slopes(subject)
+    slopes = _slopes(context)
     own = _off(slopes.own, slopes.own_by_gradient, slopes.floor)
     random = _off(slopes.random, slopes.random_by_gradient, slopes.floor)
     limit, n = MANY if slopes.double else MANY_IN_SINGLE, len(own)
@@ -42,14 +42,14 @@ def wrong_gradients(subject: Subject) -> Finding:
 
 
 @CHECKS.register("rugged_scores")
-def rugged_scores(subject: Subject) -> Finding:
+def rugged_scores(context: AuditContext) -> Finding:
     """Ask whether slopes at a tiny distance are those at a larger one.
 
     Rounding (even with a gradient that leaks around it), ripples and noise that is a
     function of the image make gradients that say nothing about the next pixel.
     """
-    slopes = _slopes(subject)
-    if len(slopes.random) < _ENOUGH or not subject.threat.eps:
+    slopes = _slopes(context)
+    if len(slopes.random) < _ENOUGH or not context.threat.eps:
         raise NotRun(f"fewer than {_ENOUGH} samples, or a radius of 0")
     here, floor = _length(slopes.random), slopes.floor
     ratios = [_ratio(_length(far), here, floor) for far in slopes.larger]
@@ -64,11 +64,11 @@ def rugged_scores(subject: Subject) -> Finding:
     )
 
 
-def _slopes(subject: Subject) -> Slopes:
-    subject.refuse_guessing()
-    if subject.slopes is None:
+def _slopes(context: AuditContext) -> Slopes:
+    context.require_better_than_chance()
+    if context.slopes is None:
         raise NotRun("the model has no gradients at all")
-    return subject.slopes
+    return context.slopes
 
 
 def _length(slopes: Tensor) -> Tensor:

@@ -7,8 +7,7 @@ unavailable gradients, is in :mod:`advnorm.evaluation.checks.outputs`.
 import torch
 from torch import Tensor
 
-from advnorm.evaluation.checks.context import CHECKS, PGD, Finding, NotRun, Subject
-from advnorm.evaluation.checks.radii import whole
+from advnorm.evaluation.checks.context import CHECKS, PGD, AuditContext, Finding, NotRun
 from advnorm.evaluation.checks.significance import count, exceeds
 
 RADIUS = 0.02
@@ -17,18 +16,18 @@ NEIGHBOURS = 5
 
 
 @CHECKS.register("unstable_predictions")
-def unstable_predictions(subject: Subject) -> Finding:
+def unstable_predictions(context: AuditContext) -> Finding:
     r"""Ask whether the loss jumps within a small neighbourhood: gradients mislead there.
 
     The median over samples of :math:`\min(1, |m(x + \delta) - m(x)| / |m(x)|)`, where m is
     the margin and :math:`\delta` is in a ball of 0.02 eps.
     """
-    ball, x = subject.threat.with_eps(RADIUS * subject.threat.eps), subject.nearby
-    here = _margin(subject.logits(x), subject.labels)
+    ball, x = context.threat.with_eps(RADIUS * context.threat.eps), context.nearby
+    here = _margin(context.logits(x), context.labels)
     ratios = []
     for number in range(NEIGHBOURS):
-        near = ball.sample(x, subject.draws.stream("neighbour", number))
-        change = _margin(subject.logits(near), subject.labels) - here
+        near = ball.sample(x, context.draws.stream("neighbour", number))
+        change = _margin(context.logits(near), context.labels) - here
         ratios.append((change / here.abs().clamp(min=1e-12)).abs().clamp(max=1))
     share = torch.stack(ratios).mean(0).median().item()
     return Finding(
@@ -40,48 +39,48 @@ def unstable_predictions(subject: Subject) -> Finding:
 
 
 @CHECKS.register("silent_success")
-def silent_success(subject: Subject) -> Finding:
+def silent_success(context: AuditContext) -> Finding:
     """Ask whether PGD met images that fool the model, and returned others."""
-    path = subject.path
-    silent = path.fooled[:-1].any(0) & ~path.fooled[-1] & subject.right
+    path = context.path
+    silent = path.fooled[:-1].any(0) & ~path.fooled[-1] & context.right
     return Finding(
-        exceeds(count(silent), count(subject.right), 0.05),
+        exceeds(count(silent), count(context.right), 0.05),
         "the attack fooled the model on its way and returned another image: keep the best "
         "iterate (apgd_ce does), or use smaller steps",
-        {"share of samples": count(silent) / max(1, count(subject.right))},
+        {"share of samples": count(silent) / max(1, count(context.right))},
     )
 
 
 @CHECKS.register("incomplete_optimization")
-def incomplete_optimization(subject: Subject) -> Finding:
+def incomplete_optimization(context: AuditContext) -> Finding:
     """Ask whether the loss of samples that stand rises to PGD's last step."""
-    path = subject.path
-    stands = subject.right & ~path.fooled.any(0)
+    path = context.path
+    stands = context.right & ~path.fooled.any(0)
     best = path.losses.cummax(0).values[:, stands]
     late = (best[-1] - best[-1 - len(best) // 10]) / (best[-1] - best[0]).clamp(min=1e-12)
     rising = count(late > 0.1)
     return Finding(
-        exceeds(rising, len(subject.labels), 0.05),
+        exceeds(rising, len(context.labels), 0.05),
         "the attack stopped before it had converged: use more steps, or larger ones",
         {
-            "share of samples": rising / len(subject.labels),
+            "share of samples": rising / len(context.labels),
             "median late rise": late.median().item() if len(late) else 0.0,
         },
     )
 
 
 @CHECKS.register("transfer_failure")
-def transfer_failure(subject: Subject) -> Finding:
+def transfer_failure(context: AuditContext) -> Finding:
     """Ask whether images that fool the model in the attack do not in a fresh pass."""
-    path = subject.path
-    rows = (path.fooled[-1] & subject.right).nonzero().squeeze(1)
+    path = context.path
+    rows = (path.fooled[-1] & context.right).nonzero().squeeze(1)
     if len(rows) < 2:
         raise NotRun("the attack fooled the model on fewer than 2 samples")
     parts = torch.split(
         rows.flip(0), (len(rows) + 1) // 2
     )  # other batches than the attack's
-    guess = torch.cat([subject.logits(path.images[part]).argmax(1) for part in parts])
-    lost = count(guess == subject.labels[rows.flip(0)])
+    guess = torch.cat([context.logits(path.images[part]).argmax(1) for part in parts])
+    lost = count(guess == context.labels[rows.flip(0)])
     return Finding(
         exceeds(lost, len(rows), 0.05),
         "successes of the search are none in a fresh pass: search on the same model, mode "
@@ -91,9 +90,9 @@ def transfer_failure(subject: Subject) -> Finding:
 
 
 @CHECKS.register("unconstrained_failure")
-def unconstrained_failure(subject: Subject) -> Finding:
+def unconstrained_failure(context: AuditContext) -> Finding:
     """Ask whether PGD fails although it may change every pixel at will."""
-    stands = subject.standing(PGD, threat=whole(subject))
+    stands = context.robust_under(PGD, threat=context.whole_box)
     return Finding(
         exceeds(count(stands), len(stands), 0.01),
         "an attack without a limit fails, which no classifier withstands: the search is "

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from advnorm.evaluation.checks.context import CHECKS, Finding, Subject
+from advnorm.evaluation.checks.context import CHECKS, AuditContext, Finding
 from advnorm.evaluation.checks.significance import clearly_lower, count
 
 TINY = 1e-5
@@ -11,7 +11,7 @@ TINY = 1e-5
 
 
 @CHECKS.register("standardization_outside")
-def standardization_outside(subject: Subject) -> Finding:
+def standardization_outside(context: AuditContext) -> Finding:
     """Ask whether images, or those that the model was made for, are standardized.
 
     Images outside of the bounds are refused before. Those inside are given to the model as
@@ -20,14 +20,12 @@ def standardization_outside(subject: Subject) -> Finding:
     deviation 1 themselves are standardized, whatever the bounds say, and eps then counts
     in standard deviations.
     """
-    as_given, n = subject.right, len(subject.images)
-    others = [
-        subject.classified_well(subject.logits(images)) for images in _scaled(subject)
-    ]
+    as_given, n = context.right, len(context.images)
+    others = [context.is_correct(context.logits(images)) for images in _scaled(context)]
     best = max(others, key=count)
     gain = (count(best) - count(as_given)) / n
-    mean, deviation = (f(subject.images).item() for f in (torch.mean, torch.std))
-    looks = subject.threat.bounds[0] < 0 and abs(mean) < 0.25 and 0.8 < deviation < 1.25
+    mean, deviation = (f(context.images).item() for f in (torch.mean, torch.std))
+    looks = context.threat.bounds[0] < 0 and abs(mean) < 0.25 and 0.8 < deviation < 1.25
     return Finding(
         looks or (gain > 0.1 and clearly_lower(as_given, best)),
         "images are standardized outside of the model, or should be: make standardization "
@@ -42,16 +40,16 @@ def standardization_outside(subject: Subject) -> Finding:
 
 
 @CHECKS.register("piecewise_constant")
-def piecewise_constant(subject: Subject) -> Finding:
+def piecewise_constant(context: AuditContext) -> Finding:
     """Ask whether the output ignores tiny changes of the input, as if it were quantized.
 
     The gradient of such a model is 0 or made up, whatever autograd says.
     """
-    low, high = subject.threat.bounds
-    x = subject.nearby
-    noise = subject.draws.stream("tiny").uniform(*x.shape[1:], dtype=x.dtype)
+    low, high = context.threat.bounds
+    x = context.nearby
+    noise = context.draws.stream("tiny").uniform(*x.shape[1:], dtype=x.dtype)
     moved = (x + TINY * (high - low) * (2 * noise - 1)).clamp_(low, high)
-    before, after = subject.logits(x), subject.logits(moved)
+    before, after = context.logits(x), context.logits(moved)
     share = (before == after).all(1).double().mean().item()
     return Finding(
         share > 0.5,
@@ -61,9 +59,9 @@ def piecewise_constant(subject: Subject) -> Finding:
     )
 
 
-def _scaled(subject: Subject) -> list[Tensor]:
+def _scaled(context: AuditContext) -> list[Tensor]:
     """Return the images standardized by channel, as a whole, and scaled to [-1, 1]."""
-    images, (low, high) = subject.images, subject.threat.bounds
+    images, (low, high) = context.images, context.threat.bounds
     channels = [0, *range(2, images.ndim)]
     tiny = torch.finfo(images.dtype).eps
     return [

@@ -1,6 +1,6 @@
 """State that a model keeps from query to query, noticed by its effect."""
 
-from advnorm.evaluation.checks.context import CHECKS, Finding, NotRun, Subject
+from advnorm.evaluation.checks.context import CHECKS, AuditContext, Finding, NotRun
 from advnorm.evaluation.checks.history import Change
 
 FACTOR = 4.0
@@ -8,15 +8,15 @@ FACTOR = 4.0
 
 
 @CHECKS.register("stateful")
-def stateful(subject: Subject) -> Finding:
+def stateful(context: AuditContext) -> Finding:
     """Ask whether the model answers after many queries as it did before them."""
-    history = subject.history
+    history = context.history
     if history is None:
         raise NotRun("the model's first answers were not kept")
-    if subject.randomness:
+    if context.randomness:
         raise NotRun("the model is randomized, so answers cannot be compared")
-    if subject.gradients is not None:
-        subject.path  # noqa: B018 (many queries, where no attack was run yet)
+    if context.gradients is not None:
+        context.path  # noqa: B018 (many queries, where no attack was run yet)
     return remembers(history.change())
 
 

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from advnorm.evaluation.checks.context import CHECKS, FEW, Finding, NotRun, Subject
+from advnorm.evaluation.checks.context import CHECKS, FEW, AuditContext, Finding, NotRun
 from advnorm.evaluation.checks.significance import count, differing, exceeds, rounding_of
-from advnorm.evaluation.checks.snapshot import Held
+from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.model_state import frozen_parameters
 
 
 @CHECKS.register("randomized")
-def randomized(subject: Subject) -> Finding:
+def randomized(context: AuditContext) -> Finding:
     """Ask whether two passes over the same images give different logits."""
-    share = subject.randomness
+    share = context.randomness
     return Finding(
         share > 0,
         "two passes differ: average over the noise (expectation over transformation), or "
@@ -27,9 +27,9 @@ def randomized(subject: Subject) -> Finding:
 
 
 @CHECKS.register("softmax_output")
-def softmax_output(subject: Subject) -> Finding:
+def softmax_output(context: AuditContext) -> Finding:
     """Ask whether the outputs lie in [0, 1] and sum to 1: probabilities."""
-    logits, unit = subject.clean_logits, rounding_of(subject.model)
+    logits, unit = context.clean_logits, rounding_of(context.model)
     inside = ((logits >= 0) & (logits <= 1 + unit)).all(1)
     sums = (logits.sum(1) - 1).abs() <= unit
     share = (inside & sums).double().mean().item()
@@ -42,9 +42,9 @@ def softmax_output(subject: Subject) -> Finding:
 
 
 @CHECKS.register("one_hot_output")
-def one_hot_output(subject: Subject) -> Finding:
+def one_hot_output(context: AuditContext) -> Finding:
     """Ask whether each output holds two values only: a decision and no scores."""
-    logits = subject.clean_logits
+    logits = context.clean_logits
     share = _two_valued(logits).double().mean().item()
     return Finding(
         _hard(logits),
@@ -55,9 +55,9 @@ def one_hot_output(subject: Subject) -> Finding:
 
 
 @CHECKS.register("unavailable_gradients")
-def unavailable_gradients(subject: Subject) -> Finding:
+def unavailable_gradients(context: AuditContext) -> Finding:
     """Ask whether a finite gradient fails to reach the input (Pintor et al., 2022)."""
-    gradients = subject.gradients
+    gradients = context.gradients
     finite = gradients is not None and bool(gradients.isfinite().all())
     return Finding(
         not finite,
@@ -68,23 +68,23 @@ def unavailable_gradients(subject: Subject) -> Finding:
 
 
 @CHECKS.register("zero_gradients")
-def zero_gradients(subject: Subject) -> Finding:
+def zero_gradients(context: AuditContext) -> Finding:
     """Ask whether the input gradient of the cross-entropy is exactly 0."""
-    if subject.gradients is None:
+    if context.gradients is None:
         raise NotRun("the model has no gradients at all")
-    zero = (subject.gradients == 0).flatten(1).all(1) & subject.right
+    zero = (context.gradients == 0).flatten(1).all(1) & context.right
     return Finding(
-        exceeds(count(zero), count(subject.right), 0.01),
+        exceeds(count(zero), count(context.right), 0.01),
         "cross-entropy has no slope at some images, so PGD stays where it starts: trust "
         "margin losses (apgd_dlr, apgd_t) and square only",
-        {"share of samples": count(zero) / max(1, count(subject.right))},
+        {"share of samples": count(zero) / max(1, count(context.right))},
     )
 
 
 @CHECKS.register("saturated_loss")
-def saturated_loss(subject: Subject) -> Finding:
+def saturated_loss(context: AuditContext) -> Finding:
     """Ask whether logits are so far apart that their softmax is exactly one-hot."""
-    logits, right = subject.clean_logits, subject.right
+    logits, right = context.clean_logits, context.right
     others = (logits - logits.amax(1, keepdim=True)).exp().sum(1) == 1
     top = logits.topk(2, dim=1).values
     hard = count(others & right)
@@ -100,16 +100,16 @@ def saturated_loss(subject: Subject) -> Finding:
 
 
 @CHECKS.register("dynamic")
-def dynamic(subject: Subject) -> Finding:
+def dynamic(context: AuditContext) -> Finding:
     """Ask whether a pass changes the model, or optimizes something at test time."""
-    held, kept = Held(subject.model), list[int]()
+    held, kept = TensorSnapshot(context.model), list[int]()
 
     def keep(tensor: Tensor) -> Tensor:  # called where a graph is built, against no_grad
         kept.append(1)
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        subject.logits(subject.images[:FEW])
+        context.logits(context.images[:FEW])
     moved = held.moved()
     return Finding(
         moved > 0 or bool(kept),
@@ -120,17 +120,17 @@ def dynamic(subject: Subject) -> Finding:
 
 
 @CHECKS.register("batch_dependent")
-def batch_dependent(subject: Subject) -> Finding:
+def batch_dependent(context: AuditContext) -> Finding:
     """Ask whether an answer depends on the other images of a batch, or on its place."""
-    x = subject.images[:FEW]
+    x = context.images[:FEW]
     if len(x) < 4:
         raise NotRun("fewer than 4 samples")
-    if subject.randomness:
+    if context.randomness:
         raise NotRun("the model is randomized, so batches cannot be compared")
-    half, whole = len(x) // 2, subject.few_logits
+    half, whole = len(x) // 2, context.few_logits
     shares = [
-        differing(whole[:half], subject.logits(x[:half]), rounding_of(subject.model)),
-        differing(whole, subject.logits(x.flip(0)).flip(0), rounding_of(subject.model)),
+        differing(whole[:half], context.logits(x[:half]), rounding_of(context.model)),
+        differing(whole, context.logits(x.flip(0)).flip(0), rounding_of(context.model)),
     ]
     share = max(shares)
     return Finding(
@@ -142,18 +142,18 @@ def batch_dependent(subject: Subject) -> Finding:
 
 
 @CHECKS.register("grad_mode_dependent")
-def grad_mode_dependent(subject: Subject) -> Finding:
+def grad_mode_dependent(context: AuditContext) -> Finding:
     """Ask whether answers change where gradients are enabled, or asked for.
 
     A search runs there; a verdict does not.
     """
-    if subject.randomness:
+    if context.randomness:
         raise NotRun("the model is randomized, so passes cannot be compared")
-    x, unit = subject.images[:FEW], rounding_of(subject.model)
-    plain = subject.few_logits
-    with torch.enable_grad(), frozen_parameters(subject.model):
-        enabled = subject.logits_fn(x.clone()).detach()
-        wanted = subject.logits_fn(x.clone().requires_grad_()).detach()
+    x, unit = context.images[:FEW], rounding_of(context.model)
+    plain = context.few_logits
+    with torch.enable_grad(), frozen_parameters(context.model):
+        enabled = context.logits_fn(x.clone()).detach()
+        wanted = context.logits_fn(x.clone().requires_grad_()).detach()
     numbers = {
         "gradients enabled": differing(plain, enabled, unit),
         "gradients wanted": differing(plain, wanted, unit),

@@ -5,7 +5,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from advnorm.evaluation.checks.context import CHECKS, FEW, Finding, NotRun, Subject
+from advnorm.evaluation.checks.context import CHECKS, FEW, AuditContext, Finding, NotRun
 
 PAIRINGS = 6
 WEAK = 0.7
@@ -16,7 +16,7 @@ FLAT = 1e-3
 
 
 @CHECKS.register("uninformative_scores")
-def uninformative_scores(subject: Subject) -> Finding:
+def uninformative_scores(context: AuditContext) -> Finding:
     """Ask whether a smaller margin foretells a change of the decision.
 
     Images are mixed with others, four and five tenths of the way. Among those that keep
@@ -25,14 +25,14 @@ def uninformative_scores(subject: Subject) -> Finding:
     a function of something else, have 0.5. Farther from the change even sound margins say
     little: robust networks are flat there.
     """
-    subject.refuse_guessing()
-    x = subject.images[:FEW]
-    own = subject.few_logits.argmax(1)
+    context.require_better_than_chance()
+    x = context.images[:FEW]
+    own = context.few_logits.argmax(1)
     kept, lost = [], []
     for pairing in range(1, 1 + min(PAIRINGS, len(x) - 1)):
         other = x.roll(pairing, 0)
         before, after = (
-            subject.logits(torch.lerp(x, other, share)) for share in (0.4, 0.5)
+            context.logits(torch.lerp(x, other, share)) for share in (0.4, 0.5)
         )
         margin = _margin(before, own)
         rows = (margin > 0) & (own != own.roll(pairing))
@@ -54,13 +54,13 @@ def uninformative_scores(subject: Subject) -> Finding:
 
 
 @CHECKS.register("tiny_logits")
-def tiny_logits(subject: Subject) -> Finding:
+def tiny_logits(context: AuditContext) -> Finding:
     """Ask whether logits are so close together that their softmax is uniform.
 
     Cross-entropy then climbs the mean of all logits, and its gradient may underflow.
     """
-    subject.refuse_guessing()
-    logits = subject.clean_logits
+    context.require_better_than_chance()
+    logits = context.clean_logits
     spread = (logits.amax(1) - logits.amin(1)).median().item()
     return Finding(
         spread < FLAT,

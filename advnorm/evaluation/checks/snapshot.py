@@ -22,7 +22,7 @@ class _Slot(NamedTuple):
         )
 
 
-class Held:
+class TensorSnapshot:
     """What every tensor of a model was; a pass may fill one anew, or put in another."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -38,7 +38,7 @@ class Held:
         """Return how many tensors are not what they were."""
         return sum(slot.moved() for slot in self._slots)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Make every tensor what it was; one that has not moved is not written to."""
         with torch.no_grad():
             for slot in self._slots:

@@ -14,27 +14,33 @@ from advnorm.evaluation.checks import (  # noqa: F401
     checklist,
     derivatives,
     failures,
-    gap,
     inputs,
     memory,
     outputs,
     scores,
 )
-from advnorm.evaluation.checks.context import CHECKS, FEW, STRONG, WEAK, NotRun, Subject
+from advnorm.evaluation.checks.context import (
+    CHECKS,
+    FEW,
+    STRONG,
+    WEAK,
+    AuditContext,
+    NotRun,
+)
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.significance import count
-from advnorm.evaluation.checks.snapshot import Held
+from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.evaluation.condition_names import parse_attacks
 from advnorm.evaluation.engine import look
 from advnorm.evaluation.inputs import check_labels, one_threat
-from advnorm.evaluation.samples import by_itself, samples_of, usable
+from advnorm.evaluation.samples import as_module, as_samples, isolated
 from advnorm.model_state import eval_mode
 from advnorm.norms import active_branch
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Audit, Check, ThreatRecord
 from advnorm.threat import Threat
 
-ORDER = (
+ALL_CHECKS = (
     *outputs.PROBES,
     "standardization_outside",
     "piecewise_constant",
@@ -64,7 +70,7 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     labels: Tensor,
     threat: Threat,
     *,
-    checks: Sequence[str] = ORDER,
+    checks: Sequence[str] = ALL_CHECKS,
     suite: Sequence[str] = STRONG,
     surrogate: nn.Module | None = None,
     batch_size: int = 250,
@@ -95,26 +101,26 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
         progress: Where to report; by default nowhere.
     """
     threat = one_threat(threat)
-    with by_itself():
-        samples, model = samples_of(images, labels, threat.bounds), usable(model)
+    with isolated():
+        samples, model = as_samples(images, labels, threat.bounds), as_module(model)
         samples.check_images([threat])
         count = len(samples.images)
         batch = next(samples.batches(model, count))
-        with kept(model, seed):
+        with preserved(model, seed):
             history = History(model, batch, threat)
             classes = look(model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds)
         check_labels(batch.labels, count=count, classes=classes)
-        other = None if surrogate is None else usable(surrogate)
-        examiner = Examiner(checks, suite, other, batch_size=batch_size, seed=seed)
-        return examiner.audit(model, batch, threat, progress, history)
+        other = None if surrogate is None else as_module(surrogate)
+        auditor = Auditor(checks, suite, other, batch_size=batch_size, seed=seed)
+        return auditor.audit(model, batch, threat, progress, history)
 
 
 def probe(model: nn.Module, batch: Batch, threat: Threat) -> tuple[Check, ...]:
     """Return the checks that a few passes decide: every evaluation can afford them."""
     few = Batch(*(tensor[:FEW] for tensor in batch))
-    with kept(model):
-        subject = Subject(model, few, threat)
-        return tuple(ask(subject, name) for name in outputs.PROBES)
+    with preserved(model):
+        context = AuditContext(model, few, threat)
+        return tuple(run_check(context, name) for name in outputs.PROBES)
 
 
 def flags_of(checks: Sequence[Check]) -> tuple[str, ...]:
@@ -129,10 +135,10 @@ def has_gradients(checks: Sequence[Check]) -> bool:
 
 
 @dataclass(frozen=True)
-class Examiner:
+class Auditor:
     """How an audit is made."""
 
-    checks: Sequence[str] = ORDER
+    checks: Sequence[str] = ALL_CHECKS
     suite: Sequence[str] = STRONG
     surrogate: nn.Module | None = None
     batch_size: int = 250
@@ -157,8 +163,11 @@ class Examiner:
             CHECKS[name]  # an unknown name is refused before anything is run
         for name in self.suite:
             parse_attacks(name)
-        with kept(model, self.seed), kept(self.surrogate or nn.Identity(), self.seed):
-            subject = Subject(
+        with (
+            preserved(model, self.seed),
+            preserved(self.surrogate or nn.Identity(), self.seed),
+        ):
+            context = AuditContext(
                 model,
                 batch,
                 threat,
@@ -169,17 +178,17 @@ class Examiner:
             )
             checks = []
             if "stateful" in self.checks:
-                subject.history = history or History(model, batch, threat)
+                context.history = history or History(model, batch, threat)
             for number, name in enumerate(self.checks, start=1):
-                checks.append(ask(subject, name))
+                checks.append(run_check(context, name))
                 flagged = checks[-1].status == "flagged"
-                subject.masked |= flagged and name in outputs.MASKED
+                context.masked |= flagged and name in outputs.MASKED
                 progress.update(number, len(self.checks), f"audit: {name}")
             return Audit(
                 threat=ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds),
-                n=len(subject.labels),
-                **_accuracies(subject, checks),
-                suite=subject.suite,
+                n=len(context.labels),
+                **_accuracies(context, checks),
+                suite=context.suite,
                 checks=tuple(checks),
                 branch=active_branch(model),
                 seed=self.seed,
@@ -187,18 +196,18 @@ class Examiner:
             )
 
 
-def _accuracies(subject: Subject, checks: Sequence[Check]) -> dict[str, Accuracy]:
+def _accuracies(context: AuditContext, checks: Sequence[Check]) -> dict[str, Accuracy]:
     """Return the accuracies on clean images, under the weak and under all attacks."""
-    found = {"clean": subject.right}
+    found = {"clean": context.right}
     if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
-        found |= {"weak": subject.standing(WEAK), "strong": subject.strongest}
+        found |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
     return {name: Accuracy(correct=count(s), n=len(s)) for name, s in found.items()}
 
 
-def ask(subject: Subject, name: str) -> Check:
+def run_check(context: AuditContext, name: str) -> Check:
     """Make one check; what cannot be asked says why, a gradient that is no number flags."""
     try:
-        flagged, says, numbers = CHECKS[name](subject)
+        flagged, says, numbers = CHECKS[name](context)
     except NotRun as reason:
         return Check(name=name, status="not run", says=str(reason))
     except NonFiniteGradientError as error:
@@ -211,13 +220,13 @@ def ask(subject: Subject, name: str) -> Check:
 
 
 @contextmanager
-def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
+def preserved(model: nn.Module, seed: int = 0) -> Iterator[None]:
     """Put a model in evaluation; put back what passes change, the random state too.
 
     Its weights are frozen only where gradients are taken: one that optimizes them in a
     prediction is seen doing so.
     """
-    held, tensors = Held(model), [*model.parameters(), *model.buffers()]
+    held, tensors = TensorSnapshot(model), [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
     with torch.random.fork_rng(devices), eval_mode(model):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
@@ -227,4 +236,4 @@ def kept(model: nn.Module, seed: int = 0) -> Iterator[None]:
         try:
             yield
         finally:
-            held.put_back()
+            held.restore()
