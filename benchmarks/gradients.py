@@ -1,8 +1,8 @@
-"""What a step costs with each gradient rule, over a plain step.
+"""What a step costs with each gradient rule, relative to a plain step.
 
-A plain step is one forward and one backward pass over the batch, and the optimizer's. The
-rules take turns in one process; the median of the ratios of a round is printed, with the
-limits that the project sets itself.
+A plain step is one forward pass, one backward pass and the optimizer's step. The rules take
+turns in one process. Printed are the medians over rounds of the ratio to the plain step,
+with the limits of this project.
 
     python benchmarks/gradients.py [--rounds 15] [--threads 2] [--batch 128]
 """

@@ -41,14 +41,14 @@ class InMemoryRun:
 
 
 def monitored(experiment: Experiment, questions: str) -> Stepper:
-    """Return a stepper that looks at the steps whose number divides by EVERY."""
+    """Return a stepper that monitors the steps whose number divides by EVERY."""
     changes = [f"monitor={{every: {EVERY}, questions: {questions}}}"]
     again = build_experiment(override(experiment.recipe, changes), root=None, device="cpu")
     return Stepper(again, Monitor(again, InMemoryRun(), Quiet()))  # type: ignore[arg-type]
 
 
 def measure(case: str, folder: Path, rounds: int) -> float:
-    """Print one case; return the share of an epoch that watching adds."""
+    """Print one case; return the fraction of an epoch that monitoring adds."""
     experiment = build_case(case, folder)
     batches = endless(experiment)
     cheap, sharp = monitored(experiment, CHEAP), monitored(experiment, "[hessian]")
@@ -56,7 +56,7 @@ def measure(case: str, folder: Path, rounds: int) -> float:
     for index in range(rounds + 2):
         batch = next(batches)
         times = []
-        for step in (EVERY * index, EVERY * index + 1):  # the first one is looked at
+        for step in (EVERY * index, EVERY * index + 1):  # the first one is monitored
             start = perf_counter()
             cheap(batch, State(step=step))
             times.append(perf_counter() - start)

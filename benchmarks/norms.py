@@ -1,9 +1,10 @@
-"""What a norm costs beside PyTorch's batch norm.
+"""What a norm costs relative to PyTorch's batch norm.
 
 Forward and backward of a pre-activation ResNet-18 of width 16 on 128 CIFAR-sized images,
 the first half clean and the second adversarial, all norms and `nn.BatchNorm2d` in turn in
-one process. On a shared machine only the fastest of many steps was undisturbed: the ratio
-of the fastest decides; that of the medians and the peak of live memory stand beside it.
+one process. On a shared machine only the fastest of many steps is undisturbed, so the limit
+applies to the ratio of the fastest steps. The ratio of the medians and the peak of live
+memory are printed too.
 
     python benchmarks/norms.py [--rounds 15] [--threads 2]
 """

@@ -49,13 +49,7 @@ def gradient_norm(
 ) -> Diagnosis:
     """Gradient norm of the plain, adversarial or certified loss, in total and by layer."""
     with loss_surface(
-        model,
-        images,
-        labels,
-        loss=loss,
-        threat=threat,
-        statistics=statistics,
-        progress=progress,
+        model, images, labels, threat, loss=loss, statistics=statistics, progress=progress
     ) as surface:
         grads = torch.autograd.grad(
             surface.loss(), surface.parameters, materialize_grads=True

@@ -93,13 +93,7 @@ def hessian(
 ) -> Diagnosis:
     """Largest Hessian eigenvalues of the plain, adversarial or certified loss."""
     with loss_surface(
-        model,
-        images,
-        labels,
-        loss=loss,
-        threat=threat,
-        statistics=statistics,
-        progress=progress,
+        model, images, labels, threat, loss=loss, statistics=statistics, progress=progress
     ) as surface:
         ends = spectrum(*surface, steps=steps, tolerance=tolerance, progress=progress)
     count = tuple(range(1, len(ends.estimates) + 1))

@@ -38,9 +38,9 @@ def loss_surface(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
+    threat: Threat | None,
     *,
     loss: str,
-    threat: Threat | None,
     statistics: Mode,
     progress: Progress = QUIET,
 ) -> Iterator[LossSurface]:

@@ -91,13 +91,7 @@ def smoothness(
     """
     lrs = [largest * 2.0**-k for k in reversed(range(points))]
     with loss_surface(
-        model,
-        images,
-        labels,
-        loss=loss,
-        threat=threat,
-        statistics=statistics,
-        progress=progress,
+        model, images, labels, threat, loss=loss, statistics=statistics, progress=progress
     ) as surface:
         curve = follow_gradient(*surface, lrs, progress=progress)
     return Diagnosis(
