@@ -21,6 +21,8 @@ ACTIVATIONS = {
     "relu6": nn.ReLU6,
     "silu": nn.SiLU,
     "gelu": nn.GELU,
+    "mish": nn.Mish,
+    "hardswish": nn.Hardswish,
     "selu": nn.SELU,  # has an interval rule alone: rows end there
 }
 NORMS = {

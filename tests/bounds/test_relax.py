@@ -30,6 +30,13 @@ LAYERS = [
     nn.SiLU(),
     nn.GELU(),
     nn.GELU(approximate="tanh"),
+    nn.Mish(),
+    nn.CELU(),
+    nn.CELU(alpha=2.5),
+    nn.LogSigmoid(),
+    nn.Softsign(),
+    nn.Hardsigmoid(),
+    nn.Hardswish(),
 ]
 reals = st.floats(-12, 12, allow_nan=False)
 
@@ -75,7 +82,7 @@ def test_an_empty_interval_gives_the_value(layer, a):
 def test_each_line_touches_up_to_the_grids_gap(layer, a, width):
     """No line can be moved closer by more than what the grid and the threshold cost."""
     below, above = gaps(layer, a, a + width)
-    grid = isinstance(layer, nn.SiLU | nn.GELU)
+    grid = isinstance(layer, nn.SiLU | nn.GELU | nn.Mish)
     slack = 0.83 * (width / 32) ** 2 / 8 if grid else 3e-3 * isinstance(layer, nn.Softplus)
     fine = (width / 2000) * 2.6 * 2  # the test's own grid misses a bend by half a cell
     assert below.min() <= slack + fine and above.min() <= slack + fine

@@ -150,8 +150,24 @@ def _hardtanh_lines(layer: nn.Hardtanh, lower: Tensor, upper: Tensor) -> Lines:
     """Relax ``nn.Hardtanh`` and ``nn.ReLU6``, which bend at two points."""
     f = partial(F.hardtanh, min_val=layer.min_val, max_val=layer.max_val)
     k = relax.chord(f, lower, upper)
-    bends = [torch.full_like(k, bend) for bend in (layer.min_val, layer.max_val)]
-    return relax.parallel(f, lower, upper, k, bends)
+    return relax.parallel(f, lower, upper, k, _bends(k, layer.min_val, layer.max_val))
+
+
+def _hardsigmoid_lines(layer: nn.Hardsigmoid, lower: Tensor, upper: Tensor) -> Lines:
+    """Relax ``nn.Hardsigmoid``, which bends at -3 and 3."""
+    k = relax.chord(F.hardsigmoid, lower, upper)
+    return relax.parallel(F.hardsigmoid, lower, upper, k, _bends(k, -3.0, 3.0))
+
+
+def _hardswish_lines(layer: nn.Hardswish, lower: Tensor, upper: Tensor) -> Lines:
+    r"""Relax ``nn.Hardswish``: :math:`z (z + 3) / 6` between its bends at -3 and 3."""
+    k = relax.chord(F.hardswish, lower, upper)
+    points = (3 * k - 1.5, *_bends(k, -3.0, 3.0))
+    return relax.parallel(F.hardswish, lower, upper, k, points)
+
+
+def _bends(k: Tensor, *points: float) -> list[Tensor]:
+    return [torch.full_like(k, point) for point in points]
 
 
 register(
@@ -210,5 +226,13 @@ register(
         rounds=False,
     )
 )
-register(activation(nn.Hardsigmoid, interval=increasing, max_slope=1.0))
-register(activation(nn.Hardswish, interval=valley(-1.5), max_slope=1.5))
+register(
+    activation(
+        nn.Hardsigmoid, interval=increasing, relaxation=_hardsigmoid_lines, max_slope=1.0
+    )
+)
+register(
+    activation(
+        nn.Hardswish, interval=valley(-1.5), relaxation=_hardswish_lines, max_slope=1.5
+    )
+)

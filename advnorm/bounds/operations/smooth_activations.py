@@ -77,6 +77,32 @@ def _elu_lines(layer: nn.ELU, lower: Tensor, upper: Tensor) -> Lines:
     return relax.parallel(f, lower, upper, k, (point, torch.zeros_like(k)))
 
 
+def _celu_lines(layer: nn.CELU, lower: Tensor, upper: Tensor) -> Lines:
+    r"""Relax ``nn.CELU``: its slope is k at :math:`\alpha \log k`, below 0."""
+    f = partial(F.celu, alpha=layer.alpha)  # never in place
+    k = relax.chord(f, lower, upper)
+    point = layer.alpha * torch.log(k.clamp(min=0))
+    return relax.parallel(f, lower, upper, k, (point, torch.zeros_like(k)))
+
+
+def _logsigmoid_lines(layer: nn.LogSigmoid, lower: Tensor, upper: Tensor) -> Lines:
+    r"""Relax ``nn.LogSigmoid``: its slope is k at :math:`-\mathrm{logit}(k)`."""
+    k = relax.chord(F.logsigmoid, lower, upper)
+    return relax.parallel(F.logsigmoid, lower, upper, k, (-torch.logit(k.clamp(0, 1)),))
+
+
+def _softsign_lines(layer: nn.Softsign, lower: Tensor, upper: Tensor) -> Lines:
+    r"""Relax ``nn.Softsign``: its slope is k at :math:`\pm (k^{-1/2} - 1)`."""
+    k = relax.chord(F.softsign, lower, upper)
+    point = k.clamp(torch.finfo(k.dtype).tiny, 1).rsqrt() - 1
+    return relax.parallel(F.softsign, lower, upper, k, (point, -point))
+
+
+def _mish_lines(layer: nn.Mish, lower: Tensor, upper: Tensor) -> Lines:
+    """Relax ``nn.Mish``, whose second derivative is below 0.65."""
+    return relax.on_grid(F.mish, lower, upper, curvature=0.65)
+
+
 def _silu_lines(layer: nn.SiLU, lower: Tensor, upper: Tensor) -> Lines:
     """Relax ``nn.SiLU``, whose second derivative is at most 1/2."""
     return relax.on_grid(F.silu, lower, upper, curvature=0.5)
@@ -136,7 +162,11 @@ register(
 )
 register(
     activation(
-        nn.CELU, settings=(above_zero("alpha"),), interval=valley(0.0), max_slope=1.0
+        nn.CELU,
+        settings=(above_zero("alpha"),),
+        interval=valley(0.0),
+        relaxation=_celu_lines,
+        max_slope=1.0,
     )
 )
 register(
@@ -170,6 +200,20 @@ register(
         max_slope=1.14,
     )
 )
-register(activation(nn.Mish, interval=valley(-1.1924312145787), max_slope=1.1))
+register(
+    activation(
+        nn.Mish,
+        interval=valley(-1.1924312145787),
+        relaxation=_mish_lines,
+        max_slope=1.1,
+    )
+)
+register(
+    activation(
+        nn.LogSigmoid, interval=increasing, relaxation=_logsigmoid_lines, max_slope=1.0
+    )
+)
+register(
+    activation(nn.Softsign, interval=increasing, relaxation=_softsign_lines, max_slope=1.0)
+)
 register(activation(nn.SELU, interval=increasing, max_slope=1.76))
-register(activation(nn.LogSigmoid, nn.Softsign, interval=increasing, max_slope=1.0))
