@@ -13,7 +13,7 @@ from advnorm.report import diagnosis_panels, figures
 from advnorm.report.completion_marks import unfinished_diagnoses
 from advnorm.report.diagnosis_panels import StyledPanel
 from advnorm.report.example_images import png_url
-from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.styles import OTHER_STYLE, GroupStyle
 
 MOST_NUMBERS = 40
@@ -32,7 +32,7 @@ class GroupAnswers:
 
     label: str
     style: GroupStyle
-    runs: tuple[LoadedRun, ...]
+    runs: tuple[ReportRun, ...]
     diagnoses: tuple[Diagnosis, ...]
 
     @property

@@ -17,7 +17,7 @@ from safetensors.numpy import load as parse_tensors
 from advnorm.files import read_bytes
 from advnorm.records import Result
 from advnorm.report.completion_marks import unfinished_runs, unfinished_text
-from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.rows import branch_label, threat_label
 from advnorm.text import cut
 
@@ -68,7 +68,7 @@ def example_strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleS
     return list(islice(filter(None, strips), MOST_RUNS))
 
 
-def _run_strip(group: RunGroup, run: LoadedRun, key: str | None) -> ExampleStrip | None:
+def _run_strip(group: RunGroup, run: ReportRun, key: str | None) -> ExampleStrip | None:
     """Read the examples of a run; ``None`` if there are none, or they are not images."""
     attacked = [result for result in run.results.values() if result.threat]
     for result in sorted(attacked, key=lambda result: result.key_without_branch != key):

@@ -23,7 +23,7 @@ KEYS_OF_A_RUN = ("name", "seed", "out")
 
 
 @dataclass(frozen=True)
-class LoadedRun:
+class ReportRun:
     """Everything a report takes from one run folder."""
 
     run: Run
@@ -64,10 +64,10 @@ class RunGroup:
     """Runs of one recipe that differ only in their seed."""
 
     label: str
-    members: tuple[LoadedRun, ...]
+    members: tuple[ReportRun, ...]
 
     @property
-    def one_per_seed(self) -> tuple[LoadedRun, ...]:
+    def one_per_seed(self) -> tuple[ReportRun, ...]:
         """One run a seed: a repeated seed is no independent sample."""
         return tuple({member.seed: member for member in reversed(self.members)}.values())[
             ::-1
@@ -100,7 +100,7 @@ def load_groups(runs: Sequence[Run]) -> list[RunGroup]:
     paths = list(dict.fromkeys(run.path.resolve() for run in runs))
     first = {run.path.resolve(): run for run in reversed(runs)}
     names = _names(paths)
-    groups: dict[tuple[tuple[str, str], ...], list[LoadedRun]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[ReportRun]] = {}
     for path in paths:
         loaded = _load(first[path], names[path])
         identity = tuple(sorted(group_recipe(loaded.recipe).items()))
@@ -144,7 +144,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, str(value)
 
 
-def _load(run: Run, name: str) -> LoadedRun:
+def _load(run: Run, name: str) -> ReportRun:
     path = run.path / "recipe.yaml"
     try:
         recipe = run.recipe()
@@ -161,7 +161,7 @@ def _load(run: Run, name: str) -> LoadedRun:
         answer.model_copy(update={"training": training})
         for answer in over_training(run.monitored())
     ]
-    return LoadedRun(
+    return ReportRun(
         run=run,
         name=name,
         recipe=dict(flatten(recipe)),
@@ -194,7 +194,7 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def _labels(firsts: Sequence[LoadedRun]) -> list[str]:
+def _labels(firsts: Sequence[ReportRun]) -> list[str]:
     """Label each group by norm, objective and model, and by what else differs if needed."""
     kinds = ("norm", "objective", "model")
     plain = [" · ".join(run.choice(kind) for kind in kinds) for run in firsts]

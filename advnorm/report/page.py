@@ -14,7 +14,7 @@ from advnorm.report.accuracy_curves import (
 )
 from advnorm.report.comparison import compare
 from advnorm.report.completion_marks import unfinished_text
-from advnorm.report.groups import LoadedRun, RunGroup, differences, load_groups
+from advnorm.report.groups import ReportRun, RunGroup, differences, load_groups
 from advnorm.report.rows import group_rows, threat_label
 from advnorm.report.scatter import scatter_panel
 from advnorm.report.styles import (
@@ -76,7 +76,7 @@ def render(runs: Sequence[Run]) -> str:
     )
 
 
-def _attack(runs: Sequence[LoadedRun], key: str | None) -> str:
+def _attack(runs: Sequence[ReportRun], key: str | None) -> str:
     results = [result for run in runs for result in run.results.values()]
     result = next((r for r in results if r.key_without_branch == key), None)
     if result is None or result.threat is None:
@@ -84,12 +84,12 @@ def _attack(runs: Sequence[LoadedRun], key: str | None) -> str:
     return f"{result.condition}, {threat_label(result.threat)}"
 
 
-def _data(runs: Sequence[LoadedRun]) -> list[str]:
+def _data(runs: Sequence[ReportRun]) -> list[str]:
     """Return the names of the training data."""
     return list(dict.fromkeys(run.choice("data") for run in runs))
 
 
-def _missing(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
+def _missing(runs: Sequence[ReportRun]) -> dict[str, list[ReportRun]]:
     """Return the runs that lack something, by what is missing."""
     adversary = {run.name for run in runs if any(r.threat for r in run.results.values())}
     return {
@@ -120,7 +120,7 @@ def _differing(
     return {"keys": keys, "values": values}
 
 
-def _machines(runs: Sequence[LoadedRun]) -> list[tuple[Machine, list[str]]]:
+def _machines(runs: Sequence[ReportRun]) -> list[tuple[Machine, list[str]]]:
     """Return each environment once, with the names of its runs."""
     machines: dict[Machine, list[str]] = {}
     for run in runs:

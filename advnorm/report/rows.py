@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from advnorm.records import Accuracy, Result, Run, Setting, ThreatRecord, result_key
 from advnorm.report.completion_marks import unfinished_runs
-from advnorm.report.groups import LoadedRun, RunGroup, load_groups
+from advnorm.report.groups import ReportRun, RunGroup, load_groups
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def group_rows(groups: Sequence[RunGroup]) -> list[ReportRow]:
     return [_group_row(group, keys) for group in groups]
 
 
-def columns(runs: Sequence[LoadedRun]) -> list[str]:
+def columns(runs: Sequence[ReportRun]) -> list[str]:
     """Return all result keys in the order of the table's columns."""
     results = {result.key: result for run in runs for result in run.results.values()}
     return sorted(results, key=lambda key: _order(results[key]))
@@ -138,7 +138,7 @@ def column_inconsistency(results: Sequence[Result]) -> str:
     return f"the runs were measured differently: {differences}" if differences else ""
 
 
-def _row_inconsistency(runs: Sequence[LoadedRun]) -> str:
+def _row_inconsistency(runs: Sequence[ReportRun]) -> str:
     """Say how the results of some runs differ, beyond their conditions."""
     results = [result for run in runs for result in run.results.values()]
     texts = [_differences({"weights": _weights(r)} for r in results)]
@@ -230,7 +230,7 @@ def _group_row(group: RunGroup, keys: Sequence[str]) -> ReportRow:
 
 
 def _row(
-    first: LoadedRun, label: str, runs: Sequence[LoadedRun], keys: Sequence[str]
+    first: ReportRun, label: str, runs: Sequence[ReportRun], keys: Sequence[str]
 ) -> ReportRow:
     return ReportRow(
         name=first.name,
@@ -245,7 +245,7 @@ def _row(
     )
 
 
-def _cell(key: str, runs: Sequence[LoadedRun]) -> TableCell | None:
+def _cell(key: str, runs: Sequence[ReportRun]) -> TableCell | None:
     results = [run.results[key] for run in runs if key in run.results]
     if not results:
         return None

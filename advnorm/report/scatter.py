@@ -19,7 +19,7 @@ from advnorm.report.figures import (
     to_svg,
     with_branch,
 )
-from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.styles import OTHER_STYLE
 
 _FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
@@ -77,7 +77,7 @@ class ScatterPoint(NamedTuple):
     """The progress of training, if it was not finished."""
 
 
-def _points(run: LoadedRun, key: str) -> list[ScatterPoint]:
+def _points(run: ReportRun, key: str) -> list[ScatterPoint]:
     """Pair the accuracy under ``key`` with the clean one, each branch with its own."""
     points = []
     for result in run.results.values():

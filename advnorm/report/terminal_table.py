@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.records import Run
 from advnorm.report.completion_marks import unfinished_text
-from advnorm.report.groups import LoadedRun, load_groups
+from advnorm.report.groups import ReportRun, load_groups
 from advnorm.report.rows import (
     ReportRow,
     TableCell,
@@ -47,7 +47,7 @@ def split_blocks(first: Column, columns: Sequence[Column]) -> list[list[Column]]
     return blocks
 
 
-def _name(key: str, runs: Sequence[LoadedRun], notes: list[str]) -> str:
+def _name(key: str, runs: Sequence[ReportRun], notes: list[str]) -> str:
     results = [run.results[key] for run in runs if key in run.results]
     counts = sorted({result.accuracy.n for result in results})
     n = "..".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))

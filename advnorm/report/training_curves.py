@@ -18,7 +18,7 @@ from advnorm.report.figures import (
     new_axes,
     to_svg,
 )
-from advnorm.report.groups import LoadedRun, RunGroup
+from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.styles import OTHER_STYLE
 
 
@@ -62,7 +62,7 @@ class TrainingCurve:
 
 def _limited(
     groups: Sequence[RunGroup], styles: GroupStyles
-) -> list[tuple[str, LoadedRun]]:
+) -> list[tuple[str, ReportRun]]:
     runs = [
         (g.label, run)
         for g in groups

@@ -149,7 +149,7 @@ def test_images_on_the_bounds_as_their_type_rounds_them_are_inside(dtype, limits
     assert found.isfinite().all()
 
 
-class CachingModel(nn.Module):
+class RereadingModel(nn.Module):
     """Reads a value again that a layer after dropout has overwritten."""
 
     def __init__(self, dropout):
@@ -169,7 +169,7 @@ class CachingModel(nn.Module):
 )
 def test_a_value_overwritten_behind_dropout_is_refused(dropout):
     given = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
-    model = CachingModel(given).eval()
+    model = RereadingModel(given).eval()
     with pytest.raises(NotImplementedError, match="in place"):
         is_certified(model, torch.rand(2, 4), torch.tensor([0, 1]), Linf(0.1))
 
