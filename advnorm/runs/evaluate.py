@@ -13,8 +13,7 @@ from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
 from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
 from advnorm.runs.load import LoadedRun, check_fit, open_run
-from advnorm.training.build import evaluation_threats
-from advnorm.training.components import load_data
+from advnorm.training.components import evaluation_threats, load_data
 
 
 def evaluate_run(

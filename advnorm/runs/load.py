@@ -21,9 +21,9 @@ from advnorm.recipe import Recipe, read
 from advnorm.records import Run, TrainingProgress
 from advnorm.threat import Threat
 from advnorm.training import checkpoints
-from advnorm.training.build import choose_device, evaluation_threats
+from advnorm.training.build import choose_device
 from advnorm.training.completion import completion_from, read_completion
-from advnorm.training.components import build_model, load_data
+from advnorm.training.components import build_model, evaluation_threats, load_data
 from advnorm.training.state import MismatchError, restore
 
 

@@ -24,7 +24,7 @@ from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
 from advnorm.runs.condition import with_training
 from advnorm.runs.load import LoadedRun, open_run
-from advnorm.training.build import check_recipe
+from advnorm.training.recipe_checks import check_recipe
 
 
 def perturb_run(

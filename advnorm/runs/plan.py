@@ -22,8 +22,9 @@ from advnorm.runs.activation_memory import ActivationMemory
 from advnorm.runs.devices import Device
 from advnorm.runs.operation_counter import OperationCounter
 from advnorm.training import components
-from advnorm.training.build import Experiment, check_recipe
+from advnorm.training.build import Experiment
 from advnorm.training.dry_run import check_batch_statistics
+from advnorm.training.recipe_checks import check_recipe
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
 

@@ -16,8 +16,9 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import EvaluationSpec, Recipe
 from advnorm.records import Run, TrainingProgress, TransferMatrix
 from advnorm.runs.load import load_trained, named_threats
-from advnorm.training.build import check_recipe, choose_device
+from advnorm.training.build import choose_device
 from advnorm.training.components import load_data
+from advnorm.training.recipe_checks import check_recipe
 
 
 def transfer_runs(

@@ -1,9 +1,10 @@
 """Training: the only part that turns a recipe into objects."""
 
 from advnorm.data import expand_name
-from advnorm.training.build import Experiment, build_experiment, check_recipe
+from advnorm.training.build import Experiment, build_experiment
 from advnorm.training.components import build_model, load_data
 from advnorm.training.guards import NotFiniteError
+from advnorm.training.recipe_checks import check_recipe
 from advnorm.training.run import how_to_resume, train
 from advnorm.training.stop import StoppedError
 

@@ -1,8 +1,8 @@
-"""Weights on disk: whole or not there, checked when read, the previous one as a spare.
+"""Checkpoints: written atomically, verified when read, with the previous one as a spare.
 
 A checkpoint is ``<kind>-<step>.safetensors`` and, written after it, ``<kind>-<step>.json``
-with its SHA-256 and its size. The facts that are no tensors are in the header of the first,
-so that the digest covers them. One without its manifest was never finished and is ignored.
+with its SHA-256 and its size. Facts that are not tensors are in the header of the first, so
+that the digest covers them. One without its manifest was never finished and is ignored.
 """
 
 import json
@@ -43,7 +43,7 @@ def save(
 ) -> Path:
     """Write a checkpoint, then remove all but the newest two of its kind.
 
-    Those of later steps go too: training has come back from there, past a damaged one.
+    Those of later steps are removed too: training has resumed from before a damaged one.
     """
     path = folder / f"{kind}-{step:08}.safetensors"
     copies = {
@@ -54,9 +54,9 @@ def save(
     write_atomically(path, content)
     manifest = {"sha256": sha256(content).hexdigest(), "size": len(content)}
     write_atomically(path.with_suffix(".json"), json.dumps(manifest).encode())
-    there = manifests(folder, kind)
-    own = there.index(path.with_suffix(".json"))
-    for old in (*there[own + 1 :], *there[: max(0, own + 1 - KEEP)]):
+    existing = manifests(folder, kind)
+    own = existing.index(path.with_suffix(".json"))
+    for old in (*existing[own + 1 :], *existing[: max(0, own + 1 - KEEP)]):
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
     return path
@@ -73,14 +73,14 @@ def load(folder: Path, kind: str, *, warnings: list[str]) -> Checkpoint | None:
 
 
 class Manifest(Record):
-    """What a whole checkpoint has: ``<kind>-<step>.json``."""
+    """Digest and size of a checkpoint: ``<kind>-<step>.json``."""
 
     sha256: str
     size: int
 
 
 def read(manifest: Path) -> Checkpoint:
-    """Read one checkpoint, and refuse bytes that are not those that were written."""
+    """Read one checkpoint, and refuse it if it is not what was written."""
     path = manifest.with_suffix(".safetensors")
     try:
         expected = _manifest(manifest)
@@ -100,7 +100,7 @@ def read(manifest: Path) -> Checkpoint:
         raise DamagedError(f"{path} does not have the SHA-256 that was written")
     try:
         return Checkpoint(path, expected.sha256, parse_tensors(content), _facts(content))
-    except Exception as error:  # a digest says who wrote it, not that it is a checkpoint
+    except Exception as error:  # a matching digest does not make it a checkpoint
         kind = type(error).__name__
         raise DamagedError(f"{path} is no checkpoint ({kind}: {cut(str(error))})") from None
 
@@ -110,7 +110,7 @@ def _manifest(path: Path) -> Manifest:
 
 
 def _facts(content: bytes) -> dict[str, Any]:
-    """Read the header: its length in eight bytes, then JSON, which holds the facts' own."""
+    """Read the header: eight bytes of length, then JSON, which holds the facts as JSON."""
     length = int.from_bytes(content[:8], "little")
     header = from_json(content[8 : 8 + length])
     return dict(from_json(header["__metadata__"]["facts"]))
@@ -133,7 +133,7 @@ def name_of(checkpoint: Path, digest: str) -> str:
 
 
 def kind_of(weights: str) -> str:
-    """Return which checkpoints hold the best or the last weights."""
+    """Return the kind of checkpoint that holds the best or the last weights."""
     return "best" if weights == "best" else "state"
 
 

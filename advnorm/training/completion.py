@@ -1,4 +1,4 @@
-"""How far the training of a run is, as its checkpoints say."""
+"""How much of its training a run has completed, from its checkpoints."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from advnorm.training import checkpoints
 
 
 def read_completion(run: Run, planned: int) -> TrainingProgress | None:
-    """Return how far a run is, of so many planned epochs.
+    """Return how much of the planned epochs a run has completed.
 
-    The newest state decides: a process that was killed may have written the line of an
-    epoch, but not yet its weights. Where somebody has removed all states, or none makes
-    sense, the epochs on record count. ``None`` if there is neither.
+    The newest state decides: a process that was killed may have written the record of an
+    epoch, but not yet its weights. Without any readable state, the recorded epochs count.
+    ``None`` if there is neither.
     """
     for manifest in reversed(checkpoints.manifests(run.checkpoints, "state")):
         training = completion_from(checkpoints.facts_of(manifest), planned)
@@ -22,7 +22,7 @@ def read_completion(run: Run, planned: int) -> TrainingProgress | None:
 
 
 def completion_from(facts: dict[str, Any] | None, planned: int) -> TrainingProgress | None:
-    """Return how far the run of a state is; ``None`` if its facts do not say."""
+    """Return the completion from a checkpoint's facts; ``None`` if they do not say."""
     state = (facts or {}).get("state")
     if not isinstance(state, dict):
         return None
@@ -30,6 +30,6 @@ def completion_from(facts: dict[str, Any] | None, planned: int) -> TrainingProgr
 
 
 def is_finished(run: Run, planned: int) -> bool:
-    """Tell whether a run has all of its planned epochs."""
+    """Return whether a run has completed all planned epochs."""
     training = read_completion(run, planned)
     return training is not None and training.finished

@@ -1,4 +1,4 @@
-"""The parts of a run, each made of its part of the recipe."""
+"""Builds data, model, norm, objective, gradient rule and optimizer from a recipe."""
 
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from advnorm.recipe import (
 from advnorm.records import Run
 from advnorm.registry import bind, options
 from advnorm.schedules import Schedule
+from advnorm.threat import THREATS, Threat
 from advnorm.training import checkpoints
 from advnorm.training.state import MismatchError, restore
 
 
 def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
-    """Read the recipe's data, and refuse bounds that do not hold it."""
+    """Read the recipe's data, and refuse threat bounds that do not contain it."""
     spec = recipe.data
     data = sets.load(
         spec.name,
@@ -42,17 +43,17 @@ def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
         data = sets.select(data, classes=spec.classes)
     if spec.train is not None or spec.test is not None:
         data = sets.subset(data, train=spec.train, test=spec.test, seed=recipe.seed)
-    (low, high), (least, most) = data.bounds, recipe.threat.bounds
-    if low < least or high > most:
+    (low, high), (lower, upper) = data.bounds, recipe.threat.bounds
+    if low < lower or high > upper:
         raise RecipeError(
-            f"{spec.name} lives in [{low:g}, {high:g}], outside of threat.bounds "
-            f"[{least:g}, {most:g}]: set threat.bounds=[{_yaml(low)}, {_yaml(high)}]"
+            f"{spec.name} has values in [{low:g}, {high:g}], outside of threat.bounds "
+            f"[{lower:g}, {upper:g}]: set threat.bounds=[{_yaml(low)}, {_yaml(high)}]"
         )
     return data
 
 
 def build_model(recipe: Recipe, data: sets.DataSet) -> nn.Module:
-    """Build the recipe's model, with standardization as its first layer."""
+    """Build the recipe's model; standardization is its first layer."""
     spec, where, norm = recipe.model, recipe.norm.where, build_norm(recipe)
     first = _first_layer(spec, data)
     if where == "input":
@@ -81,21 +82,21 @@ def build_norm(recipe: Recipe) -> Norm:
 
 
 def build_objective(recipe: Recipe) -> Objective:
-    """Return the recipe's objective with the settings that were given."""
+    """Return the recipe's objective with its settings."""
     name = recipe.objective.name
     owner = f"objective {name!r}"
     return bind(OBJECTIVES[name], recipe.objective.settings(), owner=owner)
 
 
 def build_gradient_rule(recipe: Recipe) -> GradientRule:
-    """Return the recipe's gradient rule with the settings that were given."""
+    """Return the recipe's gradient rule with its settings."""
     name = recipe.gradient.name
     owner = f"gradient rule {name!r}"
     return bind(GRADIENTS[name], recipe.gradient.settings(), owner=owner)
 
 
 def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
-    """Return the objective's weights that change over the epochs, as functions of them."""
+    """Return the objective's weights that have a schedule, as functions of the epoch."""
     return {
         name: _scaled(schedule.build(), base)
         for name, (base, schedule) in _weights(recipe).items()
@@ -104,7 +105,7 @@ def weight_schedules(recipe: Recipe) -> dict[str, Schedule]:
 
 
 def largest_weights(recipe: Recipe) -> dict[str, float]:
-    """Return the most that each of the objective's weights comes to in training."""
+    """Return the largest value that each weight of the objective takes in training."""
     return {
         name: base * largest(schedule, recipe.epochs)
         for name, (base, schedule) in _weights(recipe).items()
@@ -113,19 +114,32 @@ def largest_weights(recipe: Recipe) -> dict[str, float]:
 
 def _weights(recipe: Recipe) -> dict[str, tuple[float, ScheduleSpec]]:
     """Return the base value and the schedule of each weight that the objective has."""
-    spec, found = recipe.objective, dict[str, tuple[float, ScheduleSpec]]()
+    spec, weights = recipe.objective, dict[str, tuple[float, ScheduleSpec]]()
     values = options(OBJECTIVES[spec.name])
     for name in ("gamma", "beta", "kappa"):
         schedule: ScheduleSpec = getattr(spec, f"{name}_schedule")
         if name in values:
-            found[name] = (spec.settings().get(name, values[name]), schedule)
+            weights[name] = (spec.settings().get(name, values[name]), schedule)
         elif schedule != Constant():
             raise ValueError(f"objective.{name}_schedule: {spec.name!r} has no {name}")
-    return found
+    return weights
+
+
+def evaluation_threats(recipe: Recipe) -> list[Threat]:
+    """Return the evaluation's threats; by default at half the radius and at the radius."""
+    spec, own = recipe.evaluation, recipe.threat
+    if spec.threat.norm not in (None, own.norm) and not spec.threat.eps:
+        raise ValueError(
+            f"evaluation.threat.norm={spec.threat.norm} is not the norm that the recipe "
+            f"has a radius for ({own.norm}): give evaluation.threat.eps too"
+        )
+    radii = spec.threat.eps or tuple(own.eps * factor for factor in (0.5, 1.0))
+    kind = THREATS[spec.threat.norm or own.norm]
+    return [kind(eps, own.bounds) for eps in sorted(radii)]
 
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
-    """Build the recipe's optimizer; what it does not train is frozen."""
+    """Build the recipe's optimizer; parameters that it does not train are frozen."""
     spec = recipe.optimizer
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     trained = set(norm_parameters(model)) if spec.parameters == "norms" else None
@@ -162,7 +176,7 @@ def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _check_tiles(recipe: Recipe) -> None:
-    """Refuse what would not train a layer of tiles as a plain one, or cannot."""
+    """Refuse a tiled layer where it would not train exactly as a plain one."""
     name = recipe.optimizer.name
     if name != "sgd":
         raise RecipeError(
@@ -178,13 +192,13 @@ def _check_tiles(recipe: Recipe) -> None:
 def load_initial_weights(path: str, model: nn.Module) -> None:
     """Load the best weights of another run into ``model``."""
     run, warnings = Run.open(Path(path)), list[str]()
-    found = checkpoints.load(run.checkpoints, "best", warnings=warnings)
-    if found is None:
+    checkpoint = checkpoints.load(run.checkpoints, "best", warnings=warnings)
+    if checkpoint is None:
         raise FileNotFoundError(
             f"start: {path} has no whole best checkpoint: train it first"
         )
     try:
-        restore(found.tensors, model, None)
+        restore(checkpoint.tensors, model, None)
     except MismatchError as error:
         raise RecipeError(
             f"start: the weights of {path} are of another model ({error})"

@@ -15,9 +15,9 @@ from advnorm.gradients import perturbs_statistics
 from advnorm.model_state import eval_mode
 from advnorm.objectives import Adversary
 from advnorm.recipe import RecipeError
-from advnorm.training.build import Experiment, check_schedule
+from advnorm.training.build import Experiment
 from advnorm.training.components import build_objective, weight_schedules
-from advnorm.training.gradient_checks import check_gradient_rule
+from advnorm.training.recipe_checks import check_gradient_rule, check_schedule
 
 
 def dry_run(experiment: Experiment) -> None:

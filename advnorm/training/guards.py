@@ -1,4 +1,4 @@
-"""What stops a run before it spoils its weights, and what raises an alarm."""
+"""Non-finite gradients stop a run; suspicious validation accuracies raise an alarm."""
 
 import torch
 from torch import Tensor, nn
@@ -6,14 +6,15 @@ from torch import Tensor, nn
 from advnorm.records import Accuracy, Verdicts
 
 OVERFITTING_GAP = 0.3
-"""Accuracy under the training attack minus that under held-out PGD that raises an alarm."""
+"""Training-attack accuracy minus held-out PGD accuracy that raises an alarm."""
 FALSE_GAP = 0.2
-"""Held-out PGD minus a stronger attack that raises one: sitawarin2021's Table 2 has at most
-13.64 points for sound models and at least 27.48 for false robustness (AutoAttack there)."""
+"""Held-out PGD accuracy minus that of a stronger attack that raises an alarm. In
+sitawarin2021, Table 2, it is at most 13.64 points for sound models and at least 27.48 for
+false robustness (AutoAttack there)."""
 
 
 class NotFiniteError(FloatingPointError):
-    """NaN or infinity where a number is needed; raised before the optimizer's step."""
+    """A NaN or infinity; raised before the optimizer's step."""
 
 
 def gradient_norm(model: nn.Module) -> Tensor:
@@ -33,28 +34,27 @@ def alarms(
     *,
     classes: int,
 ) -> tuple[str, ...]:
-    """Return sentences about a validation that should not be trusted as it stands.
+    """Return warnings about validation accuracies that should not be trusted.
 
     ``attacked`` is the accuracy under the training attack, where there is one; ``strong``
-    are verdicts of a stronger attack on some of the samples. The other figures are in the
-    record that carries the alarm.
+    are verdicts of a stronger attack on some of the samples.
     """
-    found = []
+    warnings = []
     if classes > 1 and len(clean.predictions) > 10 and len(set(clean.predictions)) == 1:
-        found.append(f"one class ({clean.predictions[0]}) is predicted for every sample")
+        warnings.append(f"one class ({clean.predictions[0]}) is predicted for every sample")
     held_out = robust.accuracy().fraction
     if (
         attacked is not None
         and attacked.fraction - held_out > OVERFITTING_GAP
         and held_out < attacked.fraction / 2
     ):
-        found.append(
+        warnings.append(
             "accuracy under the training attack is far above held-out PGD: catastrophic "
             "overfitting or false robustness"
         )
     if strong is not None and strong.samples:
-        found += _false_robustness(robust, strong)
-    return tuple(found)
+        warnings += _false_robustness(robust, strong)
+    return tuple(warnings)
 
 
 def _false_robustness(robust: Verdicts, strong: Verdicts) -> list[str]:

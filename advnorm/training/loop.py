@@ -29,7 +29,7 @@ def fit(
     """Train from ``state`` to the recipe's last epoch.
 
     ``stop.check()`` raises only where weights, optimizer and state belong together, so that
-    whoever catches it may save them.
+    the caller can save them.
     """
     recipe, train = experiment.recipe, experiment.data.train
     monitor = Monitor(experiment, run, progress) if recipe.monitor.questions else None
@@ -39,32 +39,34 @@ def fit(
         start = perf_counter()
         order = permutation(len(train), recipe.seed, "order", state.epoch)
         order = order[: experiment.steps_per_epoch * experiment.batch_size]
-        rest, rows = ranks.shard_batches(
+        rows, rows_per_batch = ranks.shard_batches(
             order[state.seen * experiment.batch_size :], experiment.batch_size
         )
         batches = train.batches(
-            rest,
-            batch_size=rows,
+            rows,
+            batch_size=rows_per_batch,
             device=experiment.device,
             epoch=state.epoch,
         )
-        for batch in batches if len(rest) else ():
+        for batch in batches if len(rows) else ():
             stop.check()
-            numbers = step(batch, state)
-            state.totals.add(experiment.batch_size, *numbers)
+            metrics = step(batch, state)
+            state.totals.add(experiment.batch_size, *metrics)
             state.seen += 1
             state.step += 1
-            progress.update(state.step, total, _figures(state))
-            if state.seen < experiment.steps_per_epoch:  # the end of an epoch has its own
+            progress.update(state.step, total, _progress_text(state))
+            if state.seen < experiment.steps_per_epoch:  # the end of an epoch saves anyway
                 saver.save_if_due(state)
         stop.check()
-        checked = _validation(experiment, state, stop)
-        line = _line(experiment, state, step, checked, seconds=perf_counter() - start)
+        validated = _validation(experiment, state, stop)
+        line = _epoch_record(
+            experiment, state, step, validated, seconds=perf_counter() - start
+        )
         ranks.run_on_first(partial(run.append_epoch, line))
         if line.best:
-            state.best_score = _score(experiment, checked)
+            state.best_score = _score(experiment, validated)
             saver.save_best(state.step)
-        progress.line(_sentence(line, recipe.epochs))
+        progress.line(_epoch_text(line, recipe.epochs))
         state.epoch, state.seen, state.totals = state.epoch + 1, 0, Totals()
         saver.save(state)
 
@@ -76,20 +78,19 @@ def _validation(experiment: Experiment, state: State, stop: Stop) -> Validated |
     return validate(experiment, stop) if due and len(experiment.data.validation) else None
 
 
-def _line(
+def _epoch_record(
     experiment: Experiment,
     state: State,
     step: Stepper,
-    checked: Validated | None,
+    validated: Validated | None,
     *,
     seconds: float,
 ) -> Epoch:
     totals, now = state.totals, state.epoch + (state.seen - 1) / experiment.steps_per_epoch
     train = Accuracy(correct=round(totals.correct), n=totals.count)
-    whole = (
-        step.eps(now) >= experiment.threat.eps
-    )  # a smaller radius is no match for validation
-    attacked = train if whole and {"adversarial", "kl"} & totals.parts.keys() else None
+    # an attack at a smaller radius does not compare with validation
+    full = step.eps(now) >= experiment.threat.eps
+    attacked = train if full and {"adversarial", "kl"} & totals.parts.keys() else None
     classes = len(experiment.data.classes)
     return Epoch(
         epoch=state.epoch + 1,
@@ -99,31 +100,33 @@ def _line(
         loss=totals.loss / totals.count,
         parts={name: value / totals.count for name, value in totals.parts.items()},
         train=train,
-        validation_clean=checked.clean.accuracy() if checked else None,
-        validation_robust=checked.robust.accuracy() if checked else None,
-        best=checked is not None and _score(experiment, checked) > state.best_score,
-        alarms=alarms(attacked, *checked, classes=classes) if checked else (),
+        validation_clean=validated.clean.accuracy() if validated else None,
+        validation_robust=validated.robust.accuracy() if validated else None,
+        best=validated is not None and _score(experiment, validated) > state.best_score,
+        alarms=alarms(attacked, *validated, classes=classes) if validated else (),
         seconds=seconds,
     )
 
 
-def _score(experiment: Experiment, checked: Validated | None) -> float:
+def _score(experiment: Experiment, validated: Validated | None) -> float:
     """Return the held-out accuracy that the best checkpoint maximizes."""
-    assert checked is not None
-    rates = {
-        "clean": checked.clean.accuracy().fraction,
-        "robust": checked.robust.accuracy().fraction,
+    assert validated is not None
+    accuracies = {
+        "clean": validated.clean.accuracy().fraction,
+        "robust": validated.robust.accuracy().fraction,
     }
-    return sum(rates[name] for name in experiment.recipe.validation.select_by.split("+"))
+    return sum(
+        accuracies[name] for name in experiment.recipe.validation.select_by.split("+")
+    )
 
 
-def _figures(state: State) -> str:
+def _progress_text(state: State) -> str:
     totals = state.totals
-    loss, rate = totals.loss / totals.count, totals.correct / totals.count
-    return f"epoch {state.epoch + 1} loss {loss:.3f} accuracy {rate:.1%}"
+    loss, accuracy = totals.loss / totals.count, totals.correct / totals.count
+    return f"epoch {state.epoch + 1} loss {loss:.3f} accuracy {accuracy:.1%}"
 
 
-def _sentence(line: Epoch, epochs: int) -> str:
+def _epoch_text(line: Epoch, epochs: int) -> str:
     text = f"epoch {line.epoch}/{epochs}: loss {line.loss:.4f}"
     text += f", train {line.train.fraction:.1%}"
     if line.validation_clean and line.validation_robust:

@@ -1,4 +1,4 @@
-"""Watches training: every k-th step is looked at, and written down by the first rank."""
+"""Monitors training: every k-th step is measured, and recorded by rank 0."""
 
 from functools import partial
 from time import perf_counter
@@ -13,22 +13,22 @@ from advnorm.training.step_probe import StepProbe
 
 
 class Monitor:
-    """Decides which steps are looked at, and keeps what they show."""
+    """Decides which steps are measured, and records the numbers."""
 
     def __init__(self, experiment: Experiment, run: Run, progress: Progress) -> None:
         self._experiment, self._run, self._progress = experiment, run, progress
         self._spec = experiment.recipe.monitor
-        self._told = False
+        self._cost_shown = False
 
     def probe(self, state: State) -> StepProbe | None:
-        """Return what looks at the step that comes now, if it is one of those."""
+        """Return a probe for the next step, if that is one to measure."""
         if state.step % self._spec.every:
             return None
         certified = self._experiment.recipe.objective.name in CERTIFIED
         return StepProbe(self._experiment.model, self._spec.questions, certified=certified)
 
     def record(self, probe: StepProbe, state: State) -> None:
-        """Write down what a step has shown; the weights are still those of the step."""
+        """Record the numbers of a step, before its weights change."""
         numbers = probe.numbers()
         ranks.run_on_first(partial(self._write, probe, state, numbers))
 
@@ -44,23 +44,23 @@ class Monitor:
 
     def _hessian(self, probe: StepProbe, state: State) -> dict[str, float]:
         start, spec = perf_counter(), self._spec
-        found = probe.sharpness(steps=spec.hessian_steps, samples=spec.hessian_samples)
-        if not self._told:
-            self._told = True
-            self._tell(perf_counter() - start, state)
+        spectrum = probe.sharpness(steps=spec.hessian_steps, samples=spec.hessian_samples)
+        if not self._cost_shown:
+            self._cost_shown = True
+            self._show_cost(perf_counter() - start, state)
         return {
-            "hessian": found.largest,
-            "hessian/dominant": found.dominant,
-            "hessian/error": found.error,
+            "hessian": spectrum.largest,
+            "hessian/dominant": spectrum.dominant,
+            "hessian/error": spectrum.error,
         }
 
-    def _tell(self, seconds: float, state: State) -> None:
-        """Say what the Hessian will cost, from its first time."""
+    def _show_cost(self, seconds: float, state: State) -> None:
+        """Estimate the cost of all Hessians from the first one."""
         left = (
             self._experiment.recipe.epochs * self._experiment.steps_per_epoch - state.step
         )
-        looks = -(-left // self._spec.every)
+        times = -(-left // self._spec.every)
         self._progress.line(
-            f"watching the Hessian takes {seconds:.2g} s, {looks} times: about "
-            f"{clock(seconds * looks)} in all (monitor.every, monitor.hessian_samples)"
+            f"the Hessian takes {seconds:.2g} s, {times} times: about "
+            f"{clock(seconds * times)} in all (monitor.every, monitor.hessian_samples)"
         )

@@ -1,4 +1,4 @@
-"""A training run from its recipe to its folder: begin, go on, stop."""
+"""A training run from its recipe to its folder: begin, resume, stop."""
 
 import shlex
 from collections.abc import Iterator
@@ -64,15 +64,15 @@ def train(
     """
     out = Path(out)
     with (
-        _losses_named(out),
+        _naming_checkpoint(out),
         ranks.process_group(choose_device(device)),
-        ExitStack() as held,
+        ExitStack() as scopes,
     ):
         progress = progress if progress and ranks.is_first() else Quiet()
         resume = resume or _restarted(out)
         ranks.require_shared_file(out, "recipe.yaml")
         if resume:
-            _same(recipe, Run.open(out))
+            _check_same_recipe(recipe, Run.open(out))
         begun = resume and bool(checkpoints.manifests(out / "checkpoints", "state"))
         experiment = build_experiment(recipe, root=root, device=device, begun=begun)
         dry_run(experiment)
@@ -80,22 +80,22 @@ def train(
             to_yaml(recipe) + experiment.data.digest(),
             "the ranks do not have the same recipe and data: give all of them the same",
         )
-        _name_start(recipe, progress, begun=begun)
+        _report_initial_run(recipe, progress, begun=begun)
         if not resume:
             ranks.run_on_first(
                 lambda: Run.create(out, to_yaml(recipe), _environment(experiment))
             )
             ranks.require_shared_file(out, "recipe.yaml")
         run = Run.open(out)
-        ranks.run_on_first(lambda: held.enter_context(run.lock()))
-        with _told_what_is_lost(run):
-            _go_on(experiment, run, progress)
+        ranks.run_on_first(lambda: scopes.enter_context(run.lock()))
+        with _explaining_losses(run):
+            _fit(experiment, run, progress)
     return run
 
 
 @contextmanager
-def _losses_named(out: Path) -> Iterator[None]:
-    """Where another rank is lost, name the last checkpoint and the command that goes on."""
+def _naming_checkpoint(out: Path) -> Iterator[None]:
+    """Where another rank is lost, name the last checkpoint and the resume command."""
     try:
         yield
     except ranks.PeerLostError as lost:
@@ -107,8 +107,8 @@ def _losses_named(out: Path) -> Iterator[None]:
         raise
 
 
-def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
-    """Say if training starts from the weights of a run that is not finished."""
+def _report_initial_run(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
+    """Report if the initial weights are of an unfinished run."""
     if recipe.init_from is None or begun:
         return
     start = Run.open(Path(recipe.init_from))
@@ -118,7 +118,7 @@ def _name_start(recipe: Recipe, progress: Progress, *, begun: bool) -> None:
 
 
 def _restarted(out: Path) -> bool:
-    """Tell whether torchrun started us over, and it was us who began the run."""
+    """Return whether torchrun restarted these ranks, and they began the run."""
     begun = (
         ranks.all_reduce_max(ranks.restart_count()) > 0 and (out / "recipe.yaml").is_file()
     )
@@ -135,9 +135,9 @@ def _environment(experiment: Experiment) -> Environment:
     )
 
 
-def _go_on(experiment: Experiment, run: Run, progress: Progress) -> None:
+def _fit(experiment: Experiment, run: Run, progress: Progress) -> None:
     """Train from the newest checkpoint, or from the start, to the end."""
-    saver, state = Saver(experiment, run), _begin(experiment, run, progress)
+    saver, state = Saver(experiment, run), _restore_state(experiment, run, progress)
     ranks.broadcast([*experiment.model.parameters(), *experiment.model.buffers()])
     if not ranks.all_reduce_max(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
@@ -151,7 +151,7 @@ def _go_on(experiment: Experiment, run: Run, progress: Progress) -> None:
             stopped.resume = how_to_resume(run.path)
             raise
         except NotFiniteError as error:
-            if ranks.is_first():  # the others need not be here
+            if ranks.is_first():  # the other ranks may be gone
                 saver.check()
             good = checkpoints.manifests(run.checkpoints, "state")[-1]
             raise NotFiniteError(
@@ -163,8 +163,8 @@ def _go_on(experiment: Experiment, run: Run, progress: Progress) -> None:
 
 
 @contextmanager
-def _told_what_is_lost(run: Run) -> Iterator[None]:
-    """Say what can still be done where a run folder is taken away from its training."""
+def _explaining_losses(run: Run) -> Iterator[None]:
+    """Say what can still be done if the run folder was removed during training."""
     try:
         yield
     except RunLostError as lost:
@@ -172,7 +172,7 @@ def _told_what_is_lost(run: Run) -> Iterator[None]:
 
 
 def _remedy(run: Run, lost: Path) -> str:
-    """Say what is lost with a part of a run folder, and what can still be done."""
+    """Return what is lost with a part of a run folder, and what can still be done."""
     if lost == run.path:
         return (
             "its weights are lost, unless it was moved: then go on from its last "
@@ -192,13 +192,13 @@ def _remedy(run: Run, lost: Path) -> str:
 
 
 def how_to_resume(out: Path) -> str:
-    """Return the command that goes on with a stopped run."""
+    """Return the command that resumes a stopped run."""
     recipe = str(out / "recipe.yaml")
     command = ["advnorm", "train", recipe, "--out", str(out), "--resume"]
     return shlex.join([*ranks.launcher_command(), *command])
 
 
-def _same(recipe: Recipe, run: Run) -> None:
+def _check_same_recipe(recipe: Recipe, run: Run) -> None:
     changed = differences(from_yaml(run.recipe_text()), recipe)
     if changed:
         raise RecipeError(
@@ -208,14 +208,14 @@ def _same(recipe: Recipe, run: Run) -> None:
         )
 
 
-def _begin(experiment: Experiment, run: Run, progress: Progress) -> State:
-    """Return a fresh state, or the newest whole checkpoint's with everything put back."""
+def _restore_state(experiment: Experiment, run: Run, progress: Progress) -> State:
+    """Return a new state, or restore the newest valid checkpoint."""
     warnings: list[str] = []
-    found = checkpoints.load(run.checkpoints, "state", warnings=warnings)
+    checkpoint = checkpoints.load(run.checkpoints, "state", warnings=warnings)
     for warning in warnings:
         progress.line(warning)
-    ranks.require_same_files(found.digest if found else "", run.path)
-    if found is None:
+    ranks.require_same_files(checkpoint.digest if checkpoint else "", run.path)
+    if checkpoint is None:
         if warnings:
             raise ValueError(f"no checkpoint of {run.path} can be read: train it anew")
         if run.epochs():
@@ -224,23 +224,23 @@ def _begin(experiment: Experiment, run: Run, progress: Progress) -> State:
                 f"{run.epochs()[-1].epoch}: train it anew, in another folder"
             )
         return State(scale=HALF_SCALE if experiment.recipe.precision == "float16" else 1.0)
-    point = ResumePoint.of(found.facts)
+    point = ResumePoint.of(checkpoint.facts)
     if point.data != experiment.data.digest():
         raise ValueError(
             f"{run.path} was begun with other data than {experiment.recipe.data.name} "
             "holds now: give the --data that it was begun with, or train anew"
         )
-    restore(found.tensors, experiment.model, experiment.optimizer)
+    restore(checkpoint.tensors, experiment.model, experiment.optimizer)
     ranks.run_on_first(partial(run.truncate_epochs, point.epochs))
     state = point.state
-    _name_losses(run, state, progress)
+    _report_losses(run, state, progress)
     ranks.run_on_first(partial(run.truncate_monitored, state.step))
     progress.line(f"going on from epoch {state.epoch + 1}, step {state.step}")
     return state
 
 
-def _name_losses(run: Run, state: State, progress: Progress) -> None:
-    """Say what was removed from a run that goes on, and have the best weights anew."""
+def _report_losses(run: Run, state: State, progress: Progress) -> None:
+    """Report what was removed from a resumed run; lost best weights are found anew."""
     known = len(run.epochs())
     if known < state.epoch:
         progress.line(
@@ -257,7 +257,7 @@ def _name_losses(run: Run, state: State, progress: Progress) -> None:
 
 @contextmanager
 def _reproducible() -> Iterator[None]:
-    """Leave the caller's random state alone, and let cuDNN repeat itself exactly."""
+    """Restore the caller's random state, and make cuDNN deterministic."""
     deterministic = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:

@@ -34,7 +34,7 @@ class Saver:
         self._last = monotonic()
 
     def check(self) -> None:
-        """Raise :class:`RunLostError` if a checkpoint is no longer there."""
+        """Raise :class:`RunLostError` if a checkpoint was removed."""
         self._run.check()
         for manifest in self._written.values():
             for path in (manifest, manifest.with_suffix(".safetensors")):
@@ -65,12 +65,12 @@ class Saver:
         self._written[kind] = path.with_suffix(".json")
 
     def save_if_due(self, state: State) -> None:
-        """Write them if the last time is long ago."""
+        """Write them if the last checkpoint is older than ``checkpoint_seconds``."""
         due = monotonic() - self._last >= self._experiment.recipe.checkpoint_seconds
         if ranks.all_reduce_max(int(due)):
             self.save(state)
 
     def save_best(self, step: int) -> None:
-        """Write the weights that validation prefers."""
+        """Write the weights with the best validation score."""
         weights = {f"model/{k}": v for k, v in self._experiment.model.state_dict().items()}
         ranks.run_on_first(lambda: self._put("best", step, weights, {"step": step}))

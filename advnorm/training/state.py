@@ -1,4 +1,4 @@
-"""Where a run stands: everything beyond the recipe that decides what comes next."""
+"""The state of training: everything beside the recipe that a resumed run needs."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from advnorm.text import cut, shorten
 
 
 class MismatchError(ValueError):
-    """A checkpoint that is whole, but not of this model or optimizer."""
+    """A checkpoint of another model or optimizer."""
 
 
 @dataclass
@@ -63,17 +63,17 @@ class ResumePoint(NamedTuple):
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "ResumePoint":
-        """Read the facts of a checkpoint; a digest does not say that they make sense."""
+        """Read and validate the facts of a checkpoint."""
         try:
             return TypeAdapter(cls).validate_python(facts)
         except ValidationError as error:
             raise MismatchError(
-                f"the checkpoint is of no training ({first_mistake(error)}): train anew"
+                f"the checkpoint is not of a training ({first_mistake(error)}): train anew"
             ) from None
 
 
 def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the weights, buffers and the optimizer's memory by name."""
+    """Return the weights, buffers and the optimizer's state by name."""
     named = {f"model/{name}": value for name, value in model.state_dict().items()}
     for index, memory in optimizer.state_dict()["state"].items():
         for name, value in memory.items():
@@ -85,7 +85,7 @@ def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Ten
 def restore(
     named: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer | None
 ) -> None:
-    """Put back what :func:`tensors` returned."""
+    """Restore what :func:`tensors` returned."""
     weights = {
         name.removeprefix("model/"): value
         for name, value in named.items()
@@ -101,15 +101,15 @@ def restore(
     memory: dict[int, dict[str, Tensor]] = {}
     for name, value in named.items():
         if name.startswith("optimizer/"):
-            index, key = _place(name, len(parameters))
+            index, key = _parse_name(name, len(parameters))
             like = parameters[index]
-            if value.shape == like.shape:  # the layout of its parameter, as it was
+            if value.shape == like.shape:  # in the memory format of its parameter
                 value = torch.empty_like(like, dtype=value.dtype).copy_(value)
             memory.setdefault(index, {})[key] = value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": memory})
 
 
-def _place(name: str, count: int) -> tuple[int, str]:
+def _parse_name(name: str, count: int) -> tuple[int, str]:
     """Read ``optimizer/<number of the parameter>/<key>``."""
     _, index, *keys = name.split("/")
     if len(keys) != 1 or not index.isdecimal() or int(index) >= count:

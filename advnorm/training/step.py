@@ -1,4 +1,4 @@
-"""One step: augment, attack, differentiate, look at the numbers, move the weights."""
+"""One training step: augment, attack, differentiate, check the numbers, update."""
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -27,12 +27,12 @@ from advnorm.training.step_probe import StepProbe
 
 HALF_SCALE = 2.0**10
 GROWTH_STEPS = 2000
-_LOUDNESS = (HALF_SCALE, HALF_SCALE**0.5, 1.0)
-"""How much an attack in float16 scales its gradients, and less where that overflows."""
+_GRADIENT_SCALES = (HALF_SCALE, HALF_SCALE**0.5, 1.0)
+"""How much an attack in float16 scales its gradients; smaller ones after an overflow."""
 
 
 class StepMetrics(NamedTuple):
-    """What a step reports, read from the device in one transfer."""
+    """Loss and accuracy of a step, read from the device in one transfer."""
 
     loss: float
     correct: float
@@ -54,14 +54,14 @@ class Stepper:
         self.radius = recipe.threat.schedule.build()
         self.goal = GOALS[recipe.attack.target]
         self.own_buffers = unsynced_statistics(experiment.model)
-        self.loudness = _LOUDNESS if recipe.precision == "float16" else (1.0,)
+        self.gradient_scales = _GRADIENT_SCALES if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
             torch.compile(experiment.model) if recipe.compile else experiment.model  # type: ignore[assignment]
         )
 
     def __call__(self, batch: Batch, state: State) -> StepMetrics:
-        """Take one step; numbers that are not finite raise before the weights move."""
+        """Take one step; non-finite numbers raise before the weights change."""
         experiment, recipe = self.experiment, self.experiment.recipe
         now = state.epoch + state.seen / experiment.steps_per_epoch
         for group in experiment.optimizer.param_groups:
@@ -78,28 +78,28 @@ class Stepper:
                 loss = self._gradient(images, labels, draws, now, state.scale, probe)
         except NonFiniteGradientError as error:
             raise NotFiniteError(str(error)) from error
-        norm, numbers = self._over_ranks(loss, share)
+        norm, metrics = self._over_ranks(loss, share)
         if probe:
             probe.gradients(state.scale)
-        if self._fit_to_step(numbers.loss, norm, state):
+        if self._check_finite(metrics.loss, norm, state):
             if self.monitor and probe:
                 self.monitor.record(probe, state)
             experiment.optimizer.step()
-        ranks.broadcast(self.own_buffers)  # else the ranks' next attacks see other models
-        return numbers
+        ranks.broadcast(self.own_buffers)  # else the ranks would attack different models
+        return metrics
 
     def _over_ranks(self, loss: Loss, share: float) -> tuple[float, StepMetrics]:
-        """Add up the ranks' numbers; NaN on one of them is NaN on all."""
+        """Sum the ranks' numbers; NaN on one rank is NaN on all."""
         model, parts = self.experiment.model, loss.parts
         means = [share * x.detach().double() for x in (loss.total, *parts.values())]
         failed = torch.full_like(means[0], float(self.failed is not None))
         values = torch.stack([*means, loss.correct.double(), failed])
         ranks.all_reduce([values])
-        norm, total, *rest = torch.cat([gradient_norm(model)[None], values]).tolist()
-        if rest[-1]:
-            other = "the attack of another rank met a gradient that is not finite"
-            raise NotFiniteError(str(self.failed or other))
-        return norm, StepMetrics(total, rest[-2], dict(zip(parts, rest, strict=False)))
+        norm, total, *others = torch.cat([gradient_norm(model)[None], values]).tolist()
+        if others[-1]:
+            message = "the attack of another rank had a non-finite gradient"
+            raise NotFiniteError(str(self.failed or message))
+        return norm, StepMetrics(total, others[-2], dict(zip(parts, others, strict=False)))
 
     def _gradient(
         self,
@@ -110,21 +110,21 @@ class Stepper:
         scale: float,
         probe: StepProbe | None = None,
     ) -> Loss:
-        """Fill ``.grad`` by the recipe's rule, one part of the batch after the other."""
+        """Fill ``.grad`` by the recipe's rule, one piece of the batch after the other."""
         weights = {name: value(now) for name, value in self.weights.items()}
         pieces, losses = self.experiment.recipe.optimizer.accumulate, list[Loss]()
         for rows in torch.arange(len(images)).chunk(pieces):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            piece = slice(int(rows[0]), int(rows[-1]) + 1)
             objective: Objective = partial(self.objective, **weights)
-            adversary = self._adversary(now, draws[part])
-            if probe and not losses:  # the first part of the batch stands for all
+            adversary = self._adversary(now, draws[piece])
+            if probe and not losses:  # the first piece of the batch stands for all
                 objective, adversary = probe.attach(
-                    objective, adversary, images[part], labels[part]
+                    objective, adversary, images[piece], labels[piece]
                 )
             problem = BatchObjective(
                 self.experiment.model,
-                images[part],
-                labels[part],
+                images[piece],
+                labels[piece],
                 objective,
                 adversary,
                 scale=scale / pieces,
@@ -132,7 +132,7 @@ class Stepper:
                 global_rows=self.experiment.batch_size // pieces,
             )
             losses.append(self.rule(problem))
-        return _together(losses)
+        return _mean_loss(losses)
 
     def eps(self, now: float) -> float:
         """Return the radius at a time in epochs."""
@@ -180,34 +180,34 @@ class Stepper:
         def search(
             logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
         ) -> Tensor:
-            for loudness in self.loudness:
-                found, failed = clean, None
+            for scale in self.gradient_scales:
+                adversarial, failed = clean, None
                 try:
-                    found = pgd(
+                    adversarial = pgd(
                         logits_fn,
                         clean,
                         labels,
                         threat,
                         steps=steps,
                         step_size=step_size * factor,
-                        goal=_louder(goal, loudness),
+                        goal=_scaled_goal(goal, scale),
                         clean_start=spec.clean_start,
                         draws=draws.stream("attack"),
                     )
                 except NonFiniteGradientError as error:
                     failed = error
-                # all ranks try again or none: their norms may share statistics
-                if loudness == 1 or not ranks.all_reduce_max(int(failed is not None)):
+                # all ranks retry or none: their norms may share statistics
+                if scale == 1 or not ranks.all_reduce_max(int(failed is not None)):
                     break
             if failed and ranks.size() == 1:
                 raise failed
-            self.failed = self.failed or failed  # the others wait: the step ends first
-            return found
+            self.failed = self.failed or failed  # the other ranks wait for this step
+            return adversarial
 
         return Adversary(search, statistics, self.goal, threat)
 
     def _statistics(self, epoch: int) -> AbstractContextManager[None]:
-        """Freeze the running statistics in the last epochs, where the recipe says so."""
+        """Freeze the running statistics in the last epochs, if the recipe says so."""
         frozen = (
             epoch
             >= self.experiment.recipe.epochs - self.experiment.recipe.norm.freeze_epochs
@@ -223,13 +223,13 @@ class Stepper:
             enabled=half,
         )
 
-    def _fit_to_step(self, loss: float, norm: float, state: State) -> bool:
-        """Unscale, tell whether the weights may move, or raise if no number helps."""
+    def _check_finite(self, loss: float, norm: float, state: State) -> bool:
+        """Unscale and return whether to update the weights; raise if no scale helps."""
         finite = torch.isfinite(torch.tensor([loss, norm])).tolist()
         if finite[0] and finite[1]:
             self._rescale(norm, state.scale)
             if self.experiment.recipe.precision == "float16":
-                _grow(state)
+                _grow_scale(state)
             return True
         if finite[0] and state.scale > 1.0:  # float16 overflow: a smaller scale, no step
             state.scale, state.steady = state.scale / 2, 0
@@ -238,7 +238,7 @@ class Stepper:
         raise NotFiniteError(what)
 
     def _rescale(self, norm: float, scale: float) -> None:
-        """Undo the scale of half precision, and shorten a gradient that is too long."""
+        """Undo the loss scale of half precision, and clip the gradient."""
         clip = self.experiment.recipe.optimizer.clip_norm
         if clip is not None and norm > clip * scale:
             scale = norm / clip
@@ -249,20 +249,20 @@ class Stepper:
             torch._foreach_div_(grads, scale)
 
 
-def _louder(goal: AttackGoal, scale: float) -> AttackGoal:
-    """Scale what is climbed: the direction stays, and float16 does not underflow."""
+def _scaled_goal(goal: AttackGoal, scale: float) -> AttackGoal:
+    """Scale the attack's objective: the direction stays, float16 does not underflow."""
     if scale == 1:
         return goal
 
-    def louder(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+    def scaled(f: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
         gain = goal(f, clean, labels, draws)
         return lambda logits: scale * gain(logits)
 
-    return louder
+    return scaled
 
 
-def _together(losses: list[Loss]) -> Loss:
-    """Return the loss of a batch from those of its parts, which are equally large."""
+def _mean_loss(losses: list[Loss]) -> Loss:
+    """Return the loss of a batch from those of its equally large pieces."""
     if len(losses) == 1:
         return losses[0]
     parts = {
@@ -273,16 +273,17 @@ def _together(losses: list[Loss]) -> Loss:
     return Loss(total, parts, torch.stack([loss.correct for loss in losses]).sum())
 
 
-def _grow(state: State) -> None:
+def _grow_scale(state: State) -> None:
     state.steady += 1
     if state.steady >= GROWTH_STEPS:
         state.scale, state.steady = state.scale * 2, 0
 
 
 def _seed(seed: int, device: torch.device) -> None:
-    """Seed what dropout draws from: on a CPU its own generator alone.
+    """Seed the generator that dropout uses.
 
-    ``torch.manual_seed`` notes down a stack trace for each absent accelerator, every time.
+    On a CPU only its own: ``torch.manual_seed`` records a stack trace for each absent
+    accelerator, every time.
     """
     if device.type == "cpu":
         torch.default_generator.manual_seed(seed)

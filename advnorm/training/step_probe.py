@@ -1,9 +1,8 @@
-r"""What one step shows of itself, from its own pass: nothing of the step is changed.
+r"""Measures one training step by hooks on its own pass; the step itself is not changed.
 
-Where the objective passes the model by calling it, hooks look at the features on their way
-(the attack's passes are not looked at, nor is the second pass of a gradient rule). The
-bounds of certified objectives are found without calling the model; their clean map is that
-of a pass with the batch's statistics, which is made for the purpose.
+Hooks read the features of the objective's first pass, not those of the attack or of the
+second pass of a gradient rule. Certified objectives bound the model without calling it: for
+them an extra clean pass with batch statistics is made.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -25,7 +24,7 @@ from advnorm.objectives import Adversary, AdversaryCache, Loss, Objective
 
 
 class StepProbe:
-    """Looks at one step; its numbers stay on the device until they are read."""
+    """Measures one step; the numbers stay on the device until they are read."""
 
     def __init__(
         self, model: nn.Module, questions: Collection[str], *, certified: bool
@@ -39,20 +38,20 @@ class StepProbe:
     def attach(
         self, objective: Objective, adversary: Adversary, clean: Tensor, labels: Tensor
     ) -> tuple[Objective, Adversary]:
-        """Return both so that the objective's first call is looked at."""
-        memory = AdversaryCache(adversary, during=self._closed)
+        """Return both, wrapped so that the objective's first call is measured."""
+        memory = AdversaryCache(adversary, during=self._paused)
         calls = 0
 
-        def watched(model: nn.Module, x: Tensor, y: Tensor, foe: Adversary) -> Loss:
+        def measured(model: nn.Module, x: Tensor, y: Tensor, adversary: Adversary) -> Loss:
             nonlocal calls
             calls += 1
             if calls > 1 or not {"moments", "wasserstein"} & set(self.questions):
-                return objective(model, x, y, foe)
+                return objective(model, x, y, adversary)
             if self.certified:
-                self._pass(x)
-                return objective(model, x, y, foe)
-            with self._looking():
-                return objective(model, x, y, foe)
+                self._clean_pass(x)
+                return objective(model, x, y, adversary)
+            with self._hooked():
+                return objective(model, x, y, adversary)
 
         def loss(count: int | None) -> Tensor:
             rows = torch.arange(min(count or len(clean), len(clean)), device=clean.device)
@@ -60,10 +59,10 @@ class StepProbe:
             return objective(self.model, clean[rows], labels[rows], recalled).total
 
         self._loss = loss
-        return watched, memory.record()
+        return measured, memory.record()
 
     def gradients(self, scale: float) -> None:
-        """Look at the gradients that the step takes, before they are shortened."""
+        """Measure the gradients of the step, before they are clipped."""
         if "gradient_norm" in self.questions:
             grads = [p.grad for p in self.model.parameters() if p.grad is not None]
             whole, mean, _ = gradient_norms(grads)
@@ -71,10 +70,14 @@ class StepProbe:
             self._numbers["gradient_norm/mean"] = mean / scale
 
     def sharpness(self, *, steps: int, samples: int | None) -> Spectrum:
-        """Find the largest Hessian eigenvalue of the step's own loss, its images fixed."""
+        """Return the largest Hessian eigenvalue of the step's loss, images fixed."""
         assert self._loss is not None
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        with self._aside(), keep_statistics(self.model), twice_differentiable(self.model):
+        with (
+            self._side_pass(),
+            keep_statistics(self.model),
+            twice_differentiable(self.model),
+        ):
             loss = self._loss
             return spectrum(lambda: loss(samples), parameters, steps=steps)
 
@@ -90,27 +93,27 @@ class StepProbe:
         values = torch.stack([value.double() for value in self._numbers.values()])
         return dict(zip(self._numbers, values.tolist(), strict=True))
 
-    def _pass(self, clean: Tensor) -> None:
+    def _clean_pass(self, clean: Tensor) -> None:
         with (
-            self._aside(),
+            self._side_pass(),
             torch.no_grad(),
             mode(self.model, "batch"),
             route(self.model, domain="clean"),
-            self._looking(),
+            self._hooked(),
         ):
             self.model(clean)
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Leave random numbers and reduced precision of the step alone."""
+    def _side_pass(self) -> Iterator[None]:
+        """Keep the step's random numbers, and leave its reduced precision."""
         device = next(self.model.parameters()).device
         devices = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), torch.autocast(device.type, enabled=False):
             yield
 
     @contextmanager
-    def _closed(self) -> Iterator[None]:
-        """Look away while an attack searches."""
+    def _paused(self) -> Iterator[None]:
+        """Do not measure while an attack runs."""
         before, self._open = self._open, False
         try:
             yield
@@ -118,13 +121,13 @@ class StepProbe:
             self._open = before
 
     @contextmanager
-    def _looking(self) -> Iterator[None]:
+    def _hooked(self) -> Iterator[None]:
         with ExitStack() as handles:
             for layer in last_layers(self.model) if "moments" in self.questions else ():
-                handle = layer.register_forward_pre_hook(self._see_deepest)
+                handle = layer.register_forward_pre_hook(self._record_deepest)
                 handles.callback(handle.remove)
             for layer in self._tracking() if "wasserstein" in self.questions else ():
-                handle = layer.register_forward_pre_hook(self._see_distance)
+                handle = layer.register_forward_pre_hook(self._record_distance)
                 handles.callback(handle.remove)
             self._open = True
             try:
@@ -136,11 +139,11 @@ class StepProbe:
         layers = feature_layers(self.model).values()
         return [layer for layer in layers if running_moments_of(layer, "clean") is not None]
 
-    def _see_deepest(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def _record_deepest(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if self._open:
             self._deepest |= self._by_domain(inputs[0])
 
-    def _see_distance(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def _record_distance(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         for domain, rows in self._by_domain(inputs[0]).items() if self._open else ():
             running = running_moments_of(layer, domain)
             assert running is not None
@@ -149,6 +152,6 @@ class StepProbe:
             self._numbers[key] = self._numbers[key] + gap if key in self._numbers else gap
 
     def _by_domain(self, features: Tensor) -> dict[Domain, Tensor]:
-        """Split the rows of a pass into those of each domain that it has."""
+        """Split the rows of a pass by domain."""
         parts = current_route(self.model).split(features.detach())
         return {d: rows for d, rows in zip(DOMAINS, parts, strict=True) if len(rows)}

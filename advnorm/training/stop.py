@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: finish the step, save, and say how to go on."""
+"""Ctrl-C, SIGTERM and SIGHUP: finish the step, save, and say how to resume."""
 
 import signal
 import threading
@@ -10,11 +10,11 @@ from advnorm import ranks
 HANGUP: int | None = getattr(signal, "SIGHUP", None)
 """The signal of a terminal that is closed, where the system has it."""
 SIGNALS = [signal.SIGINT, signal.SIGTERM, *([] if HANGUP is None else [HANGUP])]
-"""What stops this process. One that another process stops takes SIGTERM alone."""
+"""Signals that stop this process; a worker process takes SIGTERM only."""
 
 
 def stop_on_sigterm_only() -> None:
-    """Have another process say when to stop, by SIGTERM.
+    """Let the parent process decide when to stop, by SIGTERM.
 
     Ctrl-C and SIGHUP reach all processes of a terminal, and a second signal would act at
     once.
@@ -45,13 +45,13 @@ def ignore_hangup() -> None:
 
 
 class StoppedError(Exception):
-    """A signal asked the experiment to stop, and it did so at a safe point."""
+    """Training stopped at a safe point, because of a signal."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
         self.resume = ""
-        """The command that goes on, where there is one."""
+        """The command that resumes, where there is one."""
 
     def __reduce__(self) -> tuple[type["StoppedError"], tuple[int]]:
         """Let another process read it."""
@@ -83,7 +83,7 @@ class Stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._give_back()
+        self._restore()
 
     def check(self) -> None:
         """Raise :class:`StoppedError` if a signal came: call it where stopping is safe.
@@ -97,12 +97,12 @@ class Stop:
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self._signum = signum
         hangup = {k: v for k, v in self._before.items() if k == HANGUP}
-        self._give_back()
-        if hangup:  # given back with the block's end
+        self._restore()
+        if hangup:  # restored at the end of the block
             ignore_hangup()
         self._before = hangup
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
         self._before = {}

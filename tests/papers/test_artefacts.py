@@ -14,7 +14,7 @@ from advnorm.recipe import override
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
 from advnorm.runs import parse_questions
 from advnorm.training import check_recipe
-from advnorm.training.build import evaluation_threats
+from advnorm.training.components import evaluation_threats
 
 EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 

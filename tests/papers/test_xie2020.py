@@ -9,7 +9,7 @@ from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
 from advnorm.records import Measured
-from advnorm.training.build import evaluation_threats
+from advnorm.training.components import evaluation_threats
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
     ADVERSARIAL: (39.2, -1.0, -2.4, -3.3),

@@ -282,7 +282,7 @@ def test_an_attack_in_float16_that_is_scaled_too_much_is_scaled_less(tiny):
         )
     )
     stepper(batch, state)
-    stepper.loudness = (step.HALF_SCALE * 64,)
+    stepper.gradient_scales = (step.HALF_SCALE * 64,)
     with pytest.raises(NotFiniteError, match="attack"):
         stepper(batch, state)
 

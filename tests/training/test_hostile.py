@@ -152,7 +152,9 @@ def replaced(run: Run, tensors=None, facts=None) -> None:
 )
 def test_a_resumed_run_refuses_facts_that_make_no_sense(stopped, tiny, facts):
     replaced(stopped, facts=facts)
-    with pytest.raises(ValueError, match=r"the checkpoint is of no training .*train anew"):
+    with pytest.raises(
+        ValueError, match=r"the checkpoint is not of a training .*train anew"
+    ):
         train(override(tiny, ["epochs=3"]), stopped.path, resume=True)
 
 

@@ -128,7 +128,7 @@ def findings(pair):
     [
         ("loss", "the loss is nan"),
         ("gradient", "a gradient is nan"),
-        ("attack", "met a gradient that is not finite"),
+        ("attack", "had a non-finite gradient"),
     ],
 )
 def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
@@ -147,7 +147,7 @@ def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
         ),
         ("parts of one sample", "12 passes by 1 at a time on each of the 2 ranks, too few"),
         ("clean images", "groups=4 does not divide the 2 clean images .* of a rank"),
-        ("odd batch", "4 of 11 samples in 1 groups cannot be dealt out to 2 ranks"),
+        ("odd batch", "4 of 11 samples in 1 groups cannot be sharded over 2 ranks"),
     ],
 )
 def test_samples_that_ranks_cannot_share_are_refused_before_training(pair, name, words):
