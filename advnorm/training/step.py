@@ -97,7 +97,7 @@ class Stepper:
         ranks.all_reduce([values])
         norm, total, *others = torch.cat([gradient_norm(model)[None], values]).tolist()
         if others[-1]:
-            message = "the attack of another rank had a non-finite gradient"
+            message = "the attack of another rank met a gradient that is not finite"
             raise NotFiniteError(str(self.failed or message))
         return norm, StepMetrics(total, others[-2], dict(zip(parts, others, strict=False)))
 

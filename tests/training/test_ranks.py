@@ -128,7 +128,7 @@ def findings(pair):
     [
         ("loss", "the loss is nan"),
         ("gradient", "a gradient is nan"),
-        ("attack", "had a non-finite gradient"),
+        ("attack", "met a gradient that is not finite"),
     ],
 )
 def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
@@ -168,7 +168,7 @@ def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
     run = Run.open(pair(tuple(QUICK)) / "judged")
     rank_cases.shifted(whole)
     found = [result for result in whole.results() if result.statistics == "running"]
-    found = [result for result in found if result.attack.startswith("statistics-")]
+    found = [result for result in found if result.condition.startswith("statistics-")]
     assert len(found) == 2
     for theirs in found:
         mine = run.result(theirs.key)
