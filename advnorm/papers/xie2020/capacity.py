@@ -1,6 +1,7 @@
 """Depth (section 5) and batch size (appendix B.3) of adversarial training."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, rising, within
@@ -15,7 +16,7 @@ from advnorm.papers.xie2020.setting import (
 )
 from advnorm.papers.xie2020.table import BATCHES as BY_BATCH
 from advnorm.papers.xie2020.table import DEPTHS, STRATEGIES
-from advnorm.recipe import Recipe
+from advnorm.recipe import EvaluationSpec, ModelSpec, Option, Recipe, RecipeChanges
 from advnorm.records import Scale
 
 STAR = f"{ADVERSARIAL}*"
@@ -25,18 +26,21 @@ _DEPTHS: dict[Scale, tuple[int, ...]] = {
     "reduced": (20, 32, 56),
     "smoke": (20, 32),
 }
-_SMALL: dict[Scale, tuple[str, ...]] = {
-    "full": (),
-    "reduced": ("model.options={width: 6}",),
-    "smoke": ("model.options={width: 4}",),
+_WIDTH: dict[Scale, dict[str, Option]] = {
+    "reduced": {"width": 6},
+    "smoke": {"width": 4},
 }
 _PUBLISHED = (STRATEGIES[30][STAR], *DEPTHS.values())
 
 
-def deep(scale: Scale, strategy: str, depth: int, *changes: str) -> Recipe:
+def deep(
+    scale: Scale, strategy: str, depth: int, **changes: Unpack[RecipeChanges]
+) -> Recipe:
     """Train a ResNet of so many layers, those for CIFAR at the smaller scales."""
-    name = f"model.name=resnet{depth}"
-    return recipe(scale, strategy, name, *_SMALL[scale], *changes)
+    made = recipe(scale, strategy, **changes)
+    if scale in _WIDTH:
+        made = made.replace(model=ModelSpec(options=_WIDTH[scale]))
+    return made.replace(model=ModelSpec(name=f"resnet{depth}"))
 
 
 def _thirst(low: int, high: int) -> tuple[Claim, Claim]:
@@ -92,11 +96,11 @@ def figure7(scale: Scale) -> Sequence[Job]:
     are marginal from ResNet-200 on. At reduced, ResNet-20, 32 and 56 for CIFAR of 6, 12 and
     24 channels.
     """
-    plain = "evaluation.conditions=[clean]"
+    plain = EvaluationSpec(conditions=("clean",))
     robust = "PGD-20" if scale == "smoke" else "PGD-2000"
     found = []
     for depth in _DEPTHS[scale]:
-        made, clean = deep(scale, STAR, depth), deep(scale, CLEAN, depth, plain)
+        made, clean = deep(scale, STAR, depth), deep(scale, CLEAN, depth, evaluation=plain)
         found.append(point(scale, f"{STAR}, {robust}", str(depth), made))
         found.append(Job(_CLEAN, clean, {str(depth): "clean"}))
     return found

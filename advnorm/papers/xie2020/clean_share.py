@@ -15,7 +15,7 @@ from advnorm.papers.xie2020.setting import (
     recipe,
 )
 from advnorm.papers.xie2020.table import at_steps
-from advnorm.recipe import Recipe
+from advnorm.recipe import ObjectiveSpec, Recipe
 from advnorm.records import Scale
 
 _SHARES = (0, 20, 40, 60, 80, 100)
@@ -27,7 +27,11 @@ def share(scale: Scale, percent: int) -> Recipe:
     """Train on all adversarial images and so many percent of the clean ones."""
     if percent in (0, 100):
         return recipe(scale, MIXED if percent else ADVERSARIAL)
-    return recipe(scale, MIXED, f"objective.clean_share={percent / 100}")
+    return recipe(
+        scale,
+        MIXED,
+        objective=ObjectiveSpec(clean_share=percent / 100),
+    )
 
 
 @artefact(

@@ -20,7 +20,7 @@ from advnorm.papers.xie2020.setting import (
     recipe,
 )
 from advnorm.papers.xie2020.table import at_steps, hardest
-from advnorm.recipe import Recipe
+from advnorm.recipe import EvaluationSpec, Recipe
 from advnorm.records import Scale
 
 
@@ -123,10 +123,11 @@ def table1(scale: Scale) -> Sequence[Job]:
     images are not attacked.
     """
     mixtures = (MBN,) if scale == "smoke" else (MBN, MBN_ALP)
-    plain = "evaluation.conditions=[clean]"
-    found = [Job(CLEAN, recipe(scale, CLEAN, plain), {"clean": "clean"})]
+    plain = EvaluationSpec(conditions=("clean",))
+    found = [Job(CLEAN, recipe(scale, CLEAN, evaluation=plain), {"clean": "clean"})]
     for name in mixtures:
-        made = recipe(scale, name, plain, "evaluation.branch=clean")
+        clean = EvaluationSpec(conditions=("clean",), branch="clean")
+        made = recipe(scale, name, evaluation=clean)
         found.append(Job(_clean_branch(name), made, {"clean": "clean@clean"}))
     return [*found, *(job(scale, n, recipe(scale, n)) for n in (ADVERSARIAL, *mixtures))]
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.xie2020.setting import ALP, NEEDS, job, recipe
-from advnorm.recipe import AttackSpec, ModelSpec, Recipe, override
+from advnorm.recipe import AttackSpec, ModelSpec, OptimizerSpec, Piecewise, Recipe
 from advnorm.records import Scale
 
 _ROWS = (
@@ -88,23 +88,22 @@ def _row(scale: Scale, changed: int) -> Recipe:
     if changed <= 5 and scale == "full":
         made = made.replace(model=ModelSpec(name="resnet101"))
     if changed <= 2:
-        made = override(made, _rmsprop("0.1" if changed == 2 else "0.045"))
-    return override(made, _exponential(made) if changed == 0 else [])
+        made = _rmsprop(made, 0.1 if changed == 2 else 0.045)
+    return _exponential(made) if changed == 0 else made
 
 
-def _rmsprop(top: str) -> list[str]:
-    changes = ["optimizer.name=rmsprop", f"optimizer.lr={top}"]
-    return [*changes, "optimizer.schedule.warmup=0", "optimizer.nesterov=false"]
+def _rmsprop(made: Recipe, lr: float) -> Recipe:
+    schedule = made.optimizer.schedule.model_copy(update={"warmup": 0.0})
+    return made.replace(
+        optimizer=OptimizerSpec(name="rmsprop", lr=lr, schedule=schedule, nesterov=False)
+    )
 
 
-def _exponential(made: Recipe) -> list[str]:
+def _exponential(made: Recipe) -> Recipe:
     """Twice the epochs, times 0.94 every second one."""
     epochs = 2 * made.epochs
-    at = list(range(2, epochs, 2))
-    return [
-        f"epochs={epochs}",
-        f"optimizer.schedule={{kind: piecewise, at: {at}, factor: 0.94}}",
-    ]
+    schedule = Piecewise(at=tuple(range(2, epochs, 2)), factor=0.94)
+    return made.replace(epochs=epochs, optimizer=OptimizerSpec(schedule=schedule))
 
 
 def _attacked(one: Job) -> dict[str, str]:

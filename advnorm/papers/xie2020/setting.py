@@ -1,9 +1,24 @@
 """The setting that all of xie2020 shares (section 3): recipes, strategies, accuracies."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from advnorm.papers.artefact import Job
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale, ThreatRecord, result_key
 
 NEEDS = "ImageNet (ILSVRC 2012): apply at image-net.org; docs/data.md says where it goes"
@@ -16,21 +31,23 @@ MBN = f"MBN_adv, {MIXED}"
 MBN_ALP = f"MBN_adv, {ALP}"
 GN = f"GN, {MIXED}"
 
-_STRATEGIES: dict[str, tuple[str, ...]] = {
-    CLEAN: ("objective.name=standard",),
-    ADVERSARIAL: ("objective.name=pgd",),
-    MIXED: ("objective={name: mixed, gamma: 0.5}",),
-    ALP: ("objective={name: alp, gamma: 0.5}",),
-    MBN: ("objective={name: mixed, gamma: 0.5}", "norm.name=mixture"),
-    MBN_ALP: ("objective={name: alp, gamma: 0.5}", "norm.name=mixture"),
-    GN: ("objective={name: mixed, gamma: 0.5}", "norm.name=group"),
+_MIXED = ObjectiveSpec(name="mixed", gamma=0.5)
+_PAIRED = ObjectiveSpec(name="alp", gamma=0.5)
+_STRATEGIES: dict[str, RecipeChanges] = {
+    CLEAN: {"objective": ObjectiveSpec(name="standard")},
+    ADVERSARIAL: {"objective": ObjectiveSpec(name="pgd")},
+    MIXED: {"objective": _MIXED},
+    ALP: {"objective": _PAIRED},
+    MBN: {"objective": _MIXED, "norm": NormSpec(name="mixture")},
+    MBN_ALP: {"objective": _PAIRED, "norm": NormSpec(name="mixture")},
+    GN: {"objective": _MIXED, "norm": NormSpec(name="group")},
 }
-"""How each way to train is written as changes of a recipe."""
+"""Each way to train, as changes of a recipe."""
 
-ATTACKS: dict[Scale, dict[int, tuple[int, str]]] = {
-    "full": {5: (5, "4/255"), 10: (10, "2/255"), 20: (20, "1/255"), 30: (30, "1/255")},
-    "reduced": {5: (1, "16/255"), 10: (2, "8/255"), 20: (3, "6/255"), 30: (5, "4/255")},
-    "smoke": {5: (1, "16/255"), 10: (1, "16/255"), 20: (2, "8/255"), 30: (2, "8/255")},
+ATTACKS: dict[Scale, dict[int, tuple[int, float]]] = {
+    "full": {5: (5, 4 / 255), 10: (10, 2 / 255), 20: (20, 1 / 255), 30: (30, 1 / 255)},
+    "reduced": {5: (1, 16 / 255), 10: (2, 8 / 255), 20: (3, 6 / 255), 30: (5, 4 / 255)},
+    "smoke": {5: (1, 16 / 255), 10: (1, 16 / 255), 20: (2, 8 / 255), 30: (2, 8 / 255)},
 }
 """Steps and step size that stand for the paper's training attacks (its footnote 6)."""
 
@@ -44,37 +61,42 @@ _TOGETHER = 32
 """Images that are normalized together at full: those of one GPU in the paper's pipeline."""
 
 _EPS = 16 / 255
-_TESTS: dict[Scale, str] = {
-    "full": "pgd-10+random+ratio=1, pgd-10..2000+random+last+step=1/255",
-    "reduced": "pgd-10..2000+random+step=1/255",
-    "smoke": "pgd-10..20+random+step=1/255",
+_TESTS: dict[Scale, tuple[str, ...]] = {
+    "full": ("pgd-10+random+ratio=1", "pgd-10..2000+random+last+step=1/255"),
+    "reduced": ("pgd-10..2000+random+step=1/255",),
+    "smoke": ("pgd-10..20+random+step=1/255",),
 }
 """The curve of PGD, and before it attacks whose steps are longer than the curve's."""
 STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 """Where the curves of PGD are read; at smoke the first two."""
 
-_SIZES: dict[Scale, tuple[str, ...]] = {
-    "full": (
-        "data={name: imagenet, validation: 0.001, augment: flip, label_smoothing: 0.1}",
-        "model={name: resnet152, options: {start: goyal}}",
-        "epochs=110",
-        "optimizer.schedule.at=[35, 70, 95]",
-        "optimizer.schedule.warmup=5",
-    ),
-    "reduced": (
-        "data={name: cifar10, size: 16, train: 5000}",
-        "model.name=cnn_small",
-        "epochs=10",
-        "optimizer.schedule.at=[5, 8]",
-        "evaluation.samples=300",
-    ),
-    "smoke": (
-        "data={train: 100}",
-        "model={name: resnet20, options: {width: 4}}",
-        "epochs=2",
-        "evaluation.samples=10",
-    ),
+_SIZES: dict[Scale, RecipeChanges] = {
+    "full": {
+        "data": DataSpec(
+            name="imagenet", validation=0.001, augment="flip", label_smoothing=0.1
+        ),
+        "model": ModelSpec(name="resnet152", options={"start": "goyal"}),
+        "epochs": 110,
+    },
+    "reduced": {
+        "data": DataSpec(name="cifar10", size=16, train=5000),
+        "model": ModelSpec(name="cnn_small"),
+        "epochs": 10,
+        "evaluation": EvaluationSpec(samples=300),
+    },
+    "smoke": {
+        "data": DataSpec(train=100),
+        "model": ModelSpec(name="resnet20", options={"width": 4}),
+        "epochs": 2,
+        "evaluation": EvaluationSpec(samples=10),
+    },
 }
+_DROPS: dict[Scale, tuple[int, ...]] = {
+    "full": (35, 70, 95),
+    "reduced": (5, 8),
+    "smoke": (1,),
+}
+"""Epochs after which the learning rate is divided by 10."""
 FROZEN: dict[Scale, int] = {"full": 10, "reduced": 2, "smoke": 1}
 """Last epochs with running statistics, marked ``*``."""
 
@@ -82,9 +104,10 @@ FROZEN: dict[Scale, int] = {"full": 10, "reduced": 2, "smoke": 1}
 def recipe(
     scale: Scale,
     strategy: str,
-    *changes: str,
+    *,
     steps: int = 30,
     batch: int = 4096,
+    **changes: Unpack[RecipeChanges],
 ) -> Recipe:
     """Return the recipe of a strategy by the paper's name, with or without its star.
 
@@ -111,33 +134,40 @@ def recipe(
     name, star = strategy.removesuffix("*"), strategy.endswith("*")
     count, size = ATTACKS[scale][steps]
     rows = BATCHES[scale][batch]
-    base = override(
-        Recipe(name="xie2020"),
-        [
-            f"threat.eps={_EPS}",
-            f"attack={{steps: {count}, step_size: {size}, target: random}}",
-            "attack.clean_start=0.2",
-            "optimizer={name: sgd, nesterov: true, weight_decay: 1e-4, decay_norms: false}",
-            "optimizer.schedule={kind: piecewise, at: [1]}",
-            *rate(scale, rows),
-            f"batch_size={rows}",
-            *([f"optimizer.accumulate={rows // _TOGETHER}"] if scale == "full" else []),
-            "validation={every: 1000, samples: 10, steps: 1}",
-            f"evaluation={{conditions: [clean, {_TESTS[scale]}], weights: last}}",
-            f"evaluation.threat.eps=[{_EPS}]",
-            *_SIZES[scale],
-            *_STRATEGIES[name],
-            *([f"norm.freeze_epochs={FROZEN[scale]}"] if star else []),
-        ],
+    base = Recipe(
+        name="xie2020",
+        threat=ThreatSpec(eps=_EPS),
+        attack=AttackSpec(steps=count, step_size=size, target="random", clean_start=0.2),
+        optimizer=_sgd(scale, rows),
+        batch_size=rows,
+        validation=ValidationSpec(every=1000, samples=10, steps=1),
+        evaluation=EvaluationSpec(
+            conditions=("clean", *_TESTS[scale]),
+            weights="last",
+            threat=EvaluationThreatSpec(eps=(_EPS,)),
+        ),
     )
-    return override(base, changes)
+    base = base.replace(**_SIZES[scale]).replace(**_STRATEGIES[name])
+    if star:
+        base = base.replace(norm=NormSpec(freeze_epochs=FROZEN[scale]))
+    return base.replace(**changes)
 
 
-def rate(scale: Scale, rows: int) -> tuple[str, ...]:
-    """Return the rate of a batch: 0.1 for each 256 images; at reduced 0.05 for 100."""
-    top = 0.1 * rows / 256 if scale == "full" else 0.05 * rows / 100
-    start = min(1.0, 0.1 / top)
-    return (f"optimizer.lr={top}", f"optimizer.schedule.start={start}")
+def _sgd(scale: Scale, rows: int) -> OptimizerSpec:
+    """Return SGD: a rate of 0.1 for each 256 images of a batch, at reduced 0.05 for 100."""
+    full = scale == "full"
+    top = 0.1 * rows / 256 if full else 0.05 * rows / 100
+    return OptimizerSpec(
+        name="sgd",
+        lr=top,
+        schedule=Piecewise(
+            at=_DROPS[scale], warmup=5 if full else 0, start=min(1.0, 0.1 / top)
+        ),
+        nesterov=True,
+        weight_decay=1e-4,
+        decay_norms=False,
+        accumulate=rows // _TOGETHER if full else 1,
+    )
 
 
 def last(scale: Scale) -> str:
