@@ -61,7 +61,7 @@ def test_half_of_a_loss_takes_the_steps_of_the_papers_sum(row):
     """sridhar2021: Eqn. 5 is a sum, at rate 0.05 and weight decay 5e-4 (B.1, B.2)."""
     jobs = {job.row: job.recipe for job in ARTEFACTS["sridhar2021/table3"].jobs("full")}
     own = jobs[row].optimizer
-    assert jobs[row].objective.gamma == 0.5 and own.name == "sgd" and own.clip is None
+    assert jobs[row].objective.gamma == 0.5 and own.name == "sgd" and own.clip_norm is None
     settings = {"lr": own.lr, "weight_decay": own.weight_decay}
     assert _descend(0.5, **settings, momentum=own.momentum) == _descend(
         1.0, lr=0.05, weight_decay=5e-4, momentum=0.9
