@@ -23,9 +23,11 @@ def certify(
     """
     from functools import partial
 
+    from advnorm.bounds import METHODS
     from advnorm.cli.settings import SAMPLES, THREAT, evaluation_settings, for_each_run
     from advnorm.runs import certify_run
 
+    METHODS[method]  # an unknown name is refused before a run is opened
     settings = evaluation_settings(set_, (*THREAT, "data", *SAMPLES))
     certify = partial(certify_run, method=method)
     for_each_run(runs, settings, certify, data=data, device=device)
