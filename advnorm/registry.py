@@ -74,7 +74,7 @@ def options(
 ) -> dict[str, object]:
     """Return the parameters of ``function`` that have a default: its options.
 
-    ``without`` names those that are no options, but given by whoever calls the function.
+    ``without`` names parameters that are not options, because the caller sets them.
     """
     parameters = signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}

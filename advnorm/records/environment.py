@@ -1,4 +1,4 @@
-"""Where and with what a run was made."""
+"""The environment of a run: machine and versions."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from advnorm.records.base import Record
 
 
 class Environment(Record):
-    """Where and with what a run was made."""
+    """The machine and the versions that a run was made with."""
 
     advnorm: str
     python: str

@@ -100,7 +100,7 @@ def _sizes(
     return Diagnosis(
         question=f"{name}_over_training",
         source=source,
-        reading=f"{reading} Faint: every look; strong: the exponential average.",
+        reading=f"{reading} Faint: each measurement; strong: the exponential average.",
         numbers={
             "mean": fmean(values),
             "end": fmean(_late(values)),
@@ -108,7 +108,7 @@ def _sizes(
             "most": max(values),
             **_by_tensor(_curve(lines, f"{name}/mean")[1]),
         },
-        settings={"alpha": ALPHA, "looks": len(values)},
+        settings={"alpha": ALPHA, "measurements": len(values)},
         panels=(
             Panel(
                 kind="lines",
@@ -141,7 +141,7 @@ def _drift(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
         question="moments_over_training",
         source="sridhar2021 Fig. 1c, d",
         reading="Each curve is centred and scaled by its own moments: jumps between "
-        "neighbouring looks are a shift that the last layers have to follow.",
+        "neighbouring steps are a shift that the last layers have to follow.",
         numbers={
             f"{name} of the {what}, {domain}": size(values)
             for name, size in (("relative spread", _spread), ("jumps", jumps))
@@ -149,13 +149,13 @@ def _drift(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
             for domain in _DOMAINS
             if (values := _curve(lines, f"{what}/{domain}")[1])
         },
-        settings={"looks": len(lines)},
+        settings={"measurements": len(lines)},
         panels=panels,
     )
 
 
 def _late(values: Sequence[float]) -> Sequence[float]:
-    """Return the last tenth of the looks."""
+    """Return the last tenth of the values."""
     return values[-max(1, len(values) // 10) :]
 
 
@@ -180,7 +180,7 @@ def _spread(values: Sequence[float]) -> float:
 def _distance(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
     """Return the distance of each domain's batches from the running statistics.
 
-    ``end`` is the mean of the last tenth of the looks, ``peak`` the largest of their second
+    ``end`` is the mean of the last tenth of the values, ``peak`` the largest of the second
     half, when the steps are those of a trained model.
     """
     series: list[Series] = []
@@ -200,7 +200,7 @@ def _distance(lines: Sequence[MonitoredStep]) -> Diagnosis | None:
         reading="Near zero, training and tests normalize alike; a distance that stays "
         "large or jumps is a mismatch between them.",
         numbers=numbers,
-        settings={"looks": len(lines)},
+        settings={"measurements": len(lines)},
         panels=(
             Panel(
                 kind="lines",

@@ -23,14 +23,14 @@ def read_record(path: Path, kind: type[R]) -> R:
 
 
 def read_lines(path: Path, kind: type[R]) -> list[R]:
-    """Read a record a line; a last line cut short by a kill is left out."""
+    """Read one record a line; an incomplete last line is left out."""
     if not path.exists():
         return []
     advice = "remove the whole folder and run again"
-    *whole, rest = _read(path, LINES, advice).split(b"\n")
-    if rest and not rest.startswith(b"{"):
-        raise ValueError(f"{path} is damaged (its last line is no record): {advice}")
-    return [_parse(path, line, kind, advice) for line in whole]
+    *complete, last = _read(path, LINES, advice).split(b"\n")
+    if last and not last.startswith(b"{"):
+        raise ValueError(f"{path} is damaged (its last line is not a record): {advice}")
+    return [_parse(path, line, kind, advice) for line in complete]
 
 
 def first_mistake(error: ValidationError) -> str:

@@ -189,7 +189,7 @@ class Run:
                 write_atomically(path, text.encode())
 
     def monitored(self) -> list[MonitoredStep]:
-        """Read ``monitor.jsonl``; a last line cut short by a kill is left out."""
+        """Read ``monitor.jsonl``; an incomplete last line is left out."""
         return read_lines(self.path / "monitor.jsonl", MonitoredStep)
 
     def truncate_epochs(self, count: int) -> None:
@@ -202,7 +202,7 @@ class Run:
                 write_atomically(path, b"".join(kept))
 
     def epochs(self) -> list[Epoch]:
-        """Read ``metrics.jsonl``; a last line cut short by a kill is left out."""
+        """Read ``metrics.jsonl``; an incomplete last line is left out."""
         return read_lines(self.path / "metrics.jsonl", Epoch)
 
     def write_result(self, result: Result) -> None:

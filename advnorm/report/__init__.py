@@ -25,7 +25,7 @@ __all__ = [
 
 
 def write(runs: Sequence[Run], out: Path) -> Path:
-    """Compare ``runs`` on one self-contained HTML page at ``out``, whole or not there.
+    """Compare ``runs`` on one self-contained HTML page, written atomically to ``out``.
 
     The same records give the same bytes. Returns ``out``.
     """
@@ -57,11 +57,12 @@ def write_paper_pages(folder: Path, out: Path | None = None) -> WrittenPages:
     from advnorm.records import reproductions
     from advnorm.report.paper import render
 
-    place, written, found = out or folder, [], reproductions(folder)
+    place, written, records = out or folder, [], reproductions(folder)
     place.mkdir(parents=True, exist_ok=True)
-    for paper, records in found.papers.items():
+    for paper, artefacts in records.papers.items():
         path = place / f"{paper}.html"
-        content = render(paper, records, found.damaged.get(paper, ()))
+        content = render(paper, artefacts, records.damaged.get(paper, ()))
         write_alone(path, content.encode())
         written.append(path)
-    return WrittenPages(written, [one for each in found.damaged.values() for one in each])
+    damaged = [text for texts in records.damaged.values() for text in texts]
+    return WrittenPages(written, damaged)

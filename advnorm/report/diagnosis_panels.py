@@ -57,15 +57,15 @@ def draw_overlay(title: str, shown: Sequence[StyledPanel], prefix: str) -> figur
     names = _names(s.panel for s in shown)
     with rc_context(figures.RC_PARAMS):
         axes = _axes(shown[0].panel)
-        for place, one in enumerate(shown):
-            for series in one.panel.series:
-                if one.panel.kind == "bars":
-                    _bars(axes, series, one.style.colour, place, len(shown))
+        for place, styled in enumerate(shown):
+            for series in styled.panel.series:
+                if styled.panel.kind == "bars":
+                    _bars(axes, series, styled.style.colour, place, len(shown))
                 else:
                     style = (
                         _LINE_STYLES[names.index(series.name)] if not series.faint else "-"
                     )
-                    _line(axes, series, one.style.colour, style, one.style.marker)
+                    _line(axes, series, styled.style.colour, style, styled.style.marker)
         _finish(axes, [s.panel for s in shown])
         if len(names) > 1:
             _legend(axes, names, ["#8a8a8a"] * len(names), _LINE_STYLES, None)

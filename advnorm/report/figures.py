@@ -95,17 +95,19 @@ def to_svg(axes: Axes, prefix: str) -> Markup:
 
 
 def draw_accuracies(
-    axes: Axes, known: Mapping[float, TableCell], style: GroupStyle, linestyle: str
+    axes: Axes, cells: Mapping[float, TableCell], style: GroupStyle, linestyle: str
 ) -> None:
     """Draw a line of accuracies over x with its 95% band, and a "!" at flagged ones."""
-    fractions = [100 * cell.fraction for cell in known.values()]
-    low = [100 * cell.interval[0] for cell in known.values()]
-    high = [100 * cell.interval[1] for cell in known.values()]
-    eps = list(known)
-    axes.fill_between(eps, low, high, color=style.colour, alpha=0.13, linewidth=0)
-    axes.plot(eps, fractions, color=style.colour, marker=style.marker, linestyle=linestyle)
+    fractions = [100 * cell.fraction for cell in cells.values()]
+    low = [100 * cell.interval[0] for cell in cells.values()]
+    high = [100 * cell.interval[1] for cell in cells.values()]
+    places = list(cells)
+    axes.fill_between(places, low, high, color=style.colour, alpha=0.13, linewidth=0)
+    axes.plot(
+        places, fractions, color=style.colour, marker=style.marker, linestyle=linestyle
+    )
     before: tuple[str, ...] = ()
-    for place, cell in known.items():
+    for place, cell in cells.items():
         if cell.flags:
             mark_flagged(axes, place, 100 * cell.fraction)
         if cell.unfinished != before:  # once a line, and where it changes

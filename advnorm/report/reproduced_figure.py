@@ -50,16 +50,16 @@ def _row(
     places: Mapping[str, float],
     style: GroupStyle,
 ) -> None:
-    known = sorted((places[column], cell) for column, cell in cells.items())
+    points = sorted((places[column], cell) for column, cell in cells.items())
     axes.errorbar(
-        [x for x, _ in known],
-        [figures.finite_or_nan(cell.mean) for _, cell in known],
-        yerr=[figures.finite_or_nan(2 * (cell.error or 0.0)) for _, cell in known],
+        [x for x, _ in points],
+        [figures.finite_or_nan(cell.mean) for _, cell in points],
+        yerr=[figures.finite_or_nan(2 * (cell.error or 0.0)) for _, cell in points],
         color=style.colour,
         marker=style.marker,
         capsize=2,
     )
-    theirs = [(x, cell.published.value) for x, cell in known if cell.published]
+    theirs = [(x, cell.published.value) for x, cell in points if cell.published]
     axes.plot(
         [x for x, _ in theirs],
         [figures.finite_or_nan(y) for _, y in theirs],

@@ -56,12 +56,12 @@ def _name(key: str, runs: Sequence[ReportRun], notes: list[str]) -> str:
 
 
 def _column(row: ReportRow, keys: Sequence[str], notes: list[str]) -> list[str]:
-    norm, objective, *rest = row.label.split(" · ")
+    norm, objective, *others = row.label.split(" · ")
     cells = [row.cells[key] for key in keys]
     shown = [_cell_text(cell, notes) for cell in cells]
     alarms = _marks(row.alarms, notes).strip() or "-"
     norm += _marks([row.inconsistency], notes)
-    column = [norm, objective, " ".join(rest), *shown, alarms]
+    column = [norm, objective, " ".join(others), *shown, alarms]
     return [text.rjust(max(map(len, column))) for text in column]
 
 

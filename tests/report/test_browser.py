@@ -175,7 +175,7 @@ def report(study, tmp_path_factory):
     return write(study, tmp_path_factory.mktemp("report") / "report.html")
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [360, 1400])
 def test_page_renders_without_errors_or_requests_and_does_not_scroll_sideways(
     browser, report, width
 ):
