@@ -118,12 +118,12 @@ def test_every_claim_has_its_reason_and_no_claim_is_said(folder):
 
 
 def test_claims_at_smoke_are_not_counted(folder):
-    told = Claim("it rises", (above("no row", "0.1", 0),)).judge(TABLE.rows, "smoke")
+    told = Claim("it rises", (above("no row", "0.1", 0),)).check(TABLE.rows, "smoke")
     named = {"artefact": "here2020/table3", "scale": "smoke", "claims": (told,) * 3}
     smoke = TABLE.model_copy(update=named)
     (folder / "here2020" / "table3-smoke.json").write_text(smoke.model_dump_json())
     text = page(folder)
-    assert "Of 3 claims" in text and "Made at scale smoke" not in text
+    assert "Of 3 claims" in text and "Scale smoke:" not in text
     for path in (folder / "here2020").glob("*-[fr]*.json"):
         path.unlink()
     assert "Scale smoke: a quick test of the pipeline; no claim is judged." in page(folder)
@@ -133,7 +133,7 @@ def test_claims_about_another_scale_are_not_counted(folder):
     path = folder / "here2020" / "figure10-reduced.json"
     missing = Claim("it is seen", (above("no row", "0.1", 0),))
     told = tuple(
-        replace(missing, scales=scales).judge(FIGURE.rows, "reduced")
+        replace(missing, scales=scales).check(FIGURE.rows, "reduced")
         for scales in (("full",), ("reduced", "full"))
     )
     assert {claim.verdict for claim in told} == {"cannot be told"}
@@ -146,7 +146,7 @@ def test_claims_about_another_scale_are_not_counted(folder):
     path.write_text(FIGURE.model_copy(update={"claims": told[:1]}).model_dump_json())
     text = page(folder)
     assert "No claim can be judged at this scale." in text
-    assert "Made at scale smoke" not in text
+    assert "Scale smoke:" not in text
 
 
 def test_a_record_without_numbers_says_so(folder):
