@@ -26,15 +26,7 @@ ALONE = {
 }
 """Words that need another one beside them: ``freed_memory`` says what is freed."""
 
-REMAINING = {
-    "Subject",
-    "Held",
-    "kept",
-    "Judging",
-    "test_anybody",
-    "test_cells",
-    "test_kept",
-}
+REMAINING = {"kept", "Judging", "test_kept"}
 """Names that are still to be changed."""
 
 
