@@ -57,7 +57,7 @@ def made(folder):
 def test_a_damaged_record_stops_neither_artefacts_nor_pages(command, tmp_path):
     out = tmp_path / "out"
     code, said, _ = command("reproduce", "one/table1", "--out", str(out))
-    assert code == 0 and "Each number is an accuracy of n=20 samples." in said
+    assert code == 0 and "Each number is an accuracy on n=20 samples." in said
     path = record_path(out, "one/table1", "smoke")
     whole, before = path.read_bytes(), read_reproduction(path)
     path.write_bytes(whole[:300])
