@@ -1,4 +1,4 @@
-"""Freed memory that the next feature map takes over."""
+"""Keeps freed memory for the next feature map, in place of returning it to the system."""
 
 import ctypes
 import os
@@ -12,9 +12,9 @@ from torch import Tensor
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 """What glibc's ``mallopt`` calls them in ``malloc.h``."""
-_MAPPED_AT_MOST = 65536
-"""How many blocks glibc maps by themselves, where nothing else is said."""
-_within = 0
+_DEFAULT_MMAP_MAX = 65536
+"""glibc's default of M_MMAP_MAX: the number of blocks that it maps one by one."""
+_depth = 0
 
 
 def keep_freed_memory(where: Tensor | None = None) -> None:
@@ -36,22 +36,22 @@ def freed_memory_kept(where: Tensor | None = None) -> Iterator[None]:
     :func:`keep_freed_memory` is of no use. At the end what is free goes back to the system.
     Other C libraries than glibc are left alone, and so is one whose user has set it.
     """
-    global _within
+    global _depth
     libc = _glibc() if _on_cpu(where) else None
     if libc is None:
         yield
         return
-    if not _within:
+    if not _depth:
         keep_freed_memory()  # or the limit would stay where it is now, for good
         libc.mallopt(_MMAP_MAX, 0)
         libc.mallopt(_TRIM_THRESHOLD, -1)
-    _within += 1
+    _depth += 1
     try:
         yield
     finally:
-        _within -= 1
-        if not _within:
-            libc.mallopt(_MMAP_MAX, _MAPPED_AT_MOST)
+        _depth -= 1
+        if not _depth:
+            libc.mallopt(_MMAP_MAX, _DEFAULT_MMAP_MAX)
             libc.mallopt(_TRIM_THRESHOLD, 2**26)  # what glibc has beside its upper limit
             libc.malloc_trim(0)
 

@@ -15,19 +15,19 @@ SEEDS = (0, 1)
 
 
 def run(out: Path, *, progress: Progress) -> Path:
-    """Train, attack and report; a demo that was stopped goes on where it was."""
+    """Train, attack and report; a demo that was stopped resumes."""
     runs = []
     for name in NAMES:
         for seed in SEEDS:
             recipe = override(find(name), [f"seed={seed}"])
             progress.line(f"{name}, seed {seed}")
-            runs.append(_one(recipe, out / f"{name}-{seed}", progress))
+            runs.append(_train_and_evaluate(recipe, out / f"{name}-{seed}", progress))
     progress.line(comparison_text(runs))
     return write(runs, out / "report.html")
 
 
 def closing(report: Path) -> str:
-    """Say what the reader sees and what to try next."""
+    """Return what the report shows and what to try next."""
     return (
         f"{report} compares four models: the ones trained on clean images lose most of "
         "their accuracy under PGD, the ones trained against PGD keep much of it, and each "
@@ -37,7 +37,7 @@ def closing(report: Path) -> str:
     )
 
 
-def _one(recipe: Recipe, out: Path, progress: Progress) -> Run:
+def _train_and_evaluate(recipe: Recipe, out: Path, progress: Progress) -> Run:
     begun = (out / "recipe.yaml").exists()
     trained = train(recipe, out, device="cpu", resume=begun, progress=progress)
     evaluate_run(trained, recipe, device="cpu", progress=progress)

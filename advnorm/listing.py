@@ -1,4 +1,4 @@
-"""What ``advnorm list`` shows: every name of every registry, with a line each."""
+"""What ``advnorm list`` prints: every name of every registry, with a summary."""
 
 from collections.abc import Callable, Mapping
 
@@ -65,12 +65,12 @@ def papers() -> str:
         if name in ILLUSTRATIONS:
             lines.append(f"  {name}: {ILLUSTRATIONS[name]}, nothing to measure")
             continue
-        found = ARTEFACTS[name]
-        lines.append(f"  {name}: {found.title}")
-        lines += [f"      full needs {found.needs}"] if found.needs else []
-        lines += [f"      claim: {claim.text}" for claim in found.claims]
+        artefact = ARTEFACTS[name]
+        lines.append(f"  {name}: {artefact.title}")
+        lines += [f"      full needs {artefact.needs}"] if artefact.needs else []
+        lines += [f"      claim: {claim.text}" for claim in artefact.claims]
         lines += [f"      {scale}: {cost} a seed" for scale, cost in costs[name].items()]
-        lines += [f"      measured: {one}" for one in kept.get(name, ())]
+        lines += [f"      measured: {text}" for text in kept.get(name, ())]
         lines += ["      not measured"] if name not in kept else []
     return "\n".join(["papers", *lines])
 

@@ -1,4 +1,4 @@
-"""How much memory the tensors take that are kept for backward passes, at most at once."""
+"""Peak memory of the tensors that autograd saves for backward passes."""
 
 from types import TracebackType
 from typing import Self
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 class ActivationMemory:
-    """While entered, counts the bytes of saved tensors; parameters and buffers are not.
+    """While entered, counts the bytes of saved tensors, without parameters and buffers.
 
     A storage that several functions save counts once. Works on the meta device too.
 
     >>> x = torch.ones(4, requires_grad=True)
-    >>> with ActivationMemory(nn.Identity()) as live:
+    >>> with ActivationMemory(nn.Identity()) as memory:
     ...     y = (x.exp().exp()).sum()
-    >>> live.most
+    >>> memory.peak
     32
     """
 
@@ -24,7 +24,7 @@ class ActivationMemory:
         self._own = {_key(tensor) for tensor in own}
         self._users: dict[int, int] = {}
         self._now = 0
-        self.most = 0
+        self.peak = 0
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
 
     def __enter__(self) -> Self:
@@ -51,22 +51,22 @@ class ActivationMemory:
         self._users[key] = before + change
         if not before or not self._users[key]:
             self._now += change * tensor.untyped_storage().nbytes()
-        self.most = max(self.most, self._now)
+        self.peak = max(self.peak, self._now)
 
 
 class _SavedTensor:
-    """A saved tensor; it is given back when nobody needs it any more."""
+    """A saved tensor; it no longer counts once autograd drops it."""
 
-    def __init__(self, tensor: Tensor, live: ActivationMemory) -> None:
-        self.tensor, self._live = tensor.detach(), live
-        live.use(self.tensor, 1)
+    def __init__(self, tensor: Tensor, memory: ActivationMemory) -> None:
+        self.tensor, self._memory = tensor.detach(), memory
+        memory.use(self.tensor, 1)
 
     def __del__(self) -> None:
-        self._live.use(self.tensor, -1)
+        self._memory.use(self.tensor, -1)
 
 
-def _unpack(kept: _SavedTensor) -> Tensor:
-    return kept.tensor
+def _unpack(saved: _SavedTensor) -> Tensor:
+    return saved.tensor
 
 
 def _key(tensor: Tensor) -> int:

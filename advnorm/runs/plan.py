@@ -67,9 +67,9 @@ class Plan:
     training: int
     """Operations of all epochs, without validation."""
     activations: int
-    """Most bytes that the tensors kept for backward passes take at once."""
+    """Peak bytes of the tensors saved for backward passes."""
     state: int
-    """Bytes of weights, gradients and the optimizer's memory."""
+    """Bytes of weights, gradients and optimizer state."""
     half: bool
 
     @property
@@ -83,12 +83,12 @@ class Plan:
 
 
 def plan(recipe: Recipe) -> Plan:
-    """Count what ``recipe`` costs; a set of one's own is read for its shape and size."""
+    """Count what ``recipe`` costs; only a data set of the user's own is read."""
     check_recipe(recipe)
-    data = _outline(recipe)
+    data = _empty_data(recipe)
     experiment = _experiment(override(recipe, _SIMPLE), data)
     check_batch_statistics(experiment, *_batch(experiment)[:2])
-    taken, counter = _course(experiment), OperationCounter()
+    taken, counter = _step_kinds(experiment), OperationCounter()
     counts = {kind: _count(experiment, kind, at, counter) for kind, at in taken.items()}
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
@@ -110,8 +110,8 @@ def plan(recipe: Recipe) -> Plan:
     )
 
 
-class _Kind(NamedTuple):
-    """What tells steps apart that do different things, but for the attack's length."""
+class _StepKind(NamedTuple):
+    """What distinguishes steps that run different operations, beside the attack steps."""
 
     attacked: bool
     weights: tuple[float | None, ...]
@@ -119,7 +119,7 @@ class _Kind(NamedTuple):
 
 
 @dataclass
-class _Taken:
+class _StepCount:
     """The steps of one kind that training takes."""
 
     first: State
@@ -129,9 +129,9 @@ class _Taken:
     longest: int = 0
 
 
-def _course(experiment: Experiment) -> dict[_Kind, _Taken]:
-    """Return what kinds of steps training takes, and how often."""
-    stepper, found = Stepper(experiment), dict[_Kind, _Taken]()
+def _step_kinds(experiment: Experiment) -> dict[_StepKind, _StepCount]:
+    """Return the kinds of steps that training takes, and how often."""
+    stepper, counts = Stepper(experiment), dict[_StepKind, _StepCount]()
     schedules = (experiment.recipe.threat.schedule, experiment.recipe.attack.steps_schedule)
     changes = stepper.weights or any(one != Constant() for one in schedules)
     epochs, steps = experiment.recipe.epochs, experiment.steps_per_epoch
@@ -141,16 +141,16 @@ def _course(experiment: Experiment) -> dict[_Kind, _Taken]:
         now = epoch + seen / steps
         weights = (weight(now) for weight in stepper.weights.values())
         ends = tuple(weight if weight in (0, 1) else None for weight in weights)
-        kind = _Kind(stepper.eps(now) > 0, ends)
-        taken = found.setdefault(kind, _Taken(State(epoch=epoch, seen=seen)))
+        kind = _StepKind(stepper.eps(now) > 0, ends)
+        taken = counts.setdefault(kind, _StepCount(State(epoch=epoch, seen=seen)))
         length = stepper.attack_steps(now)
         taken.steps += alike
         taken.attack += alike * length
         taken.longest = max(taken.longest, length)
-    return found
+    return counts
 
 
-class _Count(NamedTuple):
+class _StepCost(NamedTuple):
     """Operations of a step with one step of attack, of a further one, and bytes kept."""
 
     flops: int
@@ -163,26 +163,26 @@ class _Count(NamedTuple):
 
 
 def _count(
-    experiment: Experiment, kind: _Kind, taken: _Taken, counter: OperationCounter
-) -> _Count:
+    experiment: Experiment, kind: _StepKind, taken: _StepCount, counter: OperationCounter
+) -> _StepCost:
     """Count a step of a kind; every further step of its attack costs the same."""
     once, live = _step(experiment, 1, taken.first, counter)
     if not kind.attacked or experiment.recipe.objective.name in CERTIFIED:
-        return _Count(once, 0, live)
+        return _StepCost(once, 0, live)
     twice, more = _step(experiment, 2, taken.first, counter)
-    return _Count(once, twice - once, max(live, more))
+    return _StepCost(once, twice - once, max(live, more))
 
 
 def _step(
     experiment: Experiment, attack_steps: int, at: State, counter: OperationCounter
 ) -> tuple[int, int]:
-    """Take a step; return its operations, and the most bytes that it keeps."""
+    """Take a step; return its operations and its peak activation memory."""
     alike = [f"attack.steps={attack_steps}", "attack.steps_schedule={kind: constant}"]
     stepper = Stepper(replace(experiment, recipe=override(experiment.recipe, alike)))
-    live, before = ActivationMemory(experiment.model), counter.flops
-    with torch.random.fork_rng(), counter, live:
+    memory, before = ActivationMemory(experiment.model), counter.flops
+    with torch.random.fork_rng(), counter, memory:
         stepper(_batch(experiment), at)
-    return counter.flops - before, live.most
+    return counter.flops - before, memory.peak
 
 
 def _experiment(recipe: Recipe, data: DataSet) -> Experiment:
@@ -213,13 +213,13 @@ def _forward(model: nn.Module, data: DataSet) -> int:
 
 
 def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """Move nothing: the optimizer's own work is too small to count."""
+    """Return an optimizer with lr 0: its own operations are too few to count."""
     free = [p for p in model.parameters() if p.requires_grad]
     return torch.optim.SGD([{"params": free, "factor": 1.0}], lr=0.0)
 
 
-def _outline(recipe: Recipe) -> DataSet:
-    """Return a set of the recipe's shape, without images."""
+def _empty_data(recipe: Recipe) -> DataSet:
+    """Return a data set of the recipe's shape, without images."""
     spec = recipe.data
     shape: tuple[int, ...]
     if spec.name in SETS:
@@ -239,34 +239,34 @@ def _outline(recipe: Recipe) -> DataSet:
         shape,
         tuple(map(str, range(classes))),
         bounds,
-        *(_nothing(n, shape) for n in (kept, 0, 0)),
+        *(_empty_split(n, shape) for n in (kept, 0, 0)),
     )
 
 
-def _nothing(count: int, shape: tuple[int, ...]) -> TensorSplit:
+def _empty_split(count: int, shape: tuple[int, ...]) -> TensorSplit:
     labels = torch.empty((count,), dtype=torch.int64, device="meta")
     return TensorSplit(torch.empty((count, *shape), device="meta"), labels, labels)
 
 
 def table(recipe: Recipe, devices: dict[str, Device]) -> str:
     """Return what ``advnorm plan`` prints."""
-    found = plan(recipe)
-    memory = found.activations + found.state
-    alike = found.training == found.step * found.steps_per_epoch * found.epochs
+    cost = plan(recipe)
+    memory = cost.activations + cost.state
+    alike = cost.training == cost.step * cost.steps_per_epoch * cost.epochs
     lines = [
         f"{recipe.name}: {recipe.model.name} on {recipe.data.name}, "
-        f"{found.epochs} epochs of {found.steps_per_epoch} steps of {recipe.batch_size}",
-        f"parameters           {found.parameters:,}",
-        f"forward, one sample  {_flops(found.forward)}",
-        f"{'one step' if alike else 'the longest step':<20} {_flops(found.step)}",
-        f"{'one epoch' if alike else 'one epoch on average':<20} {_flops(found.epoch)}",
-        f"activations          {_bytes(found.activations)}",
-        f"weights and optimizer {_bytes(found.state)}",
+        f"{cost.epochs} epochs of {cost.steps_per_epoch} steps of {recipe.batch_size}",
+        f"parameters           {cost.parameters:,}",
+        f"forward, one sample  {_flops(cost.forward)}",
+        f"{'one step' if alike else 'the longest step':<20} {_flops(cost.step)}",
+        f"{'one epoch' if alike else 'one epoch on average':<20} {_flops(cost.epoch)}",
+        f"activations          {_bytes(cost.activations)}",
+        f"weights and optimizer {_bytes(cost.state)}",
         "",
         f"{'device':<10} {'one epoch':>12} {'all epochs':>12}  fits (one device)",
     ]
     for name, device in devices.items():
-        one, whole = found.hours(device), found.hours(device, epochs=found.epochs)
+        one, whole = cost.hours(device), cost.hours(device, epochs=cost.epochs)
         fits = "yes" if memory < device.memory * 1e9 else "no: use more ranks"
         lines.append(f"{name:<10} {one:>10.4f} h {whole:>10.3f} h  {fits}")
     return "\n".join(lines)
