@@ -18,7 +18,7 @@ from advnorm.objectives import OBJECTIVES
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
 from advnorm.papers.captions import captions
 from advnorm.papers.cost import known
-from advnorm.papers.kept import measured
+from advnorm.papers.kept_records import measured
 from advnorm.recipes import RECIPES
 from advnorm.registry import Registry, options, unknown
 

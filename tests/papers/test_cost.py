@@ -10,7 +10,7 @@ import pytest
 from advnorm.listing import listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
 from advnorm.papers.cost import Cost, cost, known
-from advnorm.papers.kept import KeptRecord, measured
+from advnorm.papers.kept_records import KeptRecord, measured
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
 from advnorm.runs.plan import plan

@@ -26,7 +26,7 @@ _PGD = "bim-20+ratio=2"
 LINF, L2 = "PGD linf", "PGD l2"
 
 
-class Judging(NamedTuple):
+class PerturbationSizes(NamedTuple):
     """How far images are moved, in [0, 1]."""
 
     eps: float
@@ -74,10 +74,10 @@ class Judging(NamedTuple):
         return Job(row, recipe, {**numbers, **(extra or {})}, evaluations=judged)
 
 
-CIFAR: dict[Scale, Judging] = {
-    "full": Judging(0.006, 0.05),
-    "reduced": Judging(0.012, 0.1),
-    "smoke": Judging(0.012, 0.1),
+CIFAR: dict[Scale, PerturbationSizes] = {
+    "full": PerturbationSizes(0.006, 0.05),
+    "reduced": PerturbationSizes(0.012, 0.1),
+    "smoke": PerturbationSizes(0.012, 0.1),
 }
 """At reduced both are twice the paper's: small networks on few images have wide margins."""
 

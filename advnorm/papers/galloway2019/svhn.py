@@ -5,12 +5,20 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.cifar import large
-from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, Judging, pixels, recipe, vgg
+from advnorm.papers.galloway2019.nets import (
+    CIFAR,
+    L2,
+    LINF,
+    PerturbationSizes,
+    pixels,
+    recipe,
+    vgg,
+)
 from advnorm.recipe import NormSpec, Recipe, override
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "Noise", LINF, L2)
-_SVHN = Judging(0.015, 0.125)
+_SVHN = PerturbationSizes(0.015, 0.125)
 
 
 def _trained(depth: int, *, norm: bool) -> Recipe:
