@@ -13,8 +13,10 @@ class Epoch(Record):
 
     epoch: Count
     step: Count
-    rate: float
+    lr: float
+    """The learning rate of the last step."""
     eps: float
+    """The radius of the last step."""
     loss: float
     parts: dict[str, float] = {}
     train: Accuracy

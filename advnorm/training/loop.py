@@ -95,7 +95,7 @@ def _epoch_record(
     return Epoch(
         epoch=state.epoch + 1,
         step=state.step,
-        rate=experiment.recipe.optimizer.lr * step.rate(now),
+        lr=step.lr(now),
         eps=step.eps(now),
         loss=totals.loss / totals.count,
         parts={name: value / totals.count for name, value in totals.parts.items()},

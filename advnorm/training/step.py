@@ -48,10 +48,10 @@ class Stepper:
         self.objective = build_objective(recipe)
         self.rule = build_gradient_rule(recipe)
         self.weights = weight_schedules(recipe)
-        self.steps = recipe.attack.steps_schedule.build()
+        self.steps_factor = recipe.attack.steps_schedule.build()
         self.augment = AUGMENTATIONS[recipe.data.augment]
-        self.rate = recipe.optimizer.schedule.build()
-        self.radius = recipe.threat.schedule.build()
+        self.lr_factor = recipe.optimizer.schedule.build()
+        self.eps_factor = recipe.threat.schedule.build()
         self.goal = GOALS[recipe.attack.target]
         self.own_buffers = unsynced_statistics(experiment.model)
         self.gradient_scales = _GRADIENT_SCALES if recipe.precision == "float16" else (1.0,)
@@ -65,7 +65,7 @@ class Stepper:
         experiment, recipe = self.experiment, self.experiment.recipe
         now = state.epoch + state.seen / experiment.steps_per_epoch
         for group in experiment.optimizer.param_groups:
-            group["lr"] = recipe.optimizer.lr * self.rate(now) * group["factor"]
+            group["lr"] = self.lr(now) * group["factor"]
         _seed(recipe.seed + 1_000_003 * (state.step + 1), batch.images.device)
         draws = Draws.of(recipe.seed, batch.samples).stream("train", state.epoch)
         images, labels = self._prepare(batch, draws)
@@ -134,13 +134,17 @@ class Stepper:
             losses.append(self.rule(problem))
         return _mean_loss(losses)
 
+    def lr(self, now: float) -> float:
+        """Return the learning rate at a time in epochs."""
+        return self.experiment.recipe.optimizer.lr * self.lr_factor(now)
+
     def eps(self, now: float) -> float:
         """Return the radius at a time in epochs."""
-        return self.experiment.threat.eps * self.radius(now)
+        return self.experiment.threat.eps * self.eps_factor(now)
 
     def attack_steps(self, now: float) -> int:
         """Return the steps of the attack at a time in epochs."""
-        return max(1, round(self.experiment.recipe.attack.steps * self.steps(now)))
+        return max(1, round(self.experiment.recipe.attack.steps * self.steps_factor(now)))
 
     def _prepare(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         recipe = self.experiment.recipe
@@ -169,7 +173,7 @@ class Stepper:
         return images, labels
 
     def _adversary(self, now: float, draws: Draws) -> Adversary:
-        spec, factor = self.experiment.recipe.attack, self.radius(now)
+        spec, factor = self.experiment.recipe.attack, self.eps_factor(now)
         statistics = spec.statistics_at(now)
         if factor <= 0:
             return Adversary(None, statistics)

@@ -64,7 +64,7 @@ class Maker:
                 Epoch(
                     epoch=epoch,
                     step=10 * (epoch + 1),
-                    rate=0.1,
+                    lr=0.1,
                     eps=EPS,
                     loss=2.3 * np.exp(-(epoch + 1) / 4) + 0.6 * (1 - level),
                     train=robust,

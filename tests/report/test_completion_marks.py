@@ -110,7 +110,7 @@ def epoch(number, *, best=False):
     return Epoch(
         epoch=number,
         step=10 * number,
-        rate=0.1,
+        lr=0.1,
         eps=0.1,
         loss=1.0,
         train=Accuracy(correct=1, n=1),

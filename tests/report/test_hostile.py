@@ -170,7 +170,7 @@ def test_numbers_that_cannot_be_are_refused(run, values):
 @pytest.mark.parametrize(
     "values",
     [
-        {"loss": 1e308, "rate": 1e308},
+        {"loss": 1e308, "lr": 1e308},
         {"loss": float("nan")},
         {"loss": float("inf"), "eps": float("inf")},
         {"epoch": 10**15, "step": 10**15},

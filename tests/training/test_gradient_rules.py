@@ -68,7 +68,7 @@ def test_apart_sam_works_with(tiny, tmp_path, changes):
 
 @pytest.mark.parametrize("rule", ["plain", *RULES])
 def test_a_longest_gradient_makes_a_small_step(tiny, tmp_path, rule):
-    """Plain SGD of rate 1 moves the weights by at most the clipped length a step."""
+    """Plain SGD with lr 1 moves the weights by at most the clipped length a step."""
     recipe = override(
         tiny,
         [

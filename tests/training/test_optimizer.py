@@ -21,7 +21,7 @@ def test_nesterov_reaches_the_optimizer(tiny):
 
 
 def test_rmsprop_takes_the_step_of_its_equation(tiny):
-    """In turn: v = 0.9 v + 0.1 g^2; m = 0.5 m + g / (sqrt(v) + 1); w -= rate m."""
+    """In turn: v = 0.9 v + 0.1 g^2; m = 0.5 m + g / (sqrt(v) + 1); w -= lr m."""
     recipe = override(tiny, ["optimizer={name: rmsprop, lr: 0.1, momentum: 0.5}"])
     layer = nn.Linear(1, 1, bias=False).double()
     made, w = build_optimizer(recipe, layer), layer.weight.item()

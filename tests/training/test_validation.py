@@ -30,7 +30,7 @@ def test_the_recorded_rate_and_radius_are_those_of_the_epochs_last_step(tiny, tm
     ]
     run = train(override(tiny, changes), tmp_path / "run")
     for epoch in run.epochs():  # three steps an epoch; the last begins at epoch - 1/3
-        assert epoch.rate == pytest.approx(0.05 * (epoch.epoch - 1 / 3) / 3)
+        assert epoch.lr == pytest.approx(0.05 * (epoch.epoch - 1 / 3) / 3)
         assert epoch.eps == pytest.approx(0.1 * (epoch.epoch - 1 / 3) / 3)
 
 
