@@ -19,7 +19,7 @@ from advnorm.papers.sitawarin2021.setting import (
 from advnorm.records import Scale
 
 _PAIRS = {"MAT-Cat-0.5": "MAT-Seq-0.5", "TRADES-Cat-6": "TRADES-Seq-6"}
-"""By concatenated batches, the sequential ones of the method."""
+"""The rows of each method: concatenated batches, and sequential ones."""
 
 
 def _better_under_pgd(*problems: Problem) -> tuple[Part, ...]:
@@ -98,10 +98,10 @@ def table1(scale: Scale) -> Sequence[Job]:
     return [
         Job(
             row,
-            recipe(scale, problem, method),
+            recipe(scale, problem, objective),
             accuracies(scale, problem, f"{problem} "),
         )
-        for row, method in methods.items()
+        for row, objective in methods.items()
         for problem in PROBLEMS[scale]
     ]
 
@@ -149,6 +149,6 @@ def figure4(scale: Scale) -> Sequence[Job]:
     numbers = {kind: f"{_OVER}/{kind}" for kind in kinds}
     methods = {_SEQ: mat(0.25, "sequential"), _CAT: mat(0.25)}
     return [
-        Job(row, recipe(scale, "16/255", method), numbers)
-        for row, method in methods.items()
+        Job(row, recipe(scale, "16/255", objective), numbers)
+        for row, objective in methods.items()
     ]

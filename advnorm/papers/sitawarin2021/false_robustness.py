@@ -16,6 +16,7 @@ from advnorm.papers.sitawarin2021.setting import (
     trades,
     weak_steps,
 )
+from advnorm.recipe import NormSpec, ObjectiveSpec
 from advnorm.records import Scale
 
 _FALSE = ("MAT-Cat-0.5, BN", "MAT-Cat-0.5, IN", "MAT-Cat-0.75, GN", "MAT-Cat-0.75, none")
@@ -35,16 +36,15 @@ _METHODS = {
     "MAT-Cat-0.5 + KL-0.4": mat_kl(0.4),
 }
 _NORMS = {"BN": "batch", "IN": "instance", "GN": "group", "none": "none"}
-
-
 _BESIDE = {
     row: "MAT-Cat-0.5, BN" if row.endswith("BN") else "MAT-Cat-0.75, none" for row in _SOUND
 }
-"""By sound model, the falsely robust one of its norm."""
+"""Each sound model, and the falsely robust one of its norm."""
 _DISTANCES = ("Clean-PGD", "Clean-AA", "PGD-AA")
 
 
-def _asked(scale: Scale) -> tuple[str, str]:
+def _attacks(scale: Scale) -> tuple[str, str]:
+    """Return the settings of a question: PGD's steps, and the suite that is AutoAttack."""
     return f"steps={weak_steps(scale)}", f"suite={STRONG[scale]}"
 
 
@@ -133,9 +133,9 @@ def table2(scale: Scale) -> Sequence[Job]:
     return [
         Job(
             row,
-            recipe(scale, "16/255", *_changes(row, scale)),
+            recipe(scale, "16/255", *_method(row, scale)),
             {"PGD - AA": gap(scale, "16/255"), **distances},
-            {"distances": _asked(scale)},
+            {"distances": _attacks(scale)},
             samples={"full": 10_000, "reduced": 200, "smoke": 20}[scale],
         )
         for row in rows
@@ -147,11 +147,13 @@ def table2_rows() -> tuple[str, ...]:
     return (*_SOUND[:2], *_FALSE[:3], _SOUND[2], _FALSE[3], *_SOUND[3:])
 
 
-def _changes(row: str, scale: Scale) -> tuple[str, ...]:
-    """Return a row's method and norm; instance norm only where there are maps."""
-    method, norm = row.split(", ")
-    maps = ("norm.where=[0, 1]",) if norm == "IN" and scale == "reduced" else ()
-    return _METHODS[method], f"norm.name={_NORMS[norm]}", *maps
+def _method(row: str, scale: Scale) -> tuple[ObjectiveSpec, NormSpec]:
+    """Return a row's objective and norm; instance norm only after convolutions."""
+    method, name = row.split(", ")
+    norm = NormSpec(name=_NORMS[name])
+    if name == "IN" and scale == "reduced":
+        norm = NormSpec(name=_NORMS[name], where=(0, 1))
+    return _METHODS[method], norm
 
 
 _GAMMAS: dict[Scale, tuple[float, ...]] = {
@@ -223,10 +225,10 @@ def figure5(scale: Scale) -> Sequence[Job]:
 
     The text names 0.25, 0.3 and 0.75; the other gammas are our choice.
     """
-    found = {**accuracies(scale, "16/255"), "PGD - AA": gap(scale, "16/255")}
+    keys = {**accuracies(scale, "16/255"), "PGD - AA": gap(scale, "16/255")}
     return [
-        Job(row, recipe(scale, "16/255", mat(gamma)), {f"{gamma:g}": name})
-        for row, name in found.items()
+        Job(row, recipe(scale, "16/255", mat(gamma)), {f"{gamma:g}": key})
+        for row, key in keys.items()
         for gamma in _GAMMAS[scale]
     ]
 
@@ -276,7 +278,7 @@ def figure1(scale: Scale) -> Sequence[Job]:
             row,
             recipe(scale, "16/255", _METHODS[row]),
             numbers,
-            {"pca": _asked(scale)},
+            {"pca": _attacks(scale)},
             samples={"full": 500, "reduced": 200, "smoke": 20}[scale],
         )
         for row in ("MAT-Cat-0.5", "MAT-Cat-0.5 + KL-0.4")

@@ -1,12 +1,26 @@
-"""The setting of sitawarin2021 (appendix B), its methods, and what a run is asked."""
+"""The setting of sitawarin2021 (appendix B), its methods, and where its numbers are."""
 
 from collections.abc import Mapping
 from typing import Literal
 
-from advnorm.numbers import parse_number
 from advnorm.papers.claims import Part, more
-from advnorm.recipe import Recipe, override
-from advnorm.records import Scale
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    MonitorSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
+from advnorm.records import Scale, ThreatRecord, result_key
 
 Problem = Literal["8/255", "16/255", "Imagenette"]
 """CIFAR-10 at two radii, and Imagenette at 16/255."""
@@ -17,17 +31,17 @@ PROBLEMS: Mapping[Scale, tuple[Problem, ...]] = {
     "reduced": ("8/255", "16/255"),
     "smoke": ("16/255",),
 }
-"""Those that a scale has."""
+"""The problems of each scale."""
 COLUMNS = tuple(
     f"{problem} {kind}" for problem in PROBLEMS["full"] for kind in ("Clean", "PGD", "AA")
 )
-"""Of the tables that have all problems."""
+"""The columns of tables that have all problems."""
 GAP = 15.0
 """Points from PGD to AutoAttack above which a model is called falsely robust here.
 
 The paper marks gaps of 27 and more, and the largest of a sound model is 14.28 (Table 4,
-TRADES-Cat + DBN). That is of PGD-10, so it is judged at scale full only: the single step of
-the reduced scale leaves sound models such gaps too.
+TRADES-Cat + DBN). Those are gaps of PGD-10, so the limit applies at scale full only: the
+single step of the reduced scale leaves sound models such gaps too.
 """
 _PGD: Mapping[Scale, str] = {
     "full": "pgd-10",
@@ -36,11 +50,71 @@ _PGD: Mapping[Scale, str] = {
 }
 _STEPS: Mapping[Scale, int] = {"full": 10, "reduced": 1, "smoke": 2}
 STRONG: Mapping[Scale, str] = {"full": "standard", "reduced": "strong", "smoke": "quick"}
-"""AutoAttack, and what stands for it at the other scales."""
+"""AutoAttack, and the suites that take its place at the other scales."""
+_EPS: Mapping[Problem, float] = {
+    "8/255": 8 / 255,
+    "16/255": 16 / 255,
+    "Imagenette": 16 / 255,
+}
+_STEP: Mapping[Scale, float] = {"full": 0.25, "reduced": 1.25, "smoke": 1.25}
+"""The step size of the training attack, in units of eps."""
+_LIKELIHOOD: Mapping[Scale, float] = {"full": 1, "reduced": 0.01, "smoke": 0.01}
+"""The weight of dual batch norm's likelihood loss (Eqn. 21).
+
+The paper states none: 1 at full is the literal reading. In small networks that loss
+dominates with weight 1 (docs/results/norm-grid.md): 0.01 there.
+"""
+BATCH, DUAL, NO_NORM = (NormSpec(name=name) for name in ("batch", "dual", "none"))
+"""Batch norm, dual batch norm and none."""
+
+_SIZES: Mapping[Scale, RecipeChanges] = {
+    "full": {
+        "data": DataSpec(name="cifar10", augment="crop_flip_jitter"),
+        "model": ModelSpec(name="preact_resnet18"),
+        "optimizer": OptimizerSpec(
+            lr=0.05,
+            weight_decay=5e-4,
+            schedule=Piecewise(at=(40, 55, 70), factor=0.1),
+        ),
+        "epochs": 80,
+        "batch_size": 128,
+        "validation": ValidationSpec(every=1, samples=None, steps=10),
+    },
+    "reduced": {
+        "data": DataSpec(
+            name="cifar10", size=16, classes=(0, 1, 6, 7), train=2000, test=400
+        ),
+        "model": ModelSpec(name="cnn_small"),
+        "optimizer": OptimizerSpec(
+            lr=0.05, weight_decay=5e-4, schedule=Piecewise(at=(16,), factor=0.1)
+        ),
+        "epochs": 20,
+        "batch_size": 64,
+        "validation": ValidationSpec(every=1000, samples=10, steps=1),
+        "evaluation": EvaluationSpec(weights="last"),
+    },
+    "smoke": {
+        "data": DataSpec(name="digits", train=120, test=30, size=12),
+        "model": ModelSpec(name="cnn_small", options={"width": 4}),
+        "optimizer": OptimizerSpec(lr=0.05),
+        "epochs": 2,
+        "batch_size": 40,
+        "validation": ValidationSpec(every=1000, samples=10, steps=1),
+        "evaluation": EvaluationSpec(weights="last"),
+    },
+}
+_IMAGENETTE: RecipeChanges = {
+    "data": DataSpec(name="imagenette"),
+    "model": ModelSpec(name="resnet34"),
+    "optimizer": OptimizerSpec(lr=0.1),
+    "batch_size": 64,
+}
 
 
-def recipe(scale: Scale, problem: Problem, *changes: str) -> Recipe:
-    """Return the protocol at a scale.
+def recipe(
+    scale: Scale, problem: Problem, objective: ObjectiveSpec, norm: NormSpec = BATCH
+) -> Recipe:
+    """Return the protocol at a scale, for an objective and a norm.
 
     Full: 80 epochs of SGD (momentum 0.9, weight decay 5e-4, rate divided by 10 at epochs
     40, 55 and 70) against PGD-10 with steps of eps/4 from a random start; the weights with
@@ -58,24 +132,34 @@ def recipe(scale: Scale, problem: Problem, *changes: str) -> Recipe:
     ten steps of the paper take a large network and hours. ``PGD`` is that attack, as it is
     the training attack in the paper; ``AA`` is the suite ``strong``.
     """
-    base = Recipe(name=f"sitawarin2021.{problem}")
-    return override(base, [*_SUBJECT[scale], *_problem(scale, problem), *changes])
-
-
-def eps(problem: Problem) -> str:
-    """Return the radius."""
-    return "16/255" if problem == "Imagenette" else problem
+    eps = _EPS[problem]
+    base = Recipe(
+        name=f"sitawarin2021.{problem}",
+        threat=ThreatSpec(eps=eps),
+        attack=AttackSpec(steps=weak_steps(scale), step_size=_STEP[scale] * eps),
+        monitor=MonitorSpec(
+            questions=("wasserstein",), every=1 if scale == "smoke" else 10
+        ),
+        evaluation=EvaluationSpec(
+            conditions=("clean", _PGD[scale], STRONG[scale]),
+            threat=EvaluationThreatSpec(eps=(eps,)),
+        ),
+    ).replace(**_SIZES[scale])
+    if problem == "Imagenette":
+        base = base.replace(**_IMAGENETTE)
+    if norm == DUAL:
+        base = base.replace(objective=ObjectiveSpec(likelihood=_LIKELIHOOD[scale]))
+    return base.replace(objective=objective, norm=norm)
 
 
 def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, str]:
     """Return where the accuracies Clean, PGD and AA are, each name after a prefix."""
-    radius = f"_linf_{parse_number(eps(problem)):.4g}"
-    found = {
-        "Clean": "clean",
-        "PGD": f"{_PGD[scale]}{radius}",
-        "AA": f"{STRONG[scale]}{radius}",
+    threat = ThreatRecord(norm="linf", eps=_EPS[problem])
+    return {
+        f"{prefix}Clean": result_key("clean", None),
+        f"{prefix}PGD": result_key(_PGD[scale], threat),
+        f"{prefix}AA": result_key(STRONG[scale], threat),
     }
-    return {f"{prefix}{column}": name for column, name in found.items()}
 
 
 def weak_steps(scale: Scale) -> int:
@@ -90,104 +174,39 @@ def more_of_both(better: str, other: str, prefix: str = "") -> tuple[Part, Part]
 
 
 def from_pgd_to_aa(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the two cells of a row whose difference tells false robustness at 16/255."""
+    """Return the two numbers of a row whose difference shows false robustness at 16/255."""
     return (row, "16/255 PGD"), (row, "16/255 AA")
 
 
 def gap(scale: Scale, problem: Problem) -> str:
-    """Return the number that false robustness is told by: PGD less AA."""
-    found = accuracies(scale, problem)
-    return f"{found['PGD']} - {found['AA']}"
+    """Return the number that shows false robustness: PGD less AA."""
+    keys = accuracies(scale, problem)
+    return f"{keys['PGD']} - {keys['AA']}"
 
 
 def tradeoff(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, str]:
     """Return where the numbers of a trade-off are: Clean, AA and, at full, PGD less AA."""
-    found = accuracies(scale, problem)
-    numbers = {column: found[column] for column in ("Clean", "AA")}
+    keys = accuracies(scale, problem)
+    numbers = {column: keys[column] for column in ("Clean", "AA")}
     numbers |= {"PGD - AA": gap(scale, problem)} if scale == "full" else {}
     return {f"{prefix}{column}": name for column, name in numbers.items()}
 
 
-def adversarial() -> str:
+def adversarial() -> ObjectiveSpec:
     """Return Adversarial Training, on adversarial images alone (Eqn. 5)."""
-    return "objective={name: pgd}"
+    return ObjectiveSpec(name="pgd")
 
 
-def mat(gamma: float, batching: Batching = "concatenated") -> str:
+def mat(gamma: float, batching: Batching = "concatenated") -> ObjectiveSpec:
     """Return Mixed Adversarial Training (MAT, Eqn. 1)."""
-    return f"objective={{name: mixed, gamma: {gamma}, batching: {batching}}}"
+    return ObjectiveSpec(name="mixed", gamma=gamma, batching=batching)
 
 
-def trades(beta: float, batching: Batching = "concatenated") -> str:
+def trades(beta: float, batching: Batching = "concatenated") -> ObjectiveSpec:
     """Return TRADES (Eqn. 2)."""
-    return f"objective={{name: trades, beta: {beta}, batching: {batching}}}"
+    return ObjectiveSpec(name="trades", beta=beta, batching=batching)
 
 
-def mat_kl(beta: float, gamma: float = 0.5) -> str:
+def mat_kl(beta: float, gamma: float = 0.5) -> ObjectiveSpec:
     """Return MAT with a divergence, on concatenated batches (Eqn. 3)."""
-    return f"objective={{name: mixed_kl, gamma: {gamma}, beta: {beta}}}"
-
-
-def dual(scale: Scale) -> tuple[str, str]:
-    """Return dual batch norm, to be named after the objective.
-
-    The paper states no weight of its likelihood loss (Eqn. 21): 1 at full is the literal
-    reading. In small networks that one dominates (docs/results/norm-grid.md): 0.01 there.
-    """
-    weight = 1 if scale == "full" else 0.01
-    return "norm.name=dual", f"objective.likelihood={weight}"
-
-
-_SUBJECT: Mapping[Scale, list[str]] = {
-    "full": [
-        "data={name: cifar10, augment: crop_flip_jitter}",
-        "model.name=preact_resnet18",
-        "optimizer={lr: 0.05, weight_decay: 5e-4}",
-        "optimizer.schedule={kind: piecewise, at: [40, 55, 70], factor: 0.1}",
-        "epochs=80",
-        "batch_size=128",
-        "validation={every: 1, samples: null, steps: 10}",
-        "attack.steps=10",
-    ],
-    "reduced": [
-        "data={name: cifar10, size: 16, classes: [0, 1, 6, 7], train: 2000, test: 400}",
-        "model.name=cnn_small",
-        "optimizer={lr: 0.05, weight_decay: 5e-4}",
-        "optimizer.schedule={kind: piecewise, at: [16], factor: 0.1}",
-        "epochs=20",
-        "batch_size=64",
-        "validation={every: 1000, samples: 10, steps: 1}",
-        "evaluation={weights: last}",
-        "attack.steps=1",
-    ],
-    "smoke": [
-        "data={name: digits, train: 120, test: 30, size: 12}",
-        "model={name: cnn_small, options: {width: 4}}",
-        "optimizer.lr=0.05",
-        "epochs=2",
-        "batch_size=40",
-        "validation={every: 1000, samples: 10, steps: 1}",
-        "evaluation={weights: last}",
-        "attack.steps=2",
-    ],
-}
-_IMAGENETTE = [
-    "data.name=imagenette",
-    "model.name=resnet34",
-    "optimizer.lr=0.1",
-    "batch_size=64",
-]
-_STEP: Mapping[Scale, float] = {"full": 0.25, "reduced": 1.25, "smoke": 1.25}
-"""Of the training attack, in radii."""
-
-
-def _problem(scale: Scale, problem: Problem) -> list[str]:
-    radius, attacks = eps(problem), f"[clean, '{_PGD[scale]}', {STRONG[scale]}]"
-    return [
-        *(_IMAGENETTE if problem == "Imagenette" else []),
-        f"threat.eps={radius}",
-        f"attack.step_size={_STEP[scale] * parse_number(radius)}",
-        f"evaluation.conditions={attacks}",
-        f"evaluation.threat.eps=[{radius}]",
-        f"monitor={{questions: [wasserstein], every: {1 if scale == 'smoke' else 10}}}",
-    ]
+    return ObjectiveSpec(name="mixed_kl", gamma=gamma, beta=beta)
