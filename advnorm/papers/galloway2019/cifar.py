@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
-from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, pixels, vgg, wide
-from advnorm.recipe import Recipe
+from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, vgg, wide
+from advnorm.recipe import OptimizerSpec, Piecewise, Recipe
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "Noise", LINF, L2, "10.1 Clean", "10.1 Noise")
@@ -13,28 +13,28 @@ _PIXELS = 3 * 32**2
 
 
 def _rows(scale: Scale, recipes: dict[str, Recipe]) -> list[Job]:
-    """Return rows with PGD-l2 and, at full, CIFAR-10.1 and the gap of generalization.
+    """Return rows with PGD-l2 and, at full, CIFAR-10.1 and the generalization gap.
 
-    That is the accuracy of the last epoch on the images it trained on, which are cropped
-    and mirrored, less the accuracy on test images.
+    The gap is the accuracy of the last epoch on its training images, which are cropped and
+    mirrored, less the accuracy on test images.
     """
-    judging = CIFAR[scale]
+    sizes = CIFAR[scale]
     if scale != "full":
-        return [judging.job(row, one, pixels=pixels(one)) for row, one in recipes.items()]
-    far, changes = judging.l2(_PIXELS)
-    new = {
+        return sizes.jobs_with_l2(recipes)
+    l2_numbers, l2_changes = sizes.l2(_PIXELS)
+    new_images = {
         f"10.1 {column}": f"{key}~cifar10.1"
-        for column, key in {**judging.numbers(), **far}.items()
+        for column, key in {**sizes.numbers(), **l2_numbers}.items()
     }
     return [
-        judging.job(
+        sizes.job(
             row,
-            one,
+            recipe,
             pixels=_PIXELS,
-            extra={**new, "Gap": "epoch/train - clean"},
-            evaluations=[("data=cifar10.1",), ("data=cifar10.1", *changes)],
+            extra={**new_images, "Gap": "epoch/train - clean"},
+            evaluations=[("data=cifar10.1",), ("data=cifar10.1", *l2_changes)],
         )
-        for row, one in recipes.items()
+        for row, recipe in recipes.items()
     ]
 
 
@@ -127,7 +127,7 @@ _PAIRS = (("VGG8", "VGG8, batch norm"), ("WRN, Fixup", "WRN, batch norm"))
     ),
 )
 def table2(scale: Scale) -> Sequence[Job]:
-    """VGG8 at a fixed rate of 0.01 and WideResNet-28-10, 150 epochs, three to five seeds.
+    """VGG8 at a learning rate of 0.01 and WideResNet-28-10, 150 epochs, 3 to 5 seeds.
 
     The paper's l2 accuracy of VGG8 is above that of linf though its l2 ball holds the linf
     ball: it does not print the l2 step, which is eps / 10 here. Of PGD on CIFAR-10.1 its
@@ -175,14 +175,14 @@ def table11(scale: Scale) -> Sequence[Job]:
 
 
 def large(scale: Scale, depth: int, *, norm: bool) -> Recipe:
-    """350 epochs from a rate of 0.1, a tenth of it from epoch 150 and again from 250.
+    """350 epochs from a learning rate of 0.1, divided by 10 at epochs 150 and 250.
 
     Reduced: 15 epochs from 0.02 (batches are four times smaller), drops at 7 and 12.
     """
-    rate, at = (0.1, "[150, 250]") if scale == "full" else (0.02, "[7, 12]")
-    schedule = f"optimizer.schedule={{kind: piecewise, at: {at}}}"
-    changes = (f"optimizer.lr={rate}", schedule)
-    return vgg(scale, depth, *changes, norm=norm, epochs=350)
+    lr, at = (0.1, (150, 250)) if scale == "full" else (0.02, (7, 12))
+    return vgg(scale, depth, norm=norm, epochs=350).replace(
+        optimizer=OptimizerSpec(lr=lr, schedule=Piecewise(at=at))
+    )
 
 
 @artefact(

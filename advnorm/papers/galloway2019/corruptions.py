@@ -102,7 +102,7 @@ def _files() -> dict[str, str]:
     ),
 )
 def table4(scale: Scale) -> Sequence[Job]:
-    """Judge VGG8 and WideResNet of Table 2 and VGG13 of Table 3, mean of five severities.
+    """Test VGG8 and WideResNet of Table 2 and VGG13 of Table 3, mean of five severities.
 
     All files of CIFAR-10-C at full, our own versions of the same noises elsewhere. The
     paper's VGG13 is that of Table 3 by its clean accuracy. Its mCE is 100 less the accuracy
@@ -118,19 +118,19 @@ def table4(scale: Scale) -> Sequence[Job]:
     }
     if scale == "smoke":
         recipes = {row: recipes[row] for row in ("VGG8", "WRN, Fixup")}
-    judged: list[tuple[str, ...]] = [("conditions=[clean]",)]
+    evaluations: list[tuple[str, ...]] = [("conditions=[clean]",)]
     if scale == "full":
         names = _files()
-        judged.append(("data=cifar10-c", "conditions=[clean]"))
+        evaluations.append(("data=cifar10-c", "conditions=[clean]"))
     else:
-        cells = {
+        conditions = {
             column: [f"corruption-{noise}-{level}" for level in _LEVELS]
             for column, noise in _NOISES.items()
         }
-        names = {column: " & ".join(levels) for column, levels in cells.items()}
-        every = ", ".join(name for levels in cells.values() for name in levels)
-        judged.append((f"conditions=[{every}]",))
+        names = {column: " & ".join(levels) for column, levels in conditions.items()}
+        every = ", ".join(name for levels in conditions.values() for name in levels)
+        evaluations.append((f"conditions=[{every}]",))
     return [
-        Job(row, recipe, {"Clean": "clean", **names}, evaluations=judged)
+        Job(row, recipe, {"Clean": "clean", **names}, evaluations=evaluations)
         for row, recipe in recipes.items()
     ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, within
 from advnorm.papers.galloway2019.nets import CIFAR, vgg
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import DataSpec, EvaluationSpec, NormSpec, Recipe, override
 from advnorm.records import Scale
 
 _ATTACKS = {"Test": "clean", "AWGN": "noise-1+unclipped", "FGSM": "fgsm_linf_0.1"}
@@ -200,15 +200,12 @@ def _vgg8() -> list[Job]:
     return [
         Job(
             f"VGG8 c={c:g}",
-            vgg(
-                "full",
-                8,
-                f"norm={{name: batch, where: input, options: {{affine: false, eps: {c}}}}}",
-                "data.validation=0.002",
-                "evaluation.weights=last",
-                f"evaluation.conditions=[clean, '{CIFAR['full'].noise}']",
-                norm=True,
-                epochs=50,
+            vgg("full", 8, norm=True, epochs=50).replace(
+                norm=NormSpec(where="input", options={"affine": False, "eps": c}),
+                data=DataSpec(validation=0.002),
+                evaluation=EvaluationSpec(
+                    conditions=("clean", CIFAR["full"].noise), weights="last"
+                ),
             ),
             numbers,
         )

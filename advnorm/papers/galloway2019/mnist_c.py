@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, Numbers, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.lenet import models
-from advnorm.recipe import NormSpec, Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Ramp,
+    Recipe,
+    ThreatSpec,
+)
 from advnorm.records import Scale
 
 _ROWS = ("Per-img", "BN", "PGD", "PGD BN")
@@ -29,67 +38,71 @@ _TABLE: dict[str, tuple[tuple[float, float], ...]] = {
     "Zigzag": ((88.0, 0.8), (81, 1), (71, 1), (76.3, 0.3)),
     "Overall": ((87.0, 0.5), (76, 2), (77, 1), (80, 2)),
 }
-"""As printed: a line a corruption, by model."""
+"""As printed: a line for each corruption, a number for each model."""
 _OWN = (
     *("Brightness", "Fog", "Glass Blur", "Gaussian Noise"),
     *("Impulse Noise", "Motion Blur", "Shot Noise", "Spatter"),
 )
-"""Those that we have versions of our own of."""
+"""Corruptions that this package has versions of."""
 _EXTRA = "noise-0.25"
 
 
 def _published() -> Numbers:
     return {
-        row: [cells[number] for cells in _TABLE.values()]
-        for number, row in enumerate(_ROWS)
+        row: [accuracies[column] for accuracies in _TABLE.values()]
+        for column, row in enumerate(_ROWS)
     }
 
 
 def _recipes(scale: Scale) -> dict[str, Recipe]:
     """LeNet-5 as in Figure 12, and the same trained against PGD.
 
-    20 steps of 0.03 at eps 0.3 from a random start. The paper gives no epochs or rates of
-    its own for PGD: those of Figure 12 here. Reduced: 5 steps, 3,000 images, 8 epochs, SGD
-    with momentum, and eps rises from 0 to 0.3 over the first 4 epochs.
+    20 steps of 0.03 at eps 0.3 from a random start. The paper gives no epochs or learning
+    rates of its own for PGD: those of Figure 12 here. Reduced: 5 steps, 3,000 images, 8
+    epochs, SGD with momentum, and eps rises from 0 to 0.3 over the first 4 epochs.
     """
-    plain = models(scale)
-    attack = ["attack={steps: 20, step_size: 0.03}"]
+    clean = models(scale)
+    robust = clean["BN"].replace(
+        objective=ObjectiveSpec(name="pgd"),
+        threat=ThreatSpec(norm="linf", eps=0.3),
+        attack=AttackSpec(steps=20, step_size=0.03),
+    )
     if scale != "full":
-        attack = [
-            "attack={steps: 5, step_size: 0.1}",
-            "threat.schedule={kind: ramp, last: 4}",
-            "optimizer.momentum=0.9",
-        ]
+        robust = robust.replace(
+            attack=AttackSpec(steps=5, step_size=0.1),
+            threat=ThreatSpec(schedule=Ramp(last=4)),
+            optimizer=OptimizerSpec(momentum=0.9),
+        )
     if scale == "reduced":
-        attack += ["data.train=3000", "epochs=8", "batch_size=50"]
-    changes = ["objective.name=pgd", "threat={norm: linf, eps: 0.3}", *attack]
-    bare = override(plain["BN"], ["norm.name=none", *changes])
+        robust = robust.replace(data=DataSpec(train=3000), epochs=8, batch_size=50)
     return {
-        "Per-img": plain["Per-img"],
-        "BN": plain["BN"],
-        "PGD": bare,
-        "PGD BN": bare.replace(norm=NormSpec(name="batch")),
+        "Per-img": clean["Per-img"],
+        "BN": clean["BN"],
+        "PGD": robust.replace(norm=NormSpec(name="none")),
+        "PGD BN": robust,
     }
 
 
-def _judged(scale: Scale) -> tuple[dict[str, str], list[tuple[str, ...]]]:
+def _numbers_and_evaluations(scale: Scale) -> tuple[dict[str, str], list[tuple[str, ...]]]:
     """Return where each corruption's accuracy is, and the evaluations that it needs."""
     keys = {column: column.lower().replace(" ", "_") for column in _TABLE}
     corrupted = [column for column in _TABLE if column not in ("Clean", "Overall")]
     clean = ("conditions=[clean]", "weights=last")
-    judged: list[tuple[str, ...]]
+    evaluations: list[tuple[str, ...]]
     if scale == "full":
         files = [column for column in corrupted if column != "Gaussian Noise"]
         names = {c: f"clean~mnist-c-{keys[c].replace('_', '-')}" for c in files}
         names["Gaussian Noise"] = _EXTRA
-        judged = [(f"data=mnist-c:{keys[c]}", *clean) for c in files]
-        judged.append((f"conditions=[clean, {_EXTRA}]", "weights=last"))
+        evaluations = [(f"data=mnist-c:{keys[c]}", *clean) for c in files]
+        evaluations.append((f"conditions=[clean, {_EXTRA}]", "weights=last"))
     else:
         corrupted = list(_OWN[:2] if scale == "smoke" else _OWN)
         names = {column: f"corruption-{keys[column]}-5" for column in corrupted}
-        judged = [clean, (f"conditions=[{', '.join(names.values())}]", "weights=last")]
+        conditions = ", ".join(names.values())
+        evaluations = [clean, (f"conditions=[{conditions}]", "weights=last")]
     ordered = {column: names[column] for column in corrupted}
-    return {"Clean": "clean", **ordered, "Overall": " & ".join(ordered.values())}, judged
+    overall = " & ".join(ordered.values())
+    return {"Clean": "clean", **ordered, "Overall": overall}, evaluations
 
 
 @artefact(
@@ -139,14 +152,14 @@ def _judged(scale: Scale) -> tuple[dict[str, str], list[tuple[str, ...]]]:
     ),
 )
 def table8(scale: Scale) -> Sequence[Job]:
-    """Judge four LeNet-5 on the 15 corruptions of MNIST-C and on Gaussian noise.
+    """Test four LeNet-5 on the 15 corruptions of MNIST-C and on Gaussian noise.
 
     The paper does not say how strong its added Gaussian noise is: deviation 0.25 here.
     Where not full, eight corruptions by our own versions, at severity 5. They are as strong
-    as those of CIFAR-10-C, weaker than MNIST-C's: claims on brightness are judged at full.
+    as those of CIFAR-10-C, weaker than MNIST-C's: claims on brightness are checked at full.
     """
-    numbers, judged = _judged(scale)
+    numbers, evaluations = _numbers_and_evaluations(scale)
     return [
-        Job(row, recipe, numbers, evaluations=judged)
+        Job(row, recipe, numbers, evaluations=evaluations)
         for row, recipe in _recipes(scale).items()
     ]

@@ -1,4 +1,4 @@
-r"""Convolutional networks trained on clean images, and how they are judged (appendix B).
+r"""Convolutional networks trained on clean images, and how they are tested (appendix B).
 
 The paper standardizes pixels and attacks there: PGD of 20 steps of eps / 10 without a
 random start, :math:`\epsilon_\infty = 0.03`, :math:`\epsilon_2 = \epsilon_\infty \sqrt{d}`,
@@ -19,7 +19,21 @@ from math import sqrt
 from typing import NamedTuple
 
 from advnorm.papers.artefact import Job
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Option,
+    Piecewise,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 _PGD = "bim-20+ratio=2"
@@ -38,11 +52,11 @@ class PerturbationSizes(NamedTuple):
         return f"noise-{self.sigma:g}+unclipped"
 
     @property
-    def attacks(self) -> str:
-        """The change of a recipe that judges clean images, noise and PGD-linf."""
-        return (
-            f"evaluation={{conditions: [clean, '{self.noise}', '{_PGD}'], "
-            f"threat: {{eps: [{self.eps}]}}}}"
+    def evaluation(self) -> EvaluationSpec:
+        """The evaluation on clean images, under noise and under PGD-linf."""
+        return EvaluationSpec(
+            conditions=("clean", self.noise, _PGD),
+            threat=EvaluationThreatSpec(eps=(self.eps,)),
         )
 
     def numbers(self) -> dict[str, str]:
@@ -65,13 +79,19 @@ class PerturbationSizes(NamedTuple):
         extra: Mapping[str, str] | None = None,
         evaluations: Sequence[Sequence[str]] = (),
     ) -> Job:
-        """Return a row: clean, noise, PGD-linf; PGD-l2 where ``pixels`` is given."""
-        numbers, judged = self.numbers(), [(), *evaluations]
+        """Return a row: clean, noise, PGD-linf; with ``pixels``, also PGD-l2."""
+        numbers, all_evaluations = self.numbers(), [(), *evaluations]
         if pixels:
-            more, changes = self.l2(pixels)
-            numbers |= more
-            judged.insert(1, changes)
-        return Job(row, recipe, {**numbers, **(extra or {})}, evaluations=judged)
+            l2_numbers, l2_changes = self.l2(pixels)
+            numbers |= l2_numbers
+            all_evaluations.insert(1, l2_changes)
+        return Job(row, recipe, {**numbers, **(extra or {})}, evaluations=all_evaluations)
+
+    def jobs_with_l2(self, recipes: Mapping[str, Recipe]) -> list[Job]:
+        """Return a row for each recipe, with PGD-l2."""
+        return [
+            self.job(row, recipe, pixels=pixels(recipe)) for row, recipe in recipes.items()
+        ]
 
 
 CIFAR: dict[Scale, PerturbationSizes] = {
@@ -81,89 +101,83 @@ CIFAR: dict[Scale, PerturbationSizes] = {
 }
 """At reduced both are twice the paper's: small networks on few images have wide margins."""
 
-_SIZES: dict[Scale, list[str]] = {
-    "full": [
-        "data={name: cifar10, augment: crop_flip}",
-        "batch_size=128",
-        "validation={samples: null, steps: 1, select_by: clean}",
-    ],
-    "reduced": [
-        "data={name: cifar10, augment: crop_flip, train: 4000, test: 500}",
-        "batch_size=32",
-        "epochs=15",
-        "validation={every: 5, samples: 250, steps: 1, select_by: clean}",
-    ],
-    "smoke": [
-        "data={size: 32, train: 60, test: 20}",
-        "batch_size=20",
-        "epochs=1",
-        "validation={samples: 10, steps: 1, select_by: clean}",
-    ],
+_SIZES: dict[Scale, RecipeChanges] = {
+    "full": {
+        "data": DataSpec(name="cifar10", augment="crop_flip"),
+        "batch_size": 128,
+        "validation": ValidationSpec(samples=None),
+    },
+    "reduced": {
+        "data": DataSpec(name="cifar10", augment="crop_flip", train=4000, test=500),
+        "batch_size": 32,
+        "epochs": 15,
+        "validation": ValidationSpec(every=5, samples=250),
+    },
+    "smoke": {
+        "data": DataSpec(size=32, train=60, test=20),
+        "batch_size": 20,
+        "epochs": 1,
+        "validation": ValidationSpec(samples=10),
+    },
 }
 
 
-def recipe(scale: Scale, name: str, *changes: str, epochs: int = 150) -> Recipe:
+def recipe(scale: Scale, name: str, *, epochs: int = 150) -> Recipe:
     """Train on clean CIFAR-10 with crops and flips; the best validation accuracy counts.
 
     SGD with momentum 0.9, weight decay 5e-4, batches of 128. Reduced: 4,000 images, batches
     of 32, 15 epochs, 500 test images. The paper does not say how large its validation set
     is: a tenth of the training images here.
     """
-    judging = CIFAR[scale]
-    return override(
-        Recipe(name=f"galloway2019.{name}", epochs=epochs),
-        [
-            "norm.name=none",
-            "objective.name=standard",
-            "optimizer={lr: 0.01, momentum: 0.9, weight_decay: 5e-4}",
-            f"threat.eps={judging.eps}",
-            judging.attacks,
-            *_SIZES[scale],
-            *changes,
-        ],
+    sizes = CIFAR[scale]
+    base = Recipe(
+        name=f"galloway2019.{name}",
+        epochs=epochs,
+        norm=NormSpec(name="none"),
+        objective=ObjectiveSpec(name="standard"),
+        optimizer=OptimizerSpec(lr=0.01, momentum=0.9, weight_decay=5e-4),
+        threat=ThreatSpec(eps=sizes.eps),
+        validation=ValidationSpec(steps=1, select_by="clean"),
+        evaluation=sizes.evaluation,
     )
+    return base.replace(**_SIZES[scale])
 
 
 _WIDTH: dict[Scale, int] = {"full": 64, "reduced": 8, "smoke": 4}
 
 
-def vgg(scale: Scale, depth: int, *changes: str, norm: bool, epochs: int = 150) -> Recipe:
+def vgg(scale: Scale, depth: int, *, norm: bool, epochs: int = 150) -> Recipe:
     """Return the paper's VGG of a depth, 8 times narrower at reduced."""
-    return recipe(
-        scale,
-        "vgg",
-        f"model={{name: vgg{depth}, options: {{width: {_WIDTH[scale]}}}}}",
-        f"norm.name={'batch' if norm else 'none'}",
-        *changes,
-        epochs=epochs,
+    return recipe(scale, "vgg", epochs=epochs).replace(
+        model=ModelSpec(name=f"vgg{depth}", options={"width": _WIDTH[scale]}),
+        norm=NormSpec(name="batch" if norm else "none"),
     )
 
 
-def wide(scale: Scale, *changes: str, norm: bool, epochs: int = 150) -> Recipe:
+def wide(scale: Scale, *, norm: bool) -> Recipe:
     """WideResNet-28-10 with batch norm, or with Fixup and one batch norm at its end (E.1).
 
-    The paper names an implementation and stops at 150 epochs; its rates are not printed.
-    Here: 0.1 with Nesterov momentum, times 0.2 at epochs 60 and 120, a tenth of it for
-    Fixup's scalars, no mixup. At reduced a WideResNet-10-1 on 16x16 pixels.
+    The paper names an implementation and stops at 150 epochs; its learning rates are not
+    printed. Here: 0.1 with Nesterov momentum, times 0.2 at epochs 60 and 120, a tenth of it
+    for Fixup's scalars, no mixup. At reduced a WideResNet-10-1 on 16x16 pixels.
     """
     full = scale == "full"
-    size = "{depth: 28, widen: 10" if full else "{depth: 10, widen: 1"
-    name, end = (
-        ("wide_resnet", "}") if norm else ("fixup_wide_resnet", ", final_norm: true}")
+    options: dict[str, Option] = {"depth": 28 if full else 10, "widen": 10 if full else 1}
+    if not norm:
+        options["final_norm"] = True
+    network = recipe(scale, "wide").replace(
+        model=ModelSpec(
+            name="wide_resnet" if norm else "fixup_wide_resnet", options=options
+        ),
+        norm=NormSpec(name="batch"),
+        optimizer=OptimizerSpec(
+            lr=0.1 if full else 0.05,
+            nesterov=True,
+            schedule=Piecewise(at=(60, 120) if full else (8, 12), factor=0.2),
+            scalar_lr_factor=1 if norm else 0.1,
+        ),
     )
-    at, pixels = ("[60, 120]", []) if full else ("[8, 12]", ["data.size=16"])
-    return recipe(
-        scale,
-        "wide",
-        f"model={{name: {name}, options: {size}{end}}}",
-        "norm.name=batch",
-        f"optimizer={{lr: {0.1 if full else 0.05}, nesterov: true, weight_decay: 5e-4}}",
-        f"optimizer.schedule={{kind: piecewise, at: {at}, factor: 0.2}}",
-        f"optimizer.scalar_lr_factor={1 if norm else 0.1}",
-        *pixels,
-        *changes,
-        epochs=epochs,
-    )
+    return network if full else network.replace(data=DataSpec(size=16))
 
 
 def pixels(recipe: Recipe) -> int:

@@ -6,7 +6,16 @@ from functools import cache
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, below, more
 from advnorm.papers.galloway2019.nets import CIFAR, vgg
-from advnorm.recipe import Recipe
+from advnorm.recipe import (
+    Constant,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 _EPOCHS: dict[Scale, tuple[int, ...]] = {
@@ -36,22 +45,25 @@ def _recipe(
     are one.
     """
     shorter, full = _SHORTER[scale], scale == "full"
-    at = [60 / shorter, 120 / shorter]
-    schedule = f"{{kind: piecewise, at: {at}}}" if drops else "{kind: constant}"
+    at = (60 / shorter, 120 / shorter)
     every = {"full": 10, "reduced": 5, "smoke": 1}[scale]
-    attacks = f"[clean, '{CIFAR[scale].noise}', fgsm, '{_PGD}']"
-    return vgg(
-        scale,
-        8,
-        f"optimizer={{lr: {_RATES[rate][0 if full else 1]}, weight_decay: {decay}}}",
-        f"optimizer.schedule={schedule}",
-        f"validation={{every: {every}, samples: 10, steps: 1}}",
-        f"evaluation={{conditions: {attacks}, weights: last}}",
-        f"evaluation.threat.eps=[{_EPS[scale]}]",
-        f"epochs={epoch // shorter}",
-        *(["data.validation=0.002"] if full else []),
-        norm=_NORMS[norm],
+    recipe = vgg(scale, 8, norm=_NORMS[norm]).replace(
+        optimizer=OptimizerSpec(
+            lr=_RATES[rate][0 if full else 1],
+            weight_decay=decay,
+            schedule=Piecewise(at=at) if drops else Constant(),
+        ),
+        validation=ValidationSpec(
+            every=every, samples=10, steps=1, select_by="clean+robust"
+        ),
+        evaluation=EvaluationSpec(
+            conditions=("clean", CIFAR[scale].noise, "fgsm", _PGD),
+            weights="last",
+            threat=EvaluationThreatSpec(eps=(_EPS[scale],)),
+        ),
+        epochs=epoch // shorter,
     )
+    return recipe.replace(data=DataSpec(validation=0.002)) if full else recipe
 
 
 def _curves(

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, below, more, wider
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, pixels, recipe, wide
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    ThreatSpec,
+)
 from advnorm.records import Scale
 
 _DEPTHS: dict[Scale, tuple[int, ...]] = {
@@ -17,25 +27,26 @@ _KINDS = {"BN": "resnet", "Fixup": "fixup_resnet"}
 
 
 def _resnet(scale: Scale, depth: int, kind: str) -> Recipe:
-    """164 epochs from a rate of 0.1, a tenth of it from epoch 82 and again from 123.
+    """164 epochs from a learning rate of 0.1, divided by 10 at epochs 82 and 123.
 
     These are He et al.'s (2016) for CIFAR-10, with weight decay 1e-4: the paper says
-    "standard". The scalars of Fixup have a tenth of the rate. Reduced: 8 maps for 16, on
-    16x16 pixels, 15 epochs from 0.05.
+    "standard". The scalars of Fixup have a tenth of the learning rate. Reduced: 8 channels
+    for 16, on 16x16 pixels, 15 epochs from 0.05.
     """
-    full = scale == "full"
-    at, rate, width = ("[82, 123]", 0.1, 16) if full else ("[8, 12]", 0.05, 8)
-    return recipe(
-        scale,
-        "resnet",
-        f"model={{name: {_KINDS[kind]}{depth}, options: {{width: {width}}}}}",
-        f"norm.name={'batch' if kind == 'BN' else 'none'}",
-        f"optimizer={{lr: {rate}, weight_decay: 1e-4}}",
-        f"optimizer.schedule={{kind: piecewise, at: {at}}}",
-        f"optimizer.scalar_lr_factor={1 if kind == 'BN' else 0.1}",
-        *([] if full else ["data.size=16"]),
-        epochs=164,
+    full, batch_norm = scale == "full", kind == "BN"
+    resnet = recipe(scale, "resnet", epochs=164).replace(
+        model=ModelSpec(
+            name=f"{_KINDS[kind]}{depth}", options={"width": 16 if full else 8}
+        ),
+        norm=NormSpec(name="batch" if batch_norm else "none"),
+        optimizer=OptimizerSpec(
+            lr=0.1 if full else 0.05,
+            weight_decay=1e-4,
+            schedule=Piecewise(at=(82, 123) if full else (8, 12)),
+            scalar_lr_factor=1 if batch_norm else 0.1,
+        ),
     )
+    return resnet if full else resnet.replace(data=DataSpec(size=16))
 
 
 _COLUMNS = ("Clean", "Noise", LINF, L2)
@@ -75,15 +86,15 @@ def figure4(scale: Scale) -> Sequence[Job]:
     The figure's values are not printed; the text has 0.5 points for clean images, about 15
     under noise and about 30 under PGD.
     """
-    judging, jobs = CIFAR[scale], []
+    sizes, jobs = CIFAR[scale], []
     for kind in _KINDS:
         for depth in _DEPTHS[scale]:
-            one = _resnet(scale, depth, kind)
-            more_numbers, changes = judging.l2(pixels(one))
-            for column, key in {**judging.numbers(), **more_numbers}.items():
+            resnet = _resnet(scale, depth, kind)
+            l2_numbers, l2_changes = sizes.l2(pixels(resnet))
+            for column, key in {**sizes.numbers(), **l2_numbers}.items():
                 numbers = {str(depth): key}
                 row = f"{kind}, {column}"
-                jobs.append(Job(row, one, numbers, evaluations=((), changes)))
+                jobs.append(Job(row, resnet, numbers, evaluations=((), l2_changes)))
     return jobs
 
 
@@ -97,8 +108,8 @@ _CONTRAST = " under contrast"
 def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[Job]:
     """Return the curves of a network for both aims."""
     eps = ", ".join(f"{radius}/255" for radius in radii)
-    attacks = ", ".join(f"'{attack}'" for attack in ("clean", *_AIMS.values()))
-    changes = (f"eps=[{eps}]", f"conditions=[{attacks}]")
+    conditions = ", ".join(f"'{name}'" for name in ("clean", *_AIMS.values()))
+    changes = (f"eps=[{eps}]", f"conditions=[{conditions}]")
     return [
         Job(
             f"{name}, {kind[0]}-{aim}",
@@ -111,10 +122,10 @@ def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[
 
 
 def _contrast(name: str, recipe: Recipe) -> Job:
-    """Return a row of one point: no attack, on images of other contrasts."""
+    """Return a row of one point: no attack, on images of lower contrast."""
     numbers = {"0": "clean~cifar10-c-contrast"}
-    judged = [("data=cifar10-c:contrast", "conditions=[clean]")]
-    return Job(f"{name}{_CONTRAST}", recipe, numbers, evaluations=judged)
+    evaluations = [("data=cifar10-c:contrast", "conditions=[clean]")]
+    return Job(f"{name}{_CONTRAST}", recipe, numbers, evaluations=evaluations)
 
 
 @artefact(
@@ -174,12 +185,12 @@ def _contrast(name: str, recipe: Recipe) -> Job:
     ),
 )
 def figure5(scale: Scale) -> Sequence[Job]:
-    """Judge (a) the ResNet32 of Figure 4, (b) WideResNet-28-10 trained against PGD.
+    """Test (a) the ResNet32 of Figure 4, (b) WideResNet-28-10 trained against PGD.
 
-    5 steps of 1/255 at eps 4/255 from a random start; judged by 20 steps of eps / 10, to
+    5 steps of 1/255 at eps 4/255 from a random start; tested by 20 steps of eps / 10, to
     misclassify or towards the least likely class ("tgt-ll"; any wrong class counts). The
     curves for l2, whose radii the paper does not print, are left out. Smoke: ResNet20. At
-    full the WideResNets of (b) and the natural ones of Table 2 are judged on CIFAR-10-C's
+    full the WideResNets of (b) and the natural ones of Table 2 are tested on CIFAR-10-C's
     contrast too, at all five levels (appendix D).
 
     Radii are 255ths of the range of pixels, [0, 1], in (a) and in (b). So are the paper's
@@ -188,12 +199,14 @@ def figure5(scale: Scale) -> Sequence[Job]:
     """
     jobs: list[Job] = []
     depth = 20 if scale == "smoke" else 32
-    against = ["objective.name=pgd", "threat.eps=4/255"]
-    against.append("attack={steps: 5, step_size: 1/255}")
     for kind in _KINDS:
         jobs += _curves("ResNet32", kind, _resnet(scale, depth, kind), _RADII["natural"])
         natural = wide(scale, norm=kind == "BN")
-        robust = override(natural, against)
+        robust = natural.replace(
+            objective=ObjectiveSpec(name="pgd"),
+            threat=ThreatSpec(eps=4 / 255),
+            attack=AttackSpec(steps=5, step_size=1 / 255),
+        )
         jobs += _curves("WRN", kind, robust, _RADII["PGD"])
         if scale == "full":
             jobs.append(_contrast(f"natural WRN, {kind[0]}", natural))

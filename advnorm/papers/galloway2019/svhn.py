@@ -5,37 +5,44 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.cifar import large
+from advnorm.papers.galloway2019.lenet import fooling_jobs
 from advnorm.papers.galloway2019.nets import (
     CIFAR,
     L2,
     LINF,
     PerturbationSizes,
-    pixels,
     recipe,
     vgg,
 )
-from advnorm.recipe import NormSpec, Recipe, override
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+)
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "Noise", LINF, L2)
 _SVHN = PerturbationSizes(0.015, 0.125)
 
 
-def _trained(depth: int, *, norm: bool) -> Recipe:
-    """50 epochs from a rate of 0.01, a tenth of it from epoch 25 and again from 40.
+def _svhn_vgg(depth: int, *, norm: bool) -> Recipe:
+    """50 epochs from a learning rate of 0.01, divided by 10 at epochs 25 and 40.
 
     No augmentation, and not the "extra" images. Weight decay, which the paper does not
     give for SVHN, is that of CIFAR-10.
     """
-    return vgg(
-        "full",
-        depth,
-        "data={name: svhn}",
-        "optimizer.schedule={kind: piecewise, at: [25, 40]}",
-        f"threat.eps={_SVHN.eps}",
-        _SVHN.attacks,
-        norm=norm,
-        epochs=50,
+    return vgg("full", depth, norm=norm, epochs=50).replace(
+        data=DataSpec(name="svhn", augment="none"),
+        optimizer=OptimizerSpec(schedule=Piecewise(at=(25, 40))),
+        threat=ThreatSpec(eps=_SVHN.eps),
+        evaluation=_SVHN.evaluation,
     )
 
 
@@ -66,15 +73,16 @@ _VGG8 = {_NORMED: ((94.46, 0.02), (78.1, 0.6), (10, 1), (1.6, 0.3))}
     ),
 )
 def table9(scale: Scale) -> Sequence[Job]:
-    """VGG8 at a small rate, five seeds. Where not full: the CIFAR-10 runs of Table 2."""
+    """VGG8 at a small learning rate, five seeds.
+
+    Where not full: the CIFAR-10 runs of Table 2.
+    """
     rows = {"VGG8": False, "VGG8, batch norm": True}
     if scale == "full":
-        return [
-            _SVHN.job(row, _trained(8, norm=norm), pixels=3072)
-            for row, norm in rows.items()
-        ]
+        recipes = {row: _svhn_vgg(8, norm=norm) for row, norm in rows.items()}
+        return _SVHN.jobs_with_l2(recipes)
     recipes = {row: vgg(scale, 8, norm=norm) for row, norm in rows.items()}
-    return [CIFAR[scale].job(row, one, pixels=pixels(one)) for row, one in recipes.items()]
+    return CIFAR[scale].jobs_with_l2(recipes)
 
 
 @artefact(
@@ -113,49 +121,42 @@ def table10(scale: Scale) -> Sequence[Job]:
     """
     if scale == "full":
         rows = {_NORMED: 8, **{f"VGG{depth}": depth for depth in (11, 13, 16, 19)}}
-        return [
-            _SVHN.job(row, _trained(depth, norm=True), pixels=3072)
-            for row, depth in rows.items()
-        ]
+        recipes = {row: _svhn_vgg(depth, norm=True) for row, depth in rows.items()}
+        return _SVHN.jobs_with_l2(recipes)
     depths = (13, 16) if scale == "reduced" else (13,)
-    recipes = {depth: large(scale, depth, norm=True) for depth in depths}
-    return [
-        CIFAR[scale].job(f"VGG{depth}", one, pixels=pixels(one))
-        for depth, one in recipes.items()
-    ]
+    recipes = {f"VGG{depth}": large(scale, depth, norm=True) for depth in depths}
+    return CIFAR[scale].jobs_with_l2(recipes)
+
+
+_CNN_SIZES: dict[Scale, RecipeChanges] = {
+    "full": {"data": DataSpec(name="svhn", validation=0.002, augment="none")},
+    "reduced": {"data": DataSpec(augment="none"), "epochs": 10, "batch_size": 32},
+    "smoke": {},
+}
 
 
 def _cnns(scale: Scale) -> dict[str, Recipe]:
-    """50 epochs of SGD at a constant rate of 0.01 with batches of 128.
+    """50 epochs of SGD at a constant learning rate of 0.01 with batches of 128.
 
     The baseline has weight decay 0.01 and standardizes each image; its pixels are clipped
     to [-1, 1], as in Figure 12, to which the paper refers. The loss is not weighted by the
     frequency of the classes, as the paper's is; images are in colour, though its Table 15
     has one channel. Where not full: CIFAR-10, 4,000 images, 10 epochs.
     """
-    data = {
-        "full": ["data={name: svhn, validation: 0.002}"],
-        "reduced": ["epochs=10", "batch_size=32", "data.augment=none"],
-        "smoke": [],
-    }
-    base = recipe(
-        scale,
-        "cnn",
-        "model={name: cnn_cleverhans}",
-        "optimizer={lr: 0.01, momentum: 0}",
-        "evaluation={conditions: [clean], weights: last}",
-        *data[scale],
-        epochs=50,
+    base = recipe(scale, "cnn", epochs=50).replace(
+        model=ModelSpec(name="cnn_cleverhans"),
+        optimizer=OptimizerSpec(lr=0.01, momentum=0, weight_decay=0),
+        evaluation=EvaluationSpec(
+            conditions=("clean",), weights="last", threat=EvaluationThreatSpec(eps=())
+        ),
     )
-    plain = [
-        "model.standardize=per_image",
-        "optimizer.weight_decay=0.01",
-        "threat.bounds=[-1, 1]",
-    ]
-    return {
-        "No norm": override(base, plain),
-        "BN": base.replace(norm=NormSpec(name="batch")),
-    }
+    base = base.replace(**_CNN_SIZES[scale])
+    baseline = base.replace(
+        model=ModelSpec(standardize="per_image"),
+        optimizer=OptimizerSpec(weight_decay=0.01),
+        threat=ThreatSpec(bounds=(-1, 1)),
+    )
+    return {"No norm": baseline, "BN": base.replace(norm=NormSpec(name="batch"))}
 
 
 @artefact(
@@ -177,13 +178,7 @@ def figure14(scale: Scale) -> Sequence[Job]:
     The paper compares by eye, and gives "about 90%" for both clean accuracies. The start is
     read as in Figure 12.
     """
-    numbers = {
-        "clean": "clean",
-        "margin": "fooling_images/mean margin",
-        "steps": "fooling_images/mean steps",
-    }
-    asked = {"fooling_images": ("steps=10",) if scale == "smoke" else ()}
-    return [Job(row, one, numbers, asked) for row, one in _cnns(scale).items()]
+    return fooling_jobs(scale, _cnns(scale))
 
 
 @artefact(
@@ -200,17 +195,18 @@ def figure14(scale: Scale) -> Sequence[Job]:
 def figure15(scale: Scale) -> Sequence[Job]:
     """BIM-l2 from an image of each class, until the target has a margin of 90%.
 
-    At most 100 steps of length 0.2, which the paper does not give. It compares by eye. Its
-    stop is one for all, where the baseline's mean margin is 90%; here each image stops at
-    its own. It has a random image of each class, here the first of the test images.
+    At most 100 steps of length 0.2, which the paper does not give. It compares by eye. It
+    stops all images together, where the baseline's mean margin is 90%; here each image
+    stops at its own. It has a random image of each class, here the first of the test
+    images.
     """
     numbers = {
         "clean": "clean",
         "margin": "source_target/mean margin",
         "L2 distance": "source_target/mean L2 distance",
     }
-    asked = {"source_target": ("steps=5",) if scale == "smoke" else ()}
+    questions = {"source_target": ("steps=5",) if scale == "smoke" else ()}
     return [
-        Job(row, one, numbers, asked, samples=20 if scale == "smoke" else 200)
-        for row, one in _cnns(scale).items()
+        Job(row, recipe, numbers, questions, samples=20 if scale == "smoke" else 200)
+        for row, recipe in _cnns(scale).items()
     ]
