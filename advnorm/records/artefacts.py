@@ -1,5 +1,6 @@
 """What a reproduction of a table or figure leaves behind."""
 
+from collections.abc import Mapping
 from math import isfinite, sqrt
 from statistics import mean, stdev
 from typing import Any, ClassVar, Literal, Self
@@ -137,6 +138,7 @@ class Reproduction(Record):
     """A table or figure as it came out here."""
 
     LIMIT: ClassVar[int] = LARGE
+    RENAMED: ClassVar[Mapping[str, str]] = {"told": "entries"}
     artefact: str = Field(pattern="^[^/]+/[^/]+$")
     title: str
     scale: Scale

@@ -1,5 +1,6 @@
 """The base class of records, and the two records that most others hold."""
 
+from collections.abc import Mapping
 from math import isfinite, sqrt
 from typing import Annotated, ClassVar, Self, TypeVar
 
@@ -14,6 +15,8 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
     LIMIT: ClassVar[int] = 1 << 20
     """The largest size of its file, in bytes."""
+    RENAMED: ClassVar[Mapping[str, str]] = {}
+    """Fields of earlier versions, and what they are called now."""
 
 
 R = TypeVar("R", bound=Record)

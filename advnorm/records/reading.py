@@ -9,11 +9,15 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from advnorm.files import read_bytes
-from advnorm.records.base import R
+from advnorm.records.base import R, Record
 from advnorm.text import cut
 
 LINES = 1 << 28
 """Bytes of a file with a record a line."""
+EARLIER_VERSION = (
+    "was made by an earlier version of advnorm: make it again in a new folder, or use that "
+    "version"
+)
 
 
 def read_record(path: Path, kind: type[R]) -> R:
@@ -40,6 +44,19 @@ def first_mistake(error: ValidationError) -> str:
     return f"{cut(where)}: {cut(details['msg'])}" if where else cut(details["msg"])
 
 
+def is_of_earlier_version(error: ValidationError, kind: type[Record]) -> bool:
+    """Return whether a record has an old name of a field in place of today's."""
+    for details in error.errors(include_url=False):
+        field, *inner = details["loc"] or ("",)
+        if details["type"] == "extra_forbidden" and not inner and field in kind.RENAMED:
+            return True
+        if details["type"] == "missing" and not inner:
+            old = [name for name, new in kind.RENAMED.items() if new == field]
+            if any(name in details["input"] for name in old):
+                return True
+    return False
+
+
 def _read(path: Path, limit: int, advice: str) -> bytes:
     try:
         return read_bytes(path, limit)
@@ -55,6 +72,8 @@ def _parse(path: Path, content: bytes, kind: type[R], advice: str) -> R:
             raise ValueError(f"a line has more than {kind.LIMIT} bytes")
         return kind.model_validate_json(content)
     except ValidationError as error:
+        if is_of_earlier_version(error, kind):
+            raise ValueError(f"{path} {EARLIER_VERSION}") from None
         what = first_mistake(error)
     except ValueError as error:
         what = str(error)

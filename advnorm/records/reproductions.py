@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from advnorm.files import read_bytes
 from advnorm.records.artefacts import SCALES, Reproduction
-from advnorm.records.reading import first_mistake
+from advnorm.records.reading import EARLIER_VERSION, first_mistake, is_of_earlier_version
 
 _REMEDY = (
     "remove it and reproduce again (runs that are still there are not made anew), or put "
@@ -60,6 +60,8 @@ def read_reproduction(path: Path) -> Reproduction:
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror}): {_REMEDY}") from error
     except ValidationError as error:
+        if is_of_earlier_version(error, Reproduction):
+            raise ValueError(f"{path} {EARLIER_VERSION}") from None
         what = first_mistake(error)
         raise ValueError(
             f"{path} is not the record of a reproduction ({what}): {_REMEDY}"

@@ -1,7 +1,7 @@
 """What training and attacks leave behind: epochs, results, verdicts, transfers."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
@@ -11,6 +11,7 @@ from advnorm.records.completion import TrainingProgress, mark_of
 class Epoch(Record):
     """One line of ``metrics.jsonl``."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"rate": "lr"}
     epoch: Count
     step: Count
     lr: float
@@ -48,6 +49,7 @@ at several step counts. ``statistics``: perturbed batch-norm statistics.
 class Result(Record):
     """One model under one condition: ``results/<key>.json``."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {"attack": "condition"}
     condition: str
     """The condition's name as it was written: ``pgd-50x5``."""
     kind: ConditionKind

@@ -3,26 +3,28 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from advnorm.files import append, locked, read_bytes, read_text, write_atomically
+from advnorm.files import TEXT, append, locked, read_bytes, read_text, write_atomically
 from advnorm.records.audits import Audit, with_flags
 from advnorm.records.base import Record
 from advnorm.records.cleanup import clear
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep
-from advnorm.records.reading import LINES, read_lines, read_record
+from advnorm.records.reading import EARLIER_VERSION, LINES, read_lines, read_record
 from advnorm.records.results import Epoch, Result, Verdicts
 from advnorm.safe_yaml import load as load_yaml
 
 _FOLDERS = ("checkpoints", "results", "verdicts", "examples")
 # What a killed process may have left of a run that had just begun:
 _PARTS = (*_FOLDERS, "environment.json", ".lock")
+# Of the recipes that earlier versions wrote; today these are init_from and monitor:
+_EARLIER_SECTIONS = re.compile(rb"^(start|watch):", re.MULTILINE)
 _CUT_SHORT = re.compile(r"\.(recipe\.yaml|environment\.json)\.\d+\.tmp")
 
 
@@ -89,6 +91,7 @@ class Run:
                 "give the --out of an 'advnorm train'"
             )
         _refuse_links(path)
+        _refuse_earlier_version(path)
         return cls(path)
 
     @property
@@ -287,6 +290,15 @@ def _refuse_links(path: Path) -> None:
                         f"{entry.path} is a link to another folder: put the folder itself "
                         "there (the run folder as a whole may be a link)"
                     )
+
+
+def _refuse_earlier_version(path: Path) -> None:
+    """Refuse a folder with a file, or a section of its recipe, that has an old name."""
+    recipe = b""
+    with suppress(OSError):  # whoever needs the recipe says what is wrong with it
+        recipe = read_bytes(path / "recipe.yaml", TEXT)
+    if (path / "watch.jsonl").exists() or _EARLIER_SECTIONS.search(recipe):
+        raise ValueError(f"{path} {EARLIER_VERSION}")
 
 
 def _write(path: Path, record: Record) -> None:
