@@ -4,7 +4,18 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below
-from advnorm.recipe import Recipe, override
+from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    OptimizerSpec,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 DECAY = {28: 0.0, 56: 0.01, 84: 0.0225, 112: 0.05}
@@ -12,8 +23,8 @@ DECAY = {28: 0.0, 56: 0.01, 84: 0.0225, 112: 0.05}
 _DEVIATION = 0.3081
 """MNIST's. The paper's pixels are standardized: noise of variance 1 has "the same first two
 moments as the clean images", and radii and steps are of such pixels too. Neither noise nor
-attack is cut at black and white: only so are the numbers of width 28 the published ones."""
-EPS, STEP = f"{0.1 * _DEVIATION:.5f}", f"{0.001 * _DEVIATION:.7f}"
+attack is clipped to [0, 1]: only so are the numbers of width 28 the published ones."""
+EPS, STEP = round(0.1 * _DEVIATION, 5), round(0.001 * _DEVIATION, 7)
 LOSSES = {"loss": "attacked_loss/clean", "loss eps 0.1": "attacked_loss/attacked"}
 WIDTHS: dict[Scale, dict[int, int]] = {
     "full": {width: width for width in DECAY},
@@ -21,6 +32,11 @@ WIDTHS: dict[Scale, dict[int, int]] = {
     "smoke": {28: 8, 56: 16, 84: 24, 112: 32},
 }
 """How wide the images are that stand for the paper's."""
+_SIZES: dict[Scale, RecipeChanges] = {
+    "full": {"data": DataSpec(name="mnist", validation=0.002), "epochs": 50},
+    "reduced": {"data": DataSpec(name="mnist", train=10_000, test=2000), "epochs": 20},
+    "smoke": {"data": DataSpec(name="digits", train=120, test=60), "epochs": 2},
+}
 
 
 def tile(width: int) -> int:
@@ -34,41 +50,25 @@ def noise(width: int) -> str:
     return f"noise-{_DEVIATION}+unclipped{larger}"
 
 
-def recipe(scale: Scale, width: int, decay: float, *changes: str) -> Recipe:
+def recipe(scale: Scale, width: int, decay: float) -> Recipe:
     """SGD for 50 epochs, rate 0.01, mini-batches of 128 (appendix F)."""
-    whole = ["data.validation=0.002"] if scale == "full" else []
-    small = ["data.train=120", "data.test=60", "epochs=2"] if scale == "smoke" else []
-    reduced = ["data.train=10000", "data.test=2000", "epochs=20"]
-    return override(
-        Recipe(name="galloway2019.dimension"),
-        [
-            "data.name=digits" if scale == "smoke" else "data.name=mnist",
-            f"data.size={WIDTHS[scale][width]}",
-            *(["data.resample=nearest"] if width > 28 else []),
-            "norm.name=none",
-            "objective.name=standard",
-            "optimizer={name: sgd, lr: 0.01, momentum: 0}",
-            f"optimizer.weight_decay={decay}",
-            "batch_size=128",
-            "epochs=50",
-            f"threat={{eps: {EPS}, bounds: [-1, 2]}}",
-            "validation={every: 1000, samples: 10, steps: 1}",
-            f"evaluation={{threat: {{eps: [{EPS}]}}, weights: last}}",
-            *whole,
-            *small,
-            *(reduced if scale == "reduced" else []),
-            *changes,
-        ],
+    resample = "nearest" if width > 28 else "bilinear"
+    base = PLAIN_SGD.replace(
+        name="galloway2019.dimension",
+        data=DataSpec(size=WIDTHS[scale][width], resample=resample),
+        optimizer=OptimizerSpec(lr=0.01, weight_decay=decay),
+        batch_size=128,
+        threat=ThreatSpec(eps=EPS, bounds=(-1, 2)),
+        validation=ValidationSpec(every=1000),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(EPS,))),
     )
+    return base.replace(**_SIZES[scale])
 
 
 def _linear(scale: Scale, width: int, decay: float) -> Recipe:
-    return recipe(
-        scale,
-        width,
-        decay,
-        "model={name: linear, standardize: data}",
-        "evaluation.conditions=[clean, fgsm]",
+    return recipe(scale, width, decay).replace(
+        model=ModelSpec(name="linear"),
+        evaluation=EvaluationSpec(conditions=("clean", "fgsm")),
     )
 
 

@@ -1,22 +1,42 @@
 """Linear models on MNIST 3 against 7 (section 3, appendices A and I)."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, within
 from advnorm.papers.galloway2019.nets import CIFAR, vgg
-from advnorm.recipe import DataSpec, EvaluationSpec, NormSpec, Recipe, override
+from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    OptimizerSpec,
+    Option,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 _ATTACKS = {"Test": "clean", "AWGN": "noise-1+unclipped", "FGSM": "fgsm_linf_0.1"}
-_SIZES: dict[Scale, list[str]] = {
-    "full": ["data.name=mnist", "data.train=5000", "batch_size=5000", "epochs=50"],
-    "reduced": ["data.name=mnist", "data.train=5000", "batch_size=5000", "epochs=50"],
-    "smoke": ["data.train=200", "data.test=60", "batch_size=200", "epochs=2"],
+_QUESTIONS = {"tilt": ("constants=[1e-5]",), "weights": ()}
+_MNIST: RecipeChanges = {
+    "data": DataSpec(name="mnist", train=5000),
+    "batch_size": 5000,
+    "epochs": 50,
+}
+_SIZES: dict[Scale, RecipeChanges] = {
+    "full": _MNIST,
+    "reduced": _MNIST,
+    "smoke": {"data": DataSpec(train=200, test=60), "batch_size": 200, "epochs": 2},
 }
 
 
-def descent(scale: Scale, *changes: str) -> Recipe:
+def descent(scale: Scale, **changes: Unpack[RecipeChanges]) -> Recipe:
     """Full-batch gradient descent on 5,000 threes and sevens, rate 0.1, 50 epochs.
 
     Pixels are in [0, 1] and the attack is FGSM at 1/10. The paper states neither a
@@ -26,34 +46,36 @@ def descent(scale: Scale, *changes: str) -> Recipe:
     own the boundary is much less tilted, which ``advnorm train RUN/recipe.yaml --set
     'model.options={start: uniform}' --out OTHER`` and ``advnorm diagnose OTHER tilt`` show.
     """
-    return override(
-        Recipe(name="galloway2019.linear"),
-        [
-            "data.classes=[3, 7]",
-            "model={name: linear, standardize: none, options: {start: normal}}",
-            "norm.name=none",
-            "objective.name=standard",
-            "optimizer={name: sgd, lr: 0.1, momentum: 0}",
-            "threat.eps=0.1",
-            "validation={every: 1000, samples: 10, steps: 1}",
-            "evaluation={threat: {eps: [0.1]}, weights: last}",
-            "evaluation.conditions=[clean, noise-1+unclipped, fgsm]",
-            *_SIZES[scale],
-            *changes,
-        ],
+    base = PLAIN_SGD.replace(
+        name="galloway2019.linear",
+        data=DataSpec(classes=(3, 7)),
+        model=ModelSpec(name="linear", standardize="none", options={"start": "normal"}),
+        optimizer=OptimizerSpec(lr=0.1),
+        threat=ThreatSpec(eps=0.1),
+        validation=ValidationSpec(every=1000),
+        evaluation=EvaluationSpec(
+            conditions=("clean", "noise-1+unclipped", "fgsm"),
+            threat=EvaluationThreatSpec(eps=(0.1,)),
+        ),
     )
+    return base.replace(**_SIZES[scale]).replace(**changes)
 
 
-def _batch_norm(*, affine: bool = False, c: float = 1e-5) -> str:
-    """Return a batch norm on the pixels that tests with the training set's statistics.
+def _decayed(scale: Scale, decay: float) -> Recipe:
+    return descent(scale, optimizer=OptimizerSpec(weight_decay=decay))
+
+
+def _normalized(scale: Scale, *, affine: bool = False, c: float = 1e-5) -> Recipe:
+    """Add a batch norm on the pixels, tested with the training set's statistics.
 
     The batch is the whole set, so the last batch's statistics are those (momentum 1); with
     a momentum of 0.1, a pixel that is always black would keep 0.9^50 of the variance 1 that
     it begins with. Learnt parameters are "randomly initialized" in the paper.
     """
-    start = ", start: uniform" if affine else ""
-    options = f"{{affine: {affine}, eps: {c}, momentum: 1.0{start}}}"
-    return f"norm={{name: batch, options: {options}}}".lower()
+    options: dict[str, Option] = {"affine": affine, "eps": c, "momentum": 1.0}
+    if affine:
+        options["start"] = "uniform"
+    return descent(scale, norm=NormSpec(name="batch", options=options))
 
 
 @artefact(
@@ -116,9 +138,9 @@ def table1(scale: Scale) -> Sequence[Job]:
     """
     recipes = {
         "GD": descent(scale),
-        "GD + WD": descent(scale, "optimizer.weight_decay=0.1"),
-        "BNGD affine F": descent(scale, _batch_norm()),
-        "BNGD affine T": descent(scale, _batch_norm(affine=True)),
+        "GD + WD": _decayed(scale, 0.1),
+        "BNGD affine F": _normalized(scale),
+        "BNGD affine T": _normalized(scale, affine=True),
     }
     angle = {"none": "tilt/this model", "batch": "tilt/this model, tracked"}
     return [
@@ -185,32 +207,25 @@ def figure3(scale: Scale) -> Sequence[Job]:
     """
     constants = _CONSTANTS if scale != "smoke" else (1e-3, 1.0)
     decays = (1e-3, 1e-2, 1e-1, 1.0, 9.0) if scale != "smoke" else (1e-1,)
-    rows = {f"BNGD c={c:g}": descent(scale, _batch_norm(c=c)) for c in constants}
-    rows |= {
-        f"GD-L2 {decay:g}": descent(scale, f"optimizer.weight_decay={decay}")
-        for decay in decays
-    }
+    rows = {f"BNGD c={c:g}": _normalized(scale, c=c) for c in constants}
+    rows |= {f"GD-L2 {decay:g}": _decayed(scale, decay) for decay in decays}
     jobs = [Job(row, recipe, _ATTACKS) for row, recipe in rows.items()]
     return jobs + (_vgg8() if scale == "full" else [])
 
 
 def _vgg8() -> list[Job]:
-    """Return part (b) of Figure 3: no drops of the rate, the last weights."""
-    numbers = {"Test": "clean", "AWGN": CIFAR["full"].noise}
-    return [
-        Job(
-            f"VGG8 c={c:g}",
-            vgg("full", 8, norm=True, epochs=50).replace(
-                norm=NormSpec(where="input", options={"affine": False, "eps": c}),
-                data=DataSpec(validation=0.002),
-                evaluation=EvaluationSpec(
-                    conditions=("clean", CIFAR["full"].noise), weights="last"
-                ),
-            ),
-            numbers,
-        )
-        for c in (1e-6, 1e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 3000.0)
-    ]
+    """Return part (b) of Figure 3: a constant rate, the last weights."""
+    noise = CIFAR["full"].noise
+    base = vgg("full", 8, norm=True, epochs=50).replace(
+        data=DataSpec(validation=0.002),
+        evaluation=EvaluationSpec(conditions=("clean", noise), weights="last"),
+    )
+    jobs = []
+    for c in (1e-6, 1e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 3000.0):
+        norm = NormSpec(name="batch", where="input", options={"affine": False, "eps": c})
+        numbers = {"Test": "clean", "AWGN": noise}
+        jobs.append(Job(f"VGG8 c={c:g}", base.replace(norm=norm), numbers))
+    return jobs
 
 
 @artefact(
@@ -248,16 +263,17 @@ def figure10(scale: Scale) -> Sequence[Job]:
     test images.
     """
     plain = {key: _ATTACKS[key] for key in ("Test", "FGSM")}
-    normed = descent(scale, _batch_norm())
-    image = descent(scale, "model.standardize=per_image")
+    normed = _normalized(scale)
+    image = descent(scale, model=ModelSpec(standardize="per_image"))
     rows = [
         ("BNGD", normed, {**plain, "angle": "tilt/this model, tracked"}),
         ("BNGD, batch statistics", normed, {"angle": "tilt/this model, batch"}),
         ("GD", descent(scale), {**plain, "angle": "tilt/this model"}),
         ("GD, per-image", image, {**plain, "angle": "tilt/this model"}),
     ]
-    asked = {"tilt": ("constants=[1e-5]",), "weights": ()}
-    return [Job(row, recipe, found, asked, samples=2000) for row, recipe, found in rows]
+    return [
+        Job(row, recipe, numbers, _QUESTIONS, samples=2000) for row, recipe, numbers in rows
+    ]
 
 
 _UNTRACKED = 13.7
@@ -288,13 +304,12 @@ _UNTRACKED = 13.7
 def figure11(scale: Scale) -> Sequence[Job]:
     """BNGD with tracked statistics, trained at each c from 1e-5 to 1."""
     constants = (1e-5, 1.0) if scale == "smoke" else (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    asked = {"tilt": ("constants=[1e-5]",), "weights": ()}
     return [
         Job(
             "BNGD",
-            descent(scale, _batch_norm(c=c)),
+            _normalized(scale, c=c),
             {f"{c:g}": "tilt/this model, tracked"},
-            asked,
+            _QUESTIONS,
             samples=2000,
         )
         for c in constants

@@ -15,10 +15,10 @@ from advnorm.papers.galloway2019.dimension import (
     recipe,
     tile,
 )
-from advnorm.recipe import Recipe
+from advnorm.recipe import EvaluationSpec, ModelSpec, NormSpec, Option, Recipe
 from advnorm.records import Scale
 
-_NORM = "norm={name: batch, where: [0], options: {start: uniform}}"
+_NORM = NormSpec(name="batch", where=(0,), options={"start": "uniform"})
 
 
 def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe:
@@ -30,22 +30,20 @@ def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe
     ones, they are not.
 
     The wide ones have up to 37 million weights: at full their products are of bfloat16 in
-    training and attack (what counts is judged in float32), and the first layer knows of
+    training and attack (results are computed in float32), and the first layer uses the
     tiles.
     """
     hidden = WIDTHS[scale][width] ** 2 // 2
-    larger = [f"model.options.tile={tile(width)}"] if width > 28 else []
-    if width > 28 and scale == "full":
-        larger.append("precision=bfloat16")
-    return recipe(
-        scale,
-        width,
-        decay,
-        f"model={{name: mlp, options: {{width: {hidden}, depth: 2}}, standardize: data}}",
-        *larger,
-        *([_NORM] if norm else []),
-        f"evaluation.conditions=[clean, {noise(width)}]",
+    options: dict[str, Option] = {"width": hidden, "depth": 2}
+    if width > 28:
+        options["tile"] = tile(width)
+    perceptron = recipe(scale, width, decay).replace(
+        model=ModelSpec(name="mlp", options=options),
+        evaluation=EvaluationSpec(conditions=("clean", noise(width))),
     )
+    if width > 28 and scale == "full":
+        perceptron = perceptron.replace(precision="bfloat16")
+    return perceptron.replace(norm=_NORM) if norm else perceptron
 
 
 _COLUMNS = ("Clean", "Noise", "eps 0.1")
@@ -55,18 +53,18 @@ _BIM = "attacked_loss/attacked accuracy"
 def _jobs(
     scale: Scale, widths: Sequence[int], columns: Sequence[str], *, decay: bool
 ) -> list[Job]:
-    """Make a row for each width, without and with batch norm, all attacked alike."""
+    """Return a row for each width, without and with batch norm, all attacked alike."""
     jobs = []
     for width, norm in product(widths, (False, True)):
-        made = _perceptron(scale, width, DECAY[width] if decay else 0.0, norm=norm)
+        perceptron = _perceptron(scale, width, DECAY[width] if decay else 0.0, norm=norm)
         attack = ["steps=100", f"step_size={STEP}"]
-        if made.precision != "float32":
-            attack.append(f"precision={made.precision}")
+        if perceptron.precision != "float32":
+            attack.append(f"precision={perceptron.precision}")
         names = {"Clean": "clean", "Noise": noise(width), "eps 0.1": _BIM, **LOSSES}
         jobs.append(
             Job(
                 f"{width}{', batch norm' if norm else ''}",
-                made,
+                perceptron,
                 {column: names[column] for column in columns},
                 {"attacked_loss": attack},
                 samples=10_000,
@@ -75,7 +73,7 @@ def _jobs(
     return jobs
 
 
-_FREE = {
+_NO_DECAY = {
     "56": ((98.19, 0.04), (93.8, 0.1), (53.2, 0.7)),
     "84": ((98.27, 0.04), (94.3, 0.1), (47.6, 0.8)),
 }
@@ -89,9 +87,9 @@ _FREE = {
     published={
         "28": ((97.95, 0.08), (93.0, 0.4), (66.7, 0.9)),
         "28, batch norm": ((97.88, 0.09), (76.6, 0.7), (22.9, 0.7)),
-        "56": _FREE["56"],
+        "56": _NO_DECAY["56"],
         "56, batch norm": ((98.22, 0.02), (79.3, 0.6), (8.6, 0.8)),
-        "84": _FREE["84"],
+        "84": _NO_DECAY["84"],
         "84, batch norm": ((98.28, 0.05), (80.5, 0.6), (6.1, 0.5)),
     },
     claims=(
@@ -125,9 +123,9 @@ _FREE = {
             "clean accuracy is compatible with and without batch norm (0.08 points apart "
             "at width 28; asked for: under 0.5)",
             tuple(
-                within((one, "Clean"), (other, "Clean"), 0.5)
+                within((first, "Clean"), (second, "Clean"), 0.5)
                 for width in ("28", "56", "84")
-                for one, other in permutations((width, f"{width}, batch norm"))
+                for first, second in permutations((width, f"{width}, batch norm"))
             ),
         ),
     ),
@@ -146,7 +144,7 @@ def table6(scale: Scale) -> Sequence[Job]:
         "56, batch norm": ((96.23, 0.03), (90.22, 0.18), (66.2, 0.8)),
         "84": ((96.99, 0.05), (95.69, 0.09), (87.9, 0.1)),
         "84, batch norm": ((93.30, 0.09), (87.72, 0.11), (65.1, 0.5)),
-        **{f"{width}, no decay": numbers for width, numbers in _FREE.items()},
+        **{f"{width}, no decay": numbers for width, numbers in _NO_DECAY.items()},
     },
     claims=(
         Claim(
@@ -174,10 +172,10 @@ def table7(scale: Scale) -> Sequence[Job]:
     "compatible clean accuracy irrespective of BN", but here it differs by 1.4 and 3.7
     points, and the caption says that batch norm "degrades all accuracies".
     """
-    free = {job.row: job for job in _jobs(scale, (56, 84), _COLUMNS, decay=False)}
+    no_decay = {job.row: job for job in _jobs(scale, (56, 84), _COLUMNS, decay=False)}
     return [
         *_jobs(scale, (56, 84), _COLUMNS, decay=True),
-        *(replace(free[width], row=f"{width}, no decay") for width in ("56", "84")),
+        *(replace(no_decay[width], row=f"{width}, no decay") for width in ("56", "84")),
     ]
 
 

@@ -1,20 +1,21 @@
 """Problems in the plane: two Gaussians (Figure 1), two circles (Figures 8 and 9)."""
 
 from collections.abc import Sequence
+from itertools import product
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more
+from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
     ModelSpec,
     NormSpec,
-    ObjectiveSpec,
     OptimizerSpec,
+    Option,
     Recipe,
     ThreatSpec,
     ValidationSpec,
-    override,
 )
 from advnorm.records import Scale
 
@@ -38,25 +39,36 @@ def figure1(scale: Scale) -> Sequence[Job]:
     The paper gives no number of points; docs/results/galloway-toy.md shows what it moves.
     """
     epochs = 20 if scale == "smoke" else 1000
-    recipe = Recipe(
+    recipe = PLAIN_SGD.replace(
         name="galloway2019.gaussians",
         data=DataSpec(name="gaussians"),
         model=ModelSpec(name="linear", standardize="none"),
-        norm=NormSpec(name="none"),
-        objective=ObjectiveSpec(name="standard"),
-        optimizer=OptimizerSpec(name="sgd", lr=0.1, momentum=0),
+        optimizer=OptimizerSpec(lr=0.1),
         batch_size=1000,
         epochs=epochs,
         threat=ThreatSpec(eps=1, bounds=(-16, 16)),
-        validation=ValidationSpec(every=10000, samples=10, steps=1),
-        evaluation=EvaluationSpec(conditions=("clean",), weights="last"),
+        validation=ValidationSpec(every=10000),
+        evaluation=EvaluationSpec(conditions=("clean",)),
     )
     normed = recipe.replace(norm=NormSpec(name="batch", options={"affine": False}))
-    asked = {"tilt": ("constants=[1e-5]",)}
+    questions = {"tilt": ("constants=[1e-5]",)}
     return [
-        Job("GD", recipe, {"angle": "tilt/this model"}, asked, samples=1000),
-        Job("BNGD", normed, {"angle": "tilt/this model, tracked"}, asked, samples=1000),
+        Job("GD", recipe, {"angle": "tilt/this model"}, questions, samples=1000),
+        Job("BNGD", normed, {"angle": "tilt/this model, tracked"}, questions, samples=1000),
     ]
+
+
+def _circles(name: str, norm: str, lr: float, options: dict[str, Option]) -> Recipe:
+    """Train a perceptron on two circles, in mini-batches of 50."""
+    return PLAIN_SGD.replace(
+        name=name,
+        data=DataSpec(name="spheres"),
+        model=ModelSpec(name="mlp", options=options, standardize="none"),
+        norm=NormSpec(name=norm),
+        optimizer=OptimizerSpec(lr=lr),
+        batch_size=50,
+        threat=ThreatSpec(eps=0.1, bounds=(-2, 2)),
+    )
 
 
 @artefact(
@@ -91,34 +103,24 @@ def figure8(scale: Scale) -> Sequence[Job]:
     chance). A rate of 1e-12 leaves the weights at their start, and the network has
     PyTorch's own. The same at every scale.
     """
-    options = "{width: 100, depth: 14, activation: none}"
-    rows = []
+    options: dict[str, Option] = {"width": 100, "depth": 14, "activation": "none"}
+    jobs = []
     for norm, place in (("batch", 1), ("none", 0)):
-        recipe = override(
-            Recipe(name="galloway2019.mixing"),
-            [
-                "data.name=spheres",
-                f"model={{name: mlp, options: {options}, standardize: none}}",
-                f"norm.name={norm}",
-                "objective.name=standard",
-                "optimizer={name: sgd, lr: 1e-12, momentum: 0}",
-                "batch_size=50",
-                "epochs=1",
-                "threat={eps: 0.1, bounds: [-2, 2]}",
-                "validation={every: 10, samples: 10, steps: 1}",
-                "evaluation={conditions: [clean], weights: last}",
-            ],
+        recipe = _circles("galloway2019.mixing", norm, 1e-12, options).replace(
+            epochs=1,
+            validation=ValidationSpec(every=10),
+            evaluation=EvaluationSpec(conditions=("clean",)),
         )
-        names = {
+        numbers = {
             f"layer {layer}": f"depth_pca/hidden.{3 * layer - 3 + place}: "
             "neighbours of the same class"
             for layer in (2, 14)
         }
-        names = {"input": "depth_pca/input: neighbours of the same class", **names}
+        numbers = {"input": "depth_pca/input: neighbours of the same class", **numbers}
         row = "batch norm" if norm == "batch" else "no norm"
-        asked = {"depth_pca": ("layers=14",)}
-        rows.append(Job(row, recipe, names, asked, samples=100, evaluations=()))
-    return rows
+        questions = {"depth_pca": ("layers=14",)}
+        jobs.append(Job(row, recipe, numbers, questions, samples=100, evaluations=()))
+    return jobs
 
 
 @artefact(
@@ -152,26 +154,14 @@ def figure9(scale: Scale) -> Sequence[Job]:
     the training points: 1,000 here. Noise has variance 0.005.
     """
     epochs = {"smoke": 2, "reduced": 200, "full": 1000}[scale]
-    width = 20 if scale == "smoke" else 1000
+    options: dict[str, Option] = {"width": 20 if scale == "smoke" else 1000, "depth": 2}
     rows = {}
-    for rate in ("0.001", "0.01"):
-        for norm in ("none", "batch"):
-            rows[f"rate {rate}{', batch norm' if norm == 'batch' else ''}"] = Recipe(
-                name="galloway2019.spheres",
-                data=DataSpec(name="spheres"),
-                model=ModelSpec(
-                    name="mlp", options={"width": width, "depth": 2}, standardize="none"
-                ),
-                norm=NormSpec(name=norm),
-                objective=ObjectiveSpec(name="standard"),
-                optimizer=OptimizerSpec(name="sgd", lr=rate, momentum=0),
-                batch_size=50,
-                epochs=epochs,
-                threat=ThreatSpec(eps=0.1, bounds=(-2, 2)),
-                validation=ValidationSpec(every=10000, samples=10, steps=1),
-                evaluation=EvaluationSpec(
-                    conditions=("clean", "noise-0.0707"), weights="last"
-                ),
-            )
+    for lr, norm in product((0.001, 0.01), ("none", "batch")):
+        row = f"rate {lr:g}{', batch norm' if norm == 'batch' else ''}"
+        rows[row] = _circles("galloway2019.spheres", norm, lr, options).replace(
+            epochs=epochs,
+            validation=ValidationSpec(every=10000),
+            evaluation=EvaluationSpec(conditions=("clean", "noise-0.0707")),
+        )
     numbers = {"training": "epoch/train", "noise": "noise-0.0707"}
     return [Job(row, recipe, numbers) for row, recipe in rows.items()]

@@ -26,8 +26,8 @@ _EPOCHS: dict[Scale, tuple[int, ...]] = {
 _SHORTER = {"full": 1, "reduced": 10, "smoke": 10}
 _EPS: dict[Scale, float] = {"full": 0.2 * 8 / 255, "reduced": 0.012, "smoke": 0.012}
 _PGD = "bim-40+ratio=4/3"
-_RATES = {"large": (0.1, 0.02), "small": (0.01, 0.01)}
-"""At full, and where batches are smaller."""
+_LR = {"large": (0.1, 0.02), "small": (0.01, 0.01)}
+"""The first learning rate: at full, and where batches are smaller."""
 _NORMS = {"Un": False, "BN": True}
 _ROBUST = ("AWGN", "FGSM", "PGD")
 _ALL = _EPOCHS["full"]
@@ -37,7 +37,7 @@ _PUBLISHED = {"Un Clean": ((90.4, 0.1),), "BN Clean": ((91.3, 0.1),)}
 
 @cache
 def _recipe(
-    scale: Scale, norm: str, rate: str, epoch: int, *, drops: bool, decay: float = 5e-4
+    scale: Scale, norm: str, lr: str, epoch: int, *, drops: bool, decay: float = 5e-4
 ) -> Recipe:
     """VGG8 with the weights of one epoch: the first epochs of a longer run.
 
@@ -45,29 +45,31 @@ def _recipe(
     are one.
     """
     shorter, full = _SHORTER[scale], scale == "full"
-    at = (60 / shorter, 120 / shorter)
-    every = {"full": 10, "reduced": 5, "smoke": 1}[scale]
+    drop_at = (60 / shorter, 120 / shorter)
     recipe = vgg(scale, 8, norm=_NORMS[norm]).replace(
+        epochs=epoch // shorter,
         optimizer=OptimizerSpec(
-            lr=_RATES[rate][0 if full else 1],
+            lr=_LR[lr][0 if full else 1],
             weight_decay=decay,
-            schedule=Piecewise(at=at) if drops else Constant(),
+            schedule=Piecewise(at=drop_at) if drops else Constant(),
         ),
         validation=ValidationSpec(
-            every=every, samples=10, steps=1, select_by="clean+robust"
+            every={"full": 10, "reduced": 5, "smoke": 1}[scale],
+            samples=10,
+            steps=1,
+            select_by="clean+robust",
         ),
         evaluation=EvaluationSpec(
             conditions=("clean", CIFAR[scale].noise, "fgsm", _PGD),
             weights="last",
             threat=EvaluationThreatSpec(eps=(_EPS[scale],)),
         ),
-        epochs=epoch // shorter,
     )
     return recipe.replace(data=DataSpec(validation=0.002)) if full else recipe
 
 
 def _curves(
-    scale: Scale, label: str, rate: str, *, drops: bool, decay: float = 5e-4
+    scale: Scale, label: str, lr: str, *, drops: bool, decay: float = 5e-4
 ) -> list[Job]:
     """Return each accuracy over the epochs, without batch norm and with it."""
     keys = {
@@ -80,7 +82,7 @@ def _curves(
     return [
         Job(
             f"{label}, {norm} {name}",
-            _recipe(scale, norm, rate, epoch, drops=drops, decay=decay),
+            _recipe(scale, norm, lr, epoch, drops=drops, decay=decay),
             {str(epoch): key},
         )
         for norm in _NORMS
@@ -90,11 +92,11 @@ def _curves(
 
 
 def _unnormalized(
-    one: str, other: str, tests: Sequence[str], epochs: Sequence[int]
+    label: str, norm_label: str, tests: Sequence[str], epochs: Sequence[int]
 ) -> tuple[Part, ...]:
-    """Claim that no batch norm, under one label, is better than it is under another."""
+    """Claim that ``label`` without batch norm is better than ``norm_label`` with it."""
     return tuple(
-        more((f"{one}, Un {test}", f"{epoch}"), (f"{other}, BN {test}", f"{epoch}"))
+        more((f"{label}, Un {test}", f"{epoch}"), (f"{norm_label}, BN {test}", f"{epoch}"))
         for test in tests
         for epoch in epochs
     )
@@ -159,37 +161,35 @@ def _never_robust(labels: Sequence[str]) -> Claim:
             "accuracy under FGSM is above that under PGD at all points",
             tuple(
                 more(
-                    (f"{rate} rate, {norm} FGSM", f"{epoch}"),
-                    (f"{rate} rate, {norm} PGD", f"{epoch}"),
+                    (f"{lr} rate, {norm} FGSM", f"{epoch}"),
+                    (f"{lr} rate, {norm} PGD", f"{epoch}"),
                 )
-                for rate in _RATES
+                for lr in _LR
                 for norm in _NORMS
                 for epoch in _ALL
             ),
             scales=("full",),
         ),
-        _never_robust([f"{rate} rate" for rate in _RATES]),
+        _never_robust([f"{lr} rate" for lr in _LR]),
         Claim(
             "batch norm is better on clean images at the end",
             tuple(
-                more((f"{rate} rate, BN Clean", "150"), (f"{rate} rate, Un Clean", "150"))
-                for rate in _RATES
+                more((f"{lr} rate, BN Clean", "150"), (f"{lr} rate, Un Clean", "150"))
+                for lr in _LR
             ),
         ),
     ),
 )
 def figure16(scale: Scale) -> Sequence[Job]:
-    """VGG8 on CIFAR-10 for 150 epochs from rates 0.1 and 0.01, judged every ten epochs.
+    """VGG8 on CIFAR-10 for 150 epochs from rates 0.1 and 0.01, tested every ten epochs.
 
     PGD has 40 steps of eps / 30 at 8/255 of standardized pixels. Three seeds. The published
     accuracy under PGD is that of Table 2, which the text calls one "for the same" attack:
     that has 20 steps at 0.03, and a clean accuracy of 87.9. Smoke: the first two points at
     the large rate.
     """
-    rates = ("large",) if scale == "smoke" else tuple(_RATES)
-    return [
-        job for rate in rates for job in _curves(scale, f"{rate} rate", rate, drops=True)
-    ]
+    names = ("large",) if scale == "smoke" else tuple(_LR)
+    return [job for lr in names for job in _curves(scale, f"{lr} rate", lr, drops=True)]
 
 
 _FALLING = "falling rate"
