@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, above, below, more, wider
+from advnorm.papers.claims import Claim, above, below, more, wider
+from advnorm.papers.sridhar2021.gain import gain, improves
 from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, pgd_at
 from advnorm.records import Scale
 
@@ -13,8 +14,8 @@ _ATTACKS: dict[Scale, tuple[str, str]] = {
     "reduced": ("pgd-50", "apgd_t-30"),
     "smoke": ("pgd-2", "apgd_t-2"),
 }
-_FEW: dict[Scale, list[str]] = {"full": [], "reduced": ["samples=150"], "smoke": []}
-"""Test samples of the strongest attack."""
+_AA_SAMPLES: dict[Scale, list[str]] = {"full": [], "reduced": ["samples=150"], "smoke": []}
+"""Test samples of the strongest attack, as a change of the evaluation."""
 _BUDGETS: dict[Scale, tuple[Budget, ...]] = {
     "full": (*MNIST, *CIFAR),
     "reduced": (*MNIST, CIFAR[0], CIFAR[2]),
@@ -25,8 +26,8 @@ _NORMS = {"": "none", ", BN": "batch"}
 
 
 def _job(scale: Scale, row: str, budget: Budget, norm: str, size: Size) -> Job:
-    watch = size == "LG" and budget == figure_budget(scale)
-    recipe = pgd_at(scale, budget, norm=norm, size=size, watch=watch)
+    monitored = size == "LG" and budget == figure_budget(scale)
+    recipe = pgd_at(scale, budget, norm=norm, size=size, monitored=monitored)
     attack = _ATTACKS[scale][0]
     numbers = {"Clean": "clean", "PGD": budget.key(attack)}
     return Job(row, recipe, numbers, evaluations=([f"conditions=[clean, {attack}]"],))
@@ -37,21 +38,13 @@ def _with_aa(scale: Scale, job: Job, budget: Budget) -> Job:
     return replace(
         job,
         numbers={**job.numbers, "AA": budget.key(strongest)},
-        evaluations=(*job.evaluations, [f"conditions=[{strongest}]", *_FEW[scale]]),
+        evaluations=(*job.evaluations, [f"conditions=[{strongest}]", *_AA_SAMPLES[scale]]),
     )
 
 
 def figure_budget(scale: Scale) -> Budget:
-    """Return the setting of PGD-AT that Figure 1 looks at."""
+    """Return the radii of the PGD-AT that Figure 1 monitors."""
     return CIFAR[0] if scale == "full" else MNIST[1]
-
-
-def _gain(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (f"{row}, BN", column), (row, column)
-
-
-def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
-    return tuple(more(*_gain(row, column)) for row in rows for column in columns)
 
 
 @artefact(
@@ -75,15 +68,15 @@ def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
     claims=(
         Claim(
             "on MNIST batch norm improves clean and robust accuracy",
-            _better(("MNIST 0.2", "MNIST 0.3", "MNIST 0.4"), _COLUMNS),
+            improves(("MNIST 0.2", "MNIST 0.3", "MNIST 0.4"), _COLUMNS),
         ),
         Claim(
             "on CIFAR-10 batch norm improves clean and robust accuracy",
-            _better(("CIFAR-10 8.8/255", "CIFAR-10 17.6/255"), _COLUMNS),
+            improves(("CIFAR-10 8.8/255", "CIFAR-10 17.6/255"), _COLUMNS),
         ),
         Claim(
             "at 11/255 on CIFAR-10 too batch norm improves clean and robust accuracy",
-            _better(("CIFAR-10 11/255",), _COLUMNS),
+            improves(("CIFAR-10 11/255",), _COLUMNS),
             scales=("full",),
         ),
         Claim(
@@ -93,14 +86,14 @@ def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
         Claim(
             "on CIFAR-10 the improvement is larger at a larger radius",
             tuple(
-                wider(_gain("CIFAR-10 17.6/255", c), _gain("CIFAR-10 8.8/255", c))
+                wider(gain("CIFAR-10 17.6/255", c), gain("CIFAR-10 8.8/255", c))
                 for c in _COLUMNS
             ),
         ),
         Claim(
             "on CIFAR-10 the improvement grows from each radius to the next",
             tuple(
-                wider(_gain(f"CIFAR-10 {large}/255", c), _gain(f"CIFAR-10 {small}/255", c))
+                wider(gain(f"CIFAR-10 {large}/255", c), gain(f"CIFAR-10 {small}/255", c))
                 for small, large in (("8.8", "11"), ("11", "17.6"))
                 for c in _COLUMNS
             ),
@@ -108,9 +101,7 @@ def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
         ),
         Claim(
             "on MNIST the improvement of robust accuracy is larger at 0.3 than at 0.2",
-            tuple(
-                wider(_gain("MNIST 0.3", c), _gain("MNIST 0.2", c)) for c in _COLUMNS[1:]
-            ),
+            tuple(wider(gain("MNIST 0.3", c), gain("MNIST 0.2", c)) for c in _COLUMNS[1:]),
         ),
     ),
 )
@@ -146,23 +137,23 @@ def table1(scale: Scale) -> Sequence[Job]:
     claims=(
         Claim(
             "batch norm improves every size",
-            _better(("SM-CNN", "MD-CNN", "LG-CNN"), ("Clean", "PGD")),
+            improves(("SM-CNN", "MD-CNN", "LG-CNN"), ("Clean", "PGD")),
         ),
         Claim(
             "batch norm improves the robustness of the small CNN most",
             tuple(
-                wider(_gain("SM-CNN", "PGD"), _gain(f"{size}-CNN", "PGD"))
+                wider(gain("SM-CNN", "PGD"), gain(f"{size}-CNN", "PGD"))
                 for size in ("MD", "LG")
             ),
         ),
         Claim(
             "the small CNN's robustness jumps by over 4 points (asked for: half)",
-            (more(*_gain("SM-CNN", "PGD"), by=2),),
+            (more(*gain("SM-CNN", "PGD"), by=2),),
             scales=("full",),
         ),
         Claim(
             "the medium CNN's clean accuracy gains more than the large one's",
-            (wider(_gain("MD-CNN", "Clean"), _gain("LG-CNN", "Clean")),),
+            (wider(gain("MD-CNN", "Clean"), gain("LG-CNN", "Clean")),),
         ),
     ),
 )

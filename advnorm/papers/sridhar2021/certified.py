@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider, within
+from advnorm.papers.sridhar2021.gain import TableCell, gain, improves
 from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, certified
 from advnorm.records import Scale
 
@@ -27,42 +28,47 @@ _METHODS = {
 
 
 def figure_budget(scale: Scale) -> Budget:
-    """Return the setting of IBP that Figure 1 looks at."""
+    """Return the radii of the IBP that Figure 1 monitors."""
     return _CIFAR[1] if scale == "full" else MNIST[2]
 
 
-def _jobs(scale: Scale, first: str, budget: Budget, size: Size) -> list[Job]:
+def _jobs(scale: Scale, prefix: str, budget: Budget, size: Size) -> list[Job]:
     attack = _ATTACKS[scale]
     keys = ("clean", budget.key(attack), budget.key("ibp"))
     jobs = []
     for method, (norm, crown) in _METHODS.items():
         if crown and size != "SM" and scale == "reduced":
             continue
-        watch = not crown and size == "LG" and budget == figure_budget(scale)
-        recipe = certified(scale, budget, norm=norm, size=size, crown=crown, watch=watch)
-        asked = [f"conditions=[clean, {attack}, ibp]"]
+        monitored = not crown and size == "LG" and budget == figure_budget(scale)
+        recipe = certified(
+            scale, budget, norm=norm, size=size, crown=crown, monitored=monitored
+        )
+        conditions = f"conditions=[clean, {attack}, ibp]"
         numbers = dict(zip(_COLUMNS, keys, strict=True))
-        jobs.append(Job(f"{first}, {method}", recipe, numbers, evaluations=(asked,)))
+        row = f"{prefix}, {method}"
+        jobs.append(Job(row, recipe, numbers, evaluations=([conditions],)))
     return jobs
 
 
-def _gain(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (f"{row}, IBP, BN", column), (f"{row}, IBP", column)
+def _gain(row: str, column: str) -> tuple[TableCell, TableCell]:
+    """Return a number of IBP with and without batch norm."""
+    return gain(f"{row}, IBP", column)
 
 
-def _ahead(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return what IBP with batch norm has over CROWN-IBP without it."""
+def _ahead(row: str, column: str) -> tuple[TableCell, TableCell]:
+    """Return a number of IBP with batch norm, and of CROWN-IBP without it."""
     return (f"{row}, IBP, BN", column), (f"{row}, CROWN-IBP", column)
 
 
 def _match(row: str, column: str, *, by: float) -> tuple[Part, Part]:
-    """Claim that both are less than ``by`` apart."""
-    own, other = _ahead(row, column)
-    return within(own, other, by), within(other, own, by)
+    """Claim that these two numbers are less than ``by`` apart."""
+    batch_norm, crown = _ahead(row, column)
+    return within(batch_norm, crown, by), within(crown, batch_norm, by)
 
 
-def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
-    return tuple(more(*_gain(row, column)) for row in rows for column in columns)
+def _improves(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
+    """Claim that batch norm improves each number of IBP."""
+    return improves([f"{row}, IBP" for row in rows], columns)
 
 
 @artefact(
@@ -92,15 +98,15 @@ def _better(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
     claims=(
         Claim(
             "on MNIST batch norm improves IBP's clean and robust accuracy",
-            _better(("MNIST 0.2", "MNIST 0.4"), _COLUMNS),
+            _improves(("MNIST 0.2", "MNIST 0.4"), _COLUMNS),
         ),
         Claim(
             "on CIFAR-10 batch norm improves IBP's clean and robust accuracy",
-            _better(("CIFAR-10 2.2/255", "CIFAR-10 8.8/255"), _COLUMNS),
+            _improves(("CIFAR-10 2.2/255", "CIFAR-10 8.8/255"), _COLUMNS),
         ),
         Claim(
             "on MNIST at 0.3 and CIFAR-10 at 11/255 too batch norm improves all three",
-            _better(("MNIST 0.3", "CIFAR-10 11/255"), _COLUMNS),
+            _improves(("MNIST 0.3", "CIFAR-10 11/255"), _COLUMNS),
             scales=("full",),
         ),
         Claim(
@@ -184,7 +190,7 @@ def table2(scale: Scale) -> Sequence[Job]:
     claims=(
         Claim(
             "batch norm improves every size's PGD and verified accuracy",
-            _better(("SM-CNN", "MD-CNN", "LG-CNN"), ("PGD", "IBPV")),
+            _improves(("SM-CNN", "MD-CNN", "LG-CNN"), ("PGD", "IBPV")),
         ),
         Claim(
             "batch norm improves the small CNN's PGD and verified accuracy most",
@@ -197,9 +203,9 @@ def table2(scale: Scale) -> Sequence[Job]:
         Claim(
             "the medium and the large CNN improve alike (asked for: within a point)",
             tuple(
-                wider(_gain(f"{one}-CNN", column), _gain(f"{other}-CNN", column), by=-1)
+                wider(_gain(f"{size}-CNN", column), _gain(f"{other}-CNN", column), by=-1)
                 for column in ("PGD", "IBPV")
-                for one, other in (("MD", "LG"), ("LG", "MD"))
+                for size, other in (("MD", "LG"), ("LG", "MD"))
             ),
         ),
         Claim(

@@ -6,6 +6,7 @@ from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider
 from advnorm.papers.sridhar2021 import adversarial
 from advnorm.papers.sridhar2021 import certified as bounded
+from advnorm.papers.sridhar2021.gain import TableCell
 from advnorm.papers.sridhar2021.setting import certified, pgd_at
 from advnorm.records import Scale
 
@@ -27,8 +28,8 @@ def _lower(columns: Sequence[str]) -> tuple[Part, ...]:
     return tuple(more((m, c), (f"{m}, BN", c)) for m in _METHODS for c in columns)
 
 
-def _rise(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return what the end of a curve has over its mean."""
+def _rise(row: str, column: str) -> tuple[TableCell, TableCell]:
+    """Return the end of a curve, and its mean."""
     return (row, f"{column}, end"), (row, column)
 
 
@@ -67,7 +68,7 @@ def _rise(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
     ),
 )
 def figure1(scale: Scale) -> Sequence[Job]:
-    """Look at every 10th batch of PGD-AT and IBP of the large CNN at 8.8/255 (CIFAR-10).
+    """Measure at every 10th batch of PGD-AT and IBP of the large CNN at 8.8/255 (CIFAR-10).
 
     The figure shows curves; the numbers here are a curve's mean, the mean of its last tenth
     (end), of the deepest feature map's mean and variance the mean jump between neighbouring
@@ -83,12 +84,12 @@ def figure1(scale: Scale) -> Sequence[Job]:
     pgd, ibp = adversarial.figure_budget(scale), bounded.figure_budget(scale)
     jobs = []
     for label, norm in (("", "none"), (", BN", "batch")):
-        trained = pgd_at(scale, pgd, norm=norm, watch=True)
+        recipe = pgd_at(scale, pgd, norm=norm, monitored=True)
         jobs.append(
-            Job(f"PGD-AT{label}", trained, _numbers(scale, "adversarial"), evaluations=())
+            Job(f"PGD-AT{label}", recipe, _numbers(scale, "adversarial"), evaluations=())
         )
-        trained = certified(scale, ibp, norm=norm, watch=True)
-        jobs.append(Job(f"IBP{label}", trained, _numbers(scale, "clean"), evaluations=()))
+        recipe = certified(scale, ibp, norm=norm, monitored=True)
+        jobs.append(Job(f"IBP{label}", recipe, _numbers(scale, "clean"), evaluations=()))
     return sorted(jobs, key=lambda job: not job.row.startswith("PGD"))
 
 

@@ -4,69 +4,81 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
-from advnorm.recipe import Recipe, override
+from advnorm.papers.sridhar2021.gain import gain, improves
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Piecewise,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "PGD", "AA")
 _MAT = "MAT-100"
 _DEFENSES = {
-    "PGD-AT": "objective.name=pgd",
-    "TRADES": "objective={name: trades, beta: 6, batching: sequential}",
-    _MAT: "objective={name: mixed, gamma: 0.5, batching: sequential}",
+    "PGD-AT": ObjectiveSpec(name="pgd"),
+    "TRADES": ObjectiveSpec(name="trades", beta=6, batching="sequential"),
+    _MAT: ObjectiveSpec(name="mixed", gamma=0.5, batching="sequential"),
 }
-_OF_THE_SUM = ("optimizer.lr=0.1", "optimizer.weight_decay=2.5e-4")
-"""For half of a loss, the steps of all of it at rate 0.05 with weight decay 5e-4."""
+_HALF_LOSS = OptimizerSpec(lr=0.1, weight_decay=2.5e-4)
+"""With half of a loss, the steps of all of it at rate 0.05 with weight decay 5e-4."""
 _STRONGEST: dict[Scale, str] = {
     "full": "standard",
     "reduced": "apgd_t-30",
     "smoke": "apgd_t-2",
 }
-_SIZES: dict[Scale, list[str]] = {
-    "full": [
-        "data={name: cifar10, augment: crop_flip}",
-        "optimizer.schedule={kind: piecewise, at: [40, 55, 70]}",
-        "epochs=80",
-        "validation.samples=null",
-    ],
-    "reduced": [
-        "data={name: cifar10, size: 16, augment: flip, train: 3000, test: 500}",
-        "model.options.width=8",
-        "attack={steps: 5, step_size: null}",
-        "optimizer.schedule={kind: piecewise, at: [6, 8.25, 10.5]}",
-        "epochs=12",
-        "validation={every: 3, samples: 200}",
-    ],
-    "smoke": [
-        "data={augment: crop_flip, train: 60, test: 10}",
-        "model.options.width=4",
-        "attack={steps: 1, step_size: null}",
-        "epochs=1",
-        "batch_size=20",
-        "validation={samples: 10, steps: 1}",
-    ],
+_MODEL = "preact_resnet18"
+_SIZES: dict[Scale, RecipeChanges] = {
+    "full": {
+        "data": DataSpec(name="cifar10", augment="crop_flip"),
+        "model": ModelSpec(name=_MODEL, options={"end": "none"}),
+        "attack": AttackSpec(steps=10, step_size=4 / 255),
+        "optimizer": OptimizerSpec(schedule=Piecewise(at=(40, 55, 70))),
+        "epochs": 80,
+        "batch_size": 128,
+        "validation": ValidationSpec(samples=None),
+    },
+    "reduced": {
+        "data": DataSpec(name="cifar10", size=16, augment="flip", train=3000, test=500),
+        "model": ModelSpec(name=_MODEL, options={"end": "none", "width": 8}),
+        "attack": AttackSpec(steps=5),
+        "optimizer": OptimizerSpec(schedule=Piecewise(at=(6, 8.25, 10.5))),
+        "epochs": 12,
+        "batch_size": 128,
+        "validation": ValidationSpec(every=3, samples=200),
+    },
+    "smoke": {
+        "data": DataSpec(augment="crop_flip", train=60, test=10),
+        "model": ModelSpec(name=_MODEL, options={"end": "none", "width": 4}),
+        "attack": AttackSpec(steps=1),
+        "epochs": 1,
+        "batch_size": 20,
+        "validation": ValidationSpec(samples=10, steps=1),
+    },
 }
 
 
 def _recipe(scale: Scale, norm: str, defense: str) -> Recipe:
-    return override(
-        Recipe(name="sridhar2021.residual"),
-        [
-            "model={name: preact_resnet18, options: {end: none}}",
-            f"norm.name={norm}",
-            _DEFENSES[defense],
-            "threat.eps=16/255",
-            "attack={steps: 10, step_size: 4/255}",
-            "optimizer={lr: 0.05, momentum: 0.9, weight_decay: 5e-4}",
-            "batch_size=128",
-            "evaluation.threat.eps=[16/255]",
-            *_SIZES[scale],
-            *(_OF_THE_SUM if defense == _MAT and scale == "full" else ()),
-        ],
-    )
-
-
-def _gain(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (f"{row}, BN", column), (row, column)
+    recipe = Recipe(
+        name="sridhar2021.residual",
+        norm=NormSpec(name=norm),
+        objective=_DEFENSES[defense],
+        threat=ThreatSpec(eps=16 / 255),
+        optimizer=OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=5e-4),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(16 / 255,))),
+    ).replace(**_SIZES[scale])
+    if defense == _MAT and scale == "full":
+        return recipe.replace(optimizer=_HALF_LOSS)
+    return recipe
 
 
 @artefact(
@@ -84,7 +96,7 @@ def _gain(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
     claims=(
         Claim(
             "batch norm improves PGD-AT",
-            tuple(more(*_gain("PGD-AT", c)) for c in _COLUMNS),
+            improves(("PGD-AT",), _COLUMNS),
         ),
         Claim(
             "on clean and adversarial images (MAT-100) batch norm hurts",
@@ -93,14 +105,14 @@ def _gain(row: str, column: str) -> tuple[tuple[str, str], tuple[str, str]]:
         Claim(
             "with TRADES batch norm moves robustness little (asked for: under 3 points)",
             tuple(
-                within((one, c), (other, c), 3)
+                within((row, c), (other, c), 3)
                 for c in ("PGD", "AA")
-                for one, other in (("TRADES", "TRADES, BN"), ("TRADES, BN", "TRADES"))
+                for row, other in (("TRADES", "TRADES, BN"), ("TRADES, BN", "TRADES"))
             ),
         ),
         Claim(
             "batch norm does more for PGD-AT than for TRADES, clean and robust",
-            tuple(wider(_gain("PGD-AT", c), _gain("TRADES", c)) for c in _COLUMNS),
+            tuple(wider(gain("PGD-AT", c), gain("TRADES", c)) for c in _COLUMNS),
         ),
         Claim(
             "with TRADES batch norm hurts robustness",

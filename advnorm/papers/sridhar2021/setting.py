@@ -6,14 +6,29 @@ held out there too; the attack of PGD-AT sees the running statistics; the robust
 that chooses the epoch is that of PGD-10, or the verified one, at the radius of the tests.
 
 ``reduced``: narrow CNNs (on MNIST of 21, 32 and 52 thousand parameters), 3,000 images of
-MNIST or 4,000 of CIFAR-10 at 16x16 (mirrored, not moved), batches of 50. Runs that Figure 1
-watches are watched in the tables too, so that they are trained once.
+MNIST or 4,000 of CIFAR-10 at 16x16 (flipped, not cropped), batches of 50. Runs of Figure 1
+are monitored in the tables too, so that they are trained once.
 """
 
 from typing import Literal, NamedTuple
 
 from advnorm.numbers import parse_number
-from advnorm.recipe import Recipe, override
+from advnorm.papers.step_decay import step_decay
+from advnorm.recipe import (
+    AttackSpec,
+    DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    ModelSpec,
+    MonitorSpec,
+    NormSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Ramp,
+    Recipe,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 Data = Literal["MNIST", "CIFAR-10"]
@@ -28,22 +43,37 @@ WIDTHS: dict[Scale, dict[Data, tuple[int, int, int]]] = {
 
 
 class Budget(NamedTuple):
-    """A radius to train with and the one to test at, as the paper writes them."""
+    """The radii of training and of the tests, as the paper writes them."""
 
     data: Data
     train: str
     test: str
     step: str = ""
-    """Of PGD-AT."""
+    """Step size of PGD-AT."""
 
     @property
     def name(self) -> str:
         """As it heads a row."""
         return f"{self.data} {self.train}"
 
+    @property
+    def train_eps(self) -> float:
+        """Radius of training."""
+        return parse_number(self.train)
+
+    @property
+    def test_eps(self) -> float:
+        """Radius of the tests."""
+        return parse_number(self.test)
+
+    @property
+    def step_size(self) -> float:
+        """Step size of PGD-AT."""
+        return parse_number(self.step)
+
     def key(self, attack: str) -> str:
         """Name the result of an attack at the radius of the tests."""
-        return f"{attack}_linf_{parse_number(self.test):.4g}"
+        return f"{attack}_linf_{self.test_eps:.4g}"
 
 
 MNIST = (
@@ -59,7 +89,7 @@ CIFAR = (
 
 
 def pgd_at(
-    scale: Scale, budget: Budget, *, norm: str, size: Size = "LG", watch: bool = False
+    scale: Scale, budget: Budget, *, norm: str, size: Size = "LG", monitored: bool = False
 ) -> Recipe:
     """Train on adversarial images alone (B.2): Adam, rate 1e-3, batches of 100.
 
@@ -68,23 +98,24 @@ def pgd_at(
     eps rises over the first third of the epochs: without that, these few steps leave every
     network without batch norm at chance.
     """
-    mnist = budget.data == "MNIST"
+    mnist, full = budget.data == "MNIST", scale == "full"
     epochs = _EPOCHS[scale, budget.data]
-    falls = (0.6, 0.8) if mnist else (0.55, 0.825)
-    full = [f"attack={{steps: {40 if mnist else 10}, step_size: {budget.step}}}"]
-    short = ["attack.steps=5", f"threat.schedule={{kind: ramp, last: {epochs / 3:.4g}}}"]
-    return override(
-        _common(scale, budget, size, norm),
-        [
-            "name=sridhar2021.pgd",
-            "objective.name=pgd",
-            f"optimizer={{name: adam, lr: {'1e-3' if scale == 'full' else '2e-3'}}}",
-            f"optimizer.schedule={_falls(epochs, falls)}",
-            f"epochs={epochs}",
-            f"validation.eps={budget.test}",
-            *(full if scale == "full" else short),
-            *(_WATCH[scale] if watch else []),
-        ],
+    recipe = _common(scale, budget, size, norm, monitored=monitored).replace(
+        name="sridhar2021.pgd",
+        objective=ObjectiveSpec(name="pgd"),
+        optimizer=OptimizerSpec(
+            name="adam",
+            lr=1e-3 if full else 2e-3,
+            schedule=step_decay(epochs, (0.6, 0.8) if mnist else (0.55, 0.825)),
+        ),
+        epochs=epochs,
+    )
+    if full:
+        steps = 40 if mnist else 10
+        return recipe.replace(attack=AttackSpec(steps=steps, step_size=budget.step_size))
+    third = float(f"{epochs / 3:.4g}")  # four digits, as in the kept runs
+    return recipe.replace(
+        attack=AttackSpec(steps=5), threat=ThreatSpec(schedule=Ramp(last=third))
     )
 
 
@@ -95,7 +126,7 @@ def certified(
     norm: str,
     size: Size = "LG",
     crown: bool = False,
-    watch: bool = False,
+    monitored: bool = False,
 ) -> Recipe:
     """Train with IBP or CROWN-IBP (B.3): Adam, rate 5e-4, batches of 100, 200 epochs.
 
@@ -105,27 +136,30 @@ def certified(
     the rate falls after 9 and 11.
     """
     epochs, full = _EPOCHS[scale, "IBP"], scale == "full"
-    last = epochs * (0.3 if full else 0.5)
-    ramp = f"kind: ramp, first: {epochs / 20:g}, last: {last:g}"
-    beta = [
-        "objective={name: crown_ibp, kappa: 1, beta: 1}",
-        f"objective.beta_schedule={{{ramp}, start: 1, stop: 0}}",
-    ]
-    return override(
-        _common(scale, budget, size, norm),
-        [
-            "name=sridhar2021.certified",
-            *(beta if crown else ["objective={name: ibp, kappa: 1}"]),
-            f"objective.kappa_schedule={{{ramp}, start: 1, stop: 0.5}}",
-            f"threat.schedule={{{ramp}}}",
-            f"optimizer={{name: adam, lr: {'5e-4' if full else '2e-3'}}}",
-            f"optimizer.schedule={_falls(epochs, (0.65, 0.95) if full else (0.75, 0.92))}",
-            f"epochs={epochs}",
-            "validation.robust=ibp",
-            f"validation.eps={budget.test}",
-            *(_WATCH[scale] if watch else []),
-            *(["batch_size=25", "monitor.every=40"] if scale == "reduced" else []),
-        ],
+    first, last = epochs / 20, epochs * (0.3 if full else 0.5)
+    recipe = _common(scale, budget, size, norm, monitored=monitored).replace(
+        name="sridhar2021.certified",
+        objective=ObjectiveSpec(
+            name="ibp",
+            kappa=1,
+            kappa_schedule=Ramp(first=first, last=last, start=1, stop=0.5),
+        ),
+        threat=ThreatSpec(schedule=Ramp(first=first, last=last)),
+        optimizer=OptimizerSpec(
+            name="adam",
+            lr=5e-4 if full else 2e-3,
+            schedule=step_decay(epochs, (0.65, 0.95) if full else (0.75, 0.92)),
+        ),
+        epochs=epochs,
+        validation=ValidationSpec(robust="ibp"),
+    )
+    if scale == "reduced":
+        recipe = recipe.replace(batch_size=25, monitor=MonitorSpec(every=40))
+    if not crown:
+        return recipe
+    fall = Ramp(first=first, last=last, start=1, stop=0)
+    return recipe.replace(
+        objective=ObjectiveSpec(name="crown_ibp", beta=1, beta_schedule=fall)
     )
 
 
@@ -140,48 +174,45 @@ _EPOCHS = {
     ("smoke", "CIFAR-10"): 1,
     ("smoke", "IBP"): 2,
 }
-_DATA: dict[tuple[Scale, Data], str] = {
-    ("full", "MNIST"): "data.name=mnist",
-    ("full", "CIFAR-10"): "data={name: cifar10, augment: crop_flip}",
-    ("reduced", "MNIST"): "data={name: mnist, train: 3000, test: 500}",
-    ("reduced", "CIFAR-10"): "data={name: cifar10, size: 16, augment: flip, "
-    "train: 4000, test: 500}",
-    ("smoke", "MNIST"): "data={size: 16, train: 60, test: 20}",
-    ("smoke", "CIFAR-10"): "data={size: 16, augment: crop_flip, train: 60, test: 20}",
+_DATA: dict[tuple[Scale, Data], DataSpec] = {
+    ("full", "MNIST"): DataSpec(name="mnist"),
+    ("full", "CIFAR-10"): DataSpec(name="cifar10", augment="crop_flip"),
+    ("reduced", "MNIST"): DataSpec(name="mnist", train=3000, test=500),
+    ("reduced", "CIFAR-10"): DataSpec(
+        name="cifar10", size=16, augment="flip", train=4000, test=500
+    ),
+    ("smoke", "MNIST"): DataSpec(size=16, train=60, test=20),
+    ("smoke", "CIFAR-10"): DataSpec(size=16, augment="crop_flip", train=60, test=20),
 }
 _BATCH: dict[Scale, int] = {"full": 100, "reduced": 50, "smoke": 20}
-_HELD_OUT: dict[Scale, list[str]] = {
-    "full": ["validation.samples=null"],
-    "reduced": ["validation={every: 2, samples: 200}"],
-    "smoke": ["validation={every: 100, samples: 10, steps: 1}"],
+_VALIDATION: dict[Scale, ValidationSpec] = {
+    "full": ValidationSpec(samples=None),
+    "reduced": ValidationSpec(every=2, samples=200),
+    "smoke": ValidationSpec(every=100, samples=10, steps=1),
 }
-_QUESTIONS = "questions: [gradient_norm, hessian, moments]"
-_WATCH: dict[Scale, list[str]] = {
-    "full": [f"monitor={{{_QUESTIONS}, every: 10}}"],
-    "reduced": [
-        f"monitor={{{_QUESTIONS}, every: 10, hessian_steps: 10, hessian_samples: 25}}"
-    ],
-    "smoke": [f"monitor={{{_QUESTIONS}, every: 1, hessian_steps: 3}}"],
+_MONITOR: dict[Scale, MonitorSpec] = {
+    "full": MonitorSpec(every=10),
+    "reduced": MonitorSpec(every=10, hessian_steps=10, hessian_samples=25),
+    "smoke": MonitorSpec(every=1, hessian_steps=3),
 }
+"""How often Figure 1 measures, and the cost of its Hessian."""
 
 
-def _common(scale: Scale, budget: Budget, size: Size, norm: str) -> Recipe:
+def _common(
+    scale: Scale, budget: Budget, size: Size, norm: str, *, monitored: bool
+) -> Recipe:
+    """Return what PGD-AT and certified training share."""
     width = dict(zip(MODELS, WIDTHS[scale][budget.data], strict=True))[size]
-    return override(
-        Recipe(),
-        [
-            _DATA[scale, budget.data],
-            f"model={{name: {MODELS[size]}, options: {{width: {width}}}}}",
-            f"norm.name={norm}",
-            f"threat.eps={budget.train}",
-            f"evaluation.threat.eps=[{budget.test}]",
-            f"batch_size={_BATCH[scale]}",
-            *_HELD_OUT[scale],
-        ],
-    )
-
-
-def _falls(epochs: int, shares: tuple[float, ...]) -> str:
-    """Divide the rate by 10 after these shares of the epochs."""
-    at = [round(epochs * share, 6) for share in shares]
-    return f"{{kind: piecewise, at: {at}}}"
+    recipe = Recipe(
+        data=_DATA[scale, budget.data],
+        model=ModelSpec(name=MODELS[size], options={"width": width}),
+        norm=NormSpec(name=norm),
+        threat=ThreatSpec(eps=budget.train_eps),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(budget.test_eps,))),
+        batch_size=_BATCH[scale],
+        validation=_VALIDATION[scale],
+    ).replace(validation=ValidationSpec(eps=budget.test_eps))
+    if not monitored:
+        return recipe
+    questions = MonitorSpec(questions=("gradient_norm", "hessian", "moments"))
+    return recipe.replace(monitor=_MONITOR[scale]).replace(monitor=questions)
