@@ -48,19 +48,19 @@ _TABLE = {
 """Test accuracies of the paper."""
 
 
-def _models(scale: Scale) -> dict[str, Recipe]:
-    """Return all models of Table 3, fewer of them at the smaller scales."""
-    found = {
+def _recipes(scale: Scale) -> dict[str, Recipe]:
+    """Return the recipes of Table 3, fewer of them at the smaller scales."""
+    recipes = {
         row: recipe(scale, "WRN", "CIFAR-100", longer=longer)
         for row, longer in _STANDARD.items()
     }
     for row, (samples, eps, groups) in _APART.items():
         rule = apart(scale, eps=eps, share=samples / 128, groups=groups)
-        found[row] = recipe(scale, "WRN", "CIFAR-100", rule)
+        recipes[row] = recipe(scale, "WRN", "CIFAR-100", gradient=rule)
     if scale == "smoke":
-        return {row: found[row] for row in _FEW}
+        return {row: recipes[row] for row in _FEW}
     left_out = (*_LEFT_OUT, "N=128, eps 0.1, n=32") if scale == "reduced" else ()
-    return {row: made for row, made in found.items() if row not in left_out}
+    return {row: base for row, base in recipes.items() if row not in left_out}
 
 
 @artefact(
@@ -108,16 +108,16 @@ def _models(scale: Scale) -> dict[str, Recipe]:
         Claim(
             "the number of groups matters little (asked for: within 2 points)",
             tuple(
-                within((one, "Accuracy"), (other, "Accuracy"), 2)
-                for one, other in permutations(("N=128, eps 0.1, n=1", _MIDDLE, _BEST), 2)
+                within((row, "Accuracy"), (other, "Accuracy"), 2)
+                for row, other in permutations(("N=128, eps 0.1, n=1", _MIDDLE, _BEST), 2)
             ),
         ),
         Claim(
             "the number of groups matters little over all five of them (asked for: within "
             "2 points)",
             tuple(
-                within((one, "Accuracy"), (other, "Accuracy"), 2)
-                for one, other in permutations(_GROUPS, 2)
+                within((row, "Accuracy"), (other, "Accuracy"), 2)
+                for row, other in permutations(_GROUPS, 2)
             ),
             scales=("full",),
         ),
@@ -141,7 +141,7 @@ def table3(scale: Scale) -> Sequence[Job]:
     0.4 it does not (71.86).
     ``reduced``: CIFAR-10; N = 24 of 128 are 12 of 64; four rows of APART are left out.
     """
-    return [Job(row, made, {"Accuracy": "clean"}) for row, made in _models(scale).items()]
+    return [Job(row, base, {"Accuracy": "clean"}) for row, base in _recipes(scale).items()]
 
 
 _PARTS = ("mean", "deviation")
@@ -149,12 +149,12 @@ _STANDARDS = ("standard 1.00x", "standard 2.00x")
 
 
 def _lost(row: str, part: str) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the cells of a model unperturbed and at radius 0.4."""
+    """Return the accuracies of a model unperturbed and at radius 0.4."""
     return (f"{row}: {part}", "0"), (f"{row}: {part}", "0.4")
 
 
 def _drawn(row: str) -> bool:
-    """Leave out what is in Table 3 alone."""
+    """Say whether the figure has this row of Table 3."""
     return not row.startswith(("standard 1.2", "N=24"))
 
 
@@ -238,16 +238,16 @@ def figure2(scale: Scale) -> Sequence[Job]:
     paper. The numbers beside ours, at radius 0, are those of the same models in Table 3.
     """
     radii = (0.0, 0.2, 0.4) if scale == "smoke" else (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-    rows = _models(scale).items()
+    rows = _recipes(scale).items()
     return [
         Job(
             f"{row}: {part}",
-            made.replace(perturbation=PerturbationSpec(radii=list(radii), parts=(part,))),
+            base.replace(perturbation=PerturbationSpec(radii=list(radii), parts=(part,))),
             {f"{r:g}": f"statistics-sign_{part}_{r:.4g}" for r in radii},
             evaluations=(),
             perturbed=True,
         )
         for part in _PARTS
-        for row, made in rows
+        for row, base in rows
         if _drawn(row)
     ]

@@ -8,14 +8,14 @@ from advnorm.papers.apart2022.setting import (
     Network,
     apart,
     apart_sam,
-    chosen,
+    apart_settings,
     of_five,
     recipe,
     sam,
 )
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider
-from advnorm.recipe import Recipe
+from advnorm.recipe import DataSpec, GradientSpec, Recipe
 from advnorm.records import Scale
 
 _CIFAR: tuple[Images, ...] = ("CIFAR-10", "CIFAR-100")
@@ -25,16 +25,23 @@ def row_of(scale: Scale, network: Network, images: Images, method: str) -> Recip
     """Return the recipe of a method, such as ``standard 2x, mixup``."""
     name, _, mixup = method.partition(", ")
     alpha = 0.2 if images == "Tiny-ImageNet" else 1.0
-    changes = [f"data.mixup={alpha}"] if mixup else []
-    how = chosen(scale, images)
-    rules = {
-        "APART": apart(scale, eps=how.eps, groups=how.groups),
-        "APART-SAM": apart_sam(how),
-        **({"SAM": sam(RHO[images])} if images in RHO else {}),
-    }
-    changes += [rules[name]] if name in rules else []
-    longer = float(name.removeprefix("standard ")[:-1]) if name not in rules else 1.0
-    return recipe(scale, network, images, *changes, longer=longer)
+    data = DataSpec(mixup=alpha) if mixup else DataSpec()
+    kind, _, budget = name.partition(" ")
+    if kind == "standard":
+        longer = float(budget.removesuffix("x"))
+        return recipe(scale, network, images, data=data, longer=longer)
+    rule = _gradient_rule(scale, images, name)
+    return recipe(scale, network, images, data=data, gradient=rule)
+
+
+def _gradient_rule(scale: Scale, images: Images, name: str) -> GradientSpec:
+    settings = apart_settings(scale, images)
+    if name == "APART":
+        return apart(scale, eps=settings.eps, groups=settings.groups)
+    if name == "APART-SAM":
+        return apart_sam(settings)
+    assert name == "SAM", name
+    return sam(RHO[images])
 
 
 _METHODS = (
@@ -105,9 +112,9 @@ _SHORT = ("standard 1x", "standard 2x", "SAM", "APART", "APART-SAM", "standard 2
             "for both networks and data sets APART beats standard training and SAM, and "
             "APART-SAM beats SAM and APART",
             tuple(
-                more((f"{net}, {better}", one), (f"{net}, {other}", one))
+                more((f"{net}, {better}", images), (f"{net}, {other}", images))
                 for net in ("WRN", "PRN")
-                for one in _CIFAR
+                for images in _CIFAR
                 for better, other in (
                     ("APART", "standard 1x"),
                     ("APART", "standard 2x"),
@@ -144,11 +151,14 @@ _SHORT = ("standard 1x", "standard 2x", "SAM", "APART", "APART-SAM", "standard 2
             "mixup reduces the lead of APART over standard training of twice the epochs",
             tuple(
                 wider(
-                    ((f"{net}, APART", one), (f"{net}, standard 2x", one)),
-                    ((f"{net}, APART, mixup", one), (f"{net}, standard 2x, mixup", one)),
+                    ((f"{net}, APART", images), (f"{net}, standard 2x", images)),
+                    (
+                        (f"{net}, APART, mixup", images),
+                        (f"{net}, standard 2x, mixup", images),
+                    ),
                 )
                 for net in ("WRN", "PRN")
-                for one in _CIFAR
+                for images in _CIFAR
             ),
             scales=("full",),
         ),
@@ -156,8 +166,8 @@ _SHORT = ("standard 1x", "standard 2x", "SAM", "APART", "APART-SAM", "standard 2
             "with mixup APART-SAM is slightly below APART (asked for: but for the "
             "pre-activation ResNet on CIFAR-100)",
             tuple(
-                more((f"{net}, APART, mixup", one), (f"{net}, APART-SAM, mixup", one))
-                for net, one in (
+                more((f"{net}, APART, mixup", images), (f"{net}, APART-SAM, mixup", images))
+                for net, images in (
                     ("WRN", "CIFAR-10"),
                     ("WRN", "CIFAR-100"),
                     ("PRN", "CIFAR-10"),
@@ -189,10 +199,10 @@ def table1(scale: Scale) -> Sequence[Job]:
     ``reduced``: the small WideResNet, CIFAR-10, and of mixup standard training alone.
     """
     networks: tuple[Network, ...] = ("WRN", "PRN") if scale == "full" else ("WRN",)
-    images = _CIFAR if scale == "full" else _CIFAR[:1]
+    data_sets = _CIFAR if scale == "full" else _CIFAR[:1]
     return [
-        Job(f"{net}, {method}", row_of(scale, net, one, method), {one: "clean"})
+        Job(f"{net}, {method}", row_of(scale, net, images, method), {images: "clean"})
         for net in networks
         for method in (_METHODS if scale == "full" else _SHORT)
-        for one in images
+        for images in data_sets
     ]

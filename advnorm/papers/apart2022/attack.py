@@ -17,7 +17,7 @@ _ROWS = {
 }
 """Direction and groups."""
 _BATCHES: dict[Scale, int] = {"full": 389, "reduced": 14, "smoke": 3}
-"""Whole batches of training images that are judged."""
+"""Whole batches of training images whose accuracy is measured."""
 
 
 @artefact(
@@ -77,11 +77,11 @@ def figure1(scale: Scale) -> Sequence[Job]:
     ``reduced``: the standard model of Table 3, 896 images in batches of 64.
     """
     radii = (0.0, 0.05, 0.1, 0.2, 0.4)
-    made = recipe(scale, "WRN", "CIFAR-100")
+    base = recipe(scale, "WRN", "CIFAR-100")
     return [
         Job(
             row,
-            _perturbed(scale, made, direction, groups, radii),
+            _perturbed(scale, base, direction, groups, radii),
             {
                 f"{r:g}": f"statistics-{direction}-batch-{groups}_both_{r:.4g}"
                 for r in radii
@@ -94,10 +94,10 @@ def figure1(scale: Scale) -> Sequence[Job]:
 
 
 def _perturbed(
-    scale: Scale, made: Recipe, direction: str, groups: int, radii: Sequence[float]
+    scale: Scale, base: Recipe, direction: str, groups: int, radii: Sequence[float]
 ) -> Recipe:
     batch = BATCH[scale]
-    return made.replace(
+    return base.replace(
         evaluation=EvaluationSpec(batch_size=batch, samples=batch * _BATCHES[scale]),
         perturbation=PerturbationSpec(
             radii=list(radii),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from advnorm.papers.apart2022.accuracy import row_of
-from advnorm.papers.apart2022.setting import falls
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
-from advnorm.recipe import Recipe, override
+from advnorm.papers.step_decay import step_decay
+from advnorm.recipe import GradientSpec, OptimizerSpec, Recipe
 from advnorm.records import Scale
 
 _TINY = {
@@ -27,28 +27,33 @@ _IMAGENET = {
     "APART 4x": 72.14,
     "APART-SAM 2x": 70.82,
 }
+_DROPS = (30 / 105, 60 / 105, 90 / 105, 100 / 105)
+"""Of ImageNet's epochs, after which the rate falls."""
 
 
 def _imagenet(scale: Scale, method: str) -> Recipe:
     """Return the recipe of a method; a budget of APART counts both of its passes."""
     name, _, budget = method.rpartition(" ")
+    times = float(budget.removesuffix("x"))
     if name == "standard":
-        times, known = float(budget[:-1]), "standard 1x"
+        recipe = row_of(scale, "ResNet-18", "ImageNet", "standard 1x")
     else:
-        times, known = float(budget[:-1]) / 2, name
-    made = row_of(scale, "ResNet-18", "ImageNet", known)
-    epochs = round(made.epochs * times) if scale != "full" else round(105 * times)
-    shares = (0.5, 0.75) if scale != "full" else (30 / 105, 60 / 105, 90 / 105, 100 / 105)
-    schedule = f"optimizer.schedule={falls(epochs, shares)}"
-    return _large(scale, override(made, [f"epochs={epochs}", schedule]))
+        recipe, times = row_of(scale, "ResNet-18", "ImageNet", name), times / 2
+    full = scale == "full"
+    epochs = round((105 if full else recipe.epochs) * times)
+    schedule = step_decay(epochs, _DROPS if full else (0.5, 0.75))
+    recipe = recipe.replace(epochs=epochs, optimizer=OptimizerSpec(schedule=schedule))
+    return _large(scale, recipe)
 
 
-def _large(scale: Scale, made: Recipe) -> Recipe:
+def _large(scale: Scale, recipe: Recipe) -> Recipe:
     """Use the batches of the larger sets, and ImageNet's weight decay."""
     if scale != "full":
-        return made
-    decay = ["optimizer.weight_decay=1e-4"] if made.data.name == "imagenet" else []
-    return override(made, ["batch_size=256", "gradient.samples=null", *decay])
+        return recipe
+    recipe = recipe.replace(batch_size=256, gradient=GradientSpec(samples=None))
+    if recipe.data.name == "imagenet":
+        return recipe.replace(optimizer=OptimizerSpec(weight_decay=1e-4))
+    return recipe
 
 
 @artefact(

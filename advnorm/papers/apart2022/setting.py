@@ -11,35 +11,55 @@ the activated value. All images but 0.2% are trained on, and the last weights co
 paper's deviations over five seeds are shown as standard errors.
 
 ``reduced``: CIFAR-10 at 16x16, 1,000 images, a WideResNet-10-1 (or a pre-activation
-ResNet-18 of width 8), mirrored but not moved, batches of 64, 30 epochs.
+ResNet-18 of width 8), flipped but not cropped, batches of 64, 30 epochs.
 """
 
-from collections.abc import Sequence
 from math import sqrt
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Unpack
 
-from advnorm.recipe import Recipe, override
+from advnorm.papers.step_decay import step_decay
+from advnorm.recipe import (
+    DataSpec,
+    EvaluationSpec,
+    GradientSpec,
+    ModelSpec,
+    ObjectiveSpec,
+    OptimizerSpec,
+    Recipe,
+    RecipeChanges,
+    ThreatSpec,
+    ValidationSpec,
+)
 from advnorm.records import Scale
 
 Network = Literal["WRN", "PRN", "ResNet-18"]
 Images = Literal["CIFAR-10", "CIFAR-100", "Tiny-ImageNet", "ImageNet"]
 BATCH: dict[Scale, int] = {"full": 128, "reduced": 64, "smoke": 32}
 _EPOCHS: dict[Scale, int] = {"full": 200, "reduced": 30, "smoke": 1}
-_NETWORKS: dict[Scale, dict[Network, str]] = {
+_SMALL_WRN = ModelSpec(name="wide_resnet", options={"depth": 10, "widen": 1})
+
+
+def _preact_resnet(width: int) -> ModelSpec:
+    return ModelSpec(name="preact_resnet18", options={"width": width})
+
+
+_NETWORKS: dict[Scale, dict[Network, ModelSpec]] = {
     "full": {
-        "WRN": "model.name=wide_resnet40_2",
-        "PRN": "model={name: preact_resnet18, options: {end: none, start: uniform}}",
-        "ResNet-18": "model.name=resnet18",
+        "WRN": ModelSpec(name="wide_resnet40_2"),
+        "PRN": ModelSpec(
+            name="preact_resnet18", options={"end": "none", "start": "uniform"}
+        ),
+        "ResNet-18": ModelSpec(name="resnet18"),
     },
     "reduced": {
-        "WRN": "model={name: wide_resnet, options: {depth: 10, widen: 1}}",
-        "PRN": "model={name: preact_resnet18, options: {width: 8}}",
-        "ResNet-18": "model={name: preact_resnet18, options: {width: 8}}",
+        "WRN": _SMALL_WRN,
+        "PRN": _preact_resnet(width=8),
+        "ResNet-18": _preact_resnet(width=8),
     },
     "smoke": {
-        "WRN": "model={name: wide_resnet, options: {depth: 10, widen: 1}}",
-        "PRN": "model={name: preact_resnet18, options: {width: 4}}",
-        "ResNet-18": "model={name: preact_resnet18, options: {width: 4}}",
+        "WRN": _SMALL_WRN,
+        "PRN": _preact_resnet(width=4),
+        "ResNet-18": _preact_resnet(width=4),
     },
 }
 _DATA: dict[Images, str] = {
@@ -52,7 +72,7 @@ RHO: dict[Images, float] = {"CIFAR-10": 0.05, "CIFAR-100": 0.1}
 """SAM's radius."""
 
 
-class Chosen(NamedTuple):
+class ApartSettings(NamedTuple):
     """APART's radius and groups, and APART-SAM's radius of the weights."""
 
     eps: float
@@ -60,11 +80,11 @@ class Chosen(NamedTuple):
     rho: float
 
 
-_CHOSEN: dict[Images, Chosen] = {
-    "CIFAR-10": Chosen(0.1, 16, 0.05),
-    "CIFAR-100": Chosen(0.1, 16, 0.2),
-    "Tiny-ImageNet": Chosen(0.1, 8, 0.2),
-    "ImageNet": Chosen(0.025, 1, 0.025),
+_SETTINGS: dict[Images, ApartSettings] = {
+    "CIFAR-10": ApartSettings(0.1, 16, 0.05),
+    "CIFAR-100": ApartSettings(0.1, 16, 0.2),
+    "Tiny-ImageNet": ApartSettings(0.1, 8, 0.2),
+    "ImageNet": ApartSettings(0.025, 1, 0.025),
 }
 """From the commands of the code that the paper names.
 
@@ -72,33 +92,40 @@ It has none of CIFAR-10: rho there is SAM's own, 0.05.
 """
 
 
-def chosen(scale: Scale, images: Images) -> Chosen:
+def apart_settings(scale: Scale, images: Images) -> ApartSettings:
     """Return APART's settings; where not full, all are those of CIFAR-10, rho SAM's."""
     if scale == "full":
-        return _CHOSEN[images]
-    return _CHOSEN["CIFAR-10"]._replace(rho=RHO.get(images, RHO["CIFAR-10"]))
+        return _SETTINGS[images]
+    return _SETTINGS["CIFAR-10"]._replace(rho=RHO.get(images, RHO["CIFAR-10"]))
 
 
-def apart(scale: Scale, *, eps: float = 0.1, share: float = 1.0, groups: int = 16) -> str:
+def apart(
+    scale: Scale, *, eps: float = 0.1, share: float = 1.0, groups: int = 16
+) -> GradientSpec:
     """Take this share of a batch into APART's second pass."""
     samples = round(BATCH[scale] * share / groups) * groups
-    rule = f"name: apart, eps: {eps}, samples: {samples}, groups: {groups}"
-    return f"gradient={{{rule}}}"
+    return GradientSpec(name="apart", eps=eps, samples=samples, groups=groups)
 
 
-def apart_sam(how: Chosen) -> str:
-    """Move the weights too."""
-    rule = f"name: apart_sam, eps: {how.eps}, rho: {how.rho}, groups: {how.groups}"
-    return f"gradient={{{rule}}}"
+def apart_sam(settings: ApartSettings) -> GradientSpec:
+    """Perturb the weights too."""
+    return GradientSpec(
+        name="apart_sam", eps=settings.eps, rho=settings.rho, groups=settings.groups
+    )
 
 
-def sam(rho: float) -> str:
-    """Move the weights alone."""
-    return f"gradient={{name: sam, rho: {rho}}}"
+def sam(rho: float) -> GradientSpec:
+    """Perturb the weights alone."""
+    return GradientSpec(name="sam", rho=rho)
 
 
 def recipe(
-    scale: Scale, network: Network, images: Images, *changes: str, longer: float = 1.0
+    scale: Scale,
+    network: Network,
+    images: Images,
+    *,
+    longer: float = 1.0,
+    **changes: Unpack[RecipeChanges],
 ) -> Recipe:
     """SGD, rate 0.1, momentum 0.9, weight decay 5e-4, 200 epochs, batches of 128.
 
@@ -106,28 +133,24 @@ def recipe(
     factor of all epochs of a larger budget.
     """
     epochs = round(_EPOCHS[scale] * longer)
-    return override(
-        Recipe(name="apart2022"),
-        [
-            *_images(scale, images),
-            _NETWORKS[scale][network],
-            "objective.name=standard",
-            "threat.eps=8/255",
-            "optimizer={lr: 0.1, momentum: 0.9, weight_decay: 5e-4}",
-            f"optimizer.schedule={falls(epochs, (0.5, 0.75))}",
-            f"epochs={epochs}",
-            f"batch_size={BATCH[scale]}",
-            "validation={every: 100000, samples: 50, steps: 1, select_by: clean}",
-            "evaluation={conditions: [clean], weights: last}",
-            *changes,
-        ],
-    )
-
-
-def falls(epochs: int, shares: Sequence[float]) -> str:
-    """Divide the rate by 10 after these shares of the epochs."""
-    at = [round(epochs * share, 6) for share in shares]
-    return f"{{kind: piecewise, at: {at}}}"
+    return Recipe(
+        name="apart2022",
+        data=_images(scale, images),
+        channels_last=scale == "full",
+        model=_NETWORKS[scale][network],
+        objective=ObjectiveSpec(name="standard"),
+        threat=ThreatSpec(eps=8 / 255),
+        optimizer=OptimizerSpec(
+            lr=0.1,
+            momentum=0.9,
+            weight_decay=5e-4,
+            schedule=step_decay(epochs, (0.5, 0.75)),
+        ),
+        epochs=epochs,
+        batch_size=BATCH[scale],
+        validation=ValidationSpec(every=100000, samples=50, steps=1, select_by="clean"),
+        evaluation=EvaluationSpec(conditions=("clean",), weights="last"),
+    ).replace(**changes)
 
 
 def of_five(mean: float, deviation: float) -> tuple[float, float]:
@@ -135,14 +158,11 @@ def of_five(mean: float, deviation: float) -> tuple[float, float]:
     return mean, round(deviation / sqrt(5), 2)
 
 
-def _images(scale: Scale, images: Images) -> list[str]:
-    if scale == "full":
-        # ImageNet's are read as random parts, resized: they are cropped already.
-        augment = "flip" if images == "ImageNet" else "crop_flip"
-        return [
-            f"data={{name: {_DATA[images]}, augment: {augment}, validation: 0.002}}",
-            "channels_last=true",
-        ]
-    small = "name: cifar10, size: 16, train: 1000, test: 1000"
-    tiny = "name: digits, train: 120, test: 40"
-    return [f"data={{{small if scale == 'reduced' else tiny}, augment: flip}}"]
+def _images(scale: Scale, images: Images) -> DataSpec:
+    if scale == "reduced":
+        return DataSpec(name="cifar10", size=16, train=1000, test=1000, augment="flip")
+    if scale == "smoke":
+        return DataSpec(name="digits", train=120, test=40, augment="flip")
+    # ImageNet's are read as random parts, resized: they are cropped already.
+    augment = "flip" if images == "ImageNet" else "crop_flip"
+    return DataSpec(name=_DATA[images], augment=augment, validation=0.002)
