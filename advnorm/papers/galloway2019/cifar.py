@@ -239,8 +239,8 @@ def large(scale: Scale, depth: int, *, norm: bool) -> Recipe:
 def table3(scale: Scale) -> Sequence[Job]:
     """VGG8 and 13 with and without batch norm, 16 and 19 with it, three seeds.
 
-    Without batch norm deeper ones than VGG13 do not train, and one seed in ten of that one
-    fails; the paper shows seeds that did not. VGG19 is left out at reduced.
+    Without batch norm VGGs deeper than 13 do not train, and one seed in ten of VGG13 fails;
+    the paper shows seeds that did not fail. VGG19 is left out at reduced.
     """
     pairs = [(8, False), (8, True), (13, False), (13, True), (16, True)]
     pairs += [(19, True)] if scale == "full" else []

@@ -27,23 +27,21 @@ _PAIRS = {
 
 
 def _files() -> dict[str, str]:
-    """Return where CIFAR-10-C's means of levels, and each level of its noises, are."""
+    """Return where CIFAR-10-C's means over levels, and each level of its noises, are."""
 
     def key(kind: str, level: int) -> str:
         return f"clean~cifar10-c-{kind.replace('_', '-')}-{level}"
 
     kinds = dict.fromkeys(name.split(":")[1] for name in expand_name("cifar10-c"))
-    every = {kind: [key(kind, level) for level in _LEVELS] for kind in kinds}
-    means = {
-        column: " & ".join(every[kind]) for column, kind in (_NOISES | _OTHERS).items()
-    }
+    keys = {kind: [key(kind, level) for level in _LEVELS] for kind in kinds}
+    means = {column: " & ".join(keys[kind]) for column, kind in (_NOISES | _OTHERS).items()}
     levels = {
         f"{column} {level}": key(kind, level)
         for column, kind in _NOISES.items()
         for level in _LEVELS
     }
-    whole = " & ".join(name for names in every.values() for name in names)
-    return {**means, _ALL: whole, **levels}
+    overall = " & ".join(name for names in keys.values() for name in names)
+    return {**means, _ALL: overall, **levels}
 
 
 @artefact(
@@ -123,13 +121,13 @@ def table4(scale: Scale) -> Sequence[Job]:
         names = _files()
         evaluations.append(("data=cifar10-c", "conditions=[clean]"))
     else:
-        conditions = {
+        by_column = {
             column: [f"corruption-{noise}-{level}" for level in _LEVELS]
             for column, noise in _NOISES.items()
         }
-        names = {column: " & ".join(levels) for column, levels in conditions.items()}
-        every = ", ".join(name for levels in conditions.values() for name in levels)
-        evaluations.append((f"conditions=[{every}]",))
+        names = {column: " & ".join(levels) for column, levels in by_column.items()}
+        conditions = ", ".join(name for levels in by_column.values() for name in levels)
+        evaluations.append((f"conditions=[{conditions}]",))
     return [
         Job(row, recipe, {"Clean": "clean", **names}, evaluations=evaluations)
         for row, recipe in recipes.items()

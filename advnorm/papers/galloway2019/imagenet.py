@@ -175,9 +175,9 @@ def table12(scale: Scale) -> Sequence[Job]:
     """BIM of 10 steps of 5e-3 on VGG11, tested on VGG11 to 19.
 
     The paper selects 2,048 images and does not say how: here the 10,000 of Table 5, whose
-    runs these are. It does not give eps: as far as the steps reach, 0.05. Its rows of top-5
-    accuracy are left out. Where not full: VGG8 and VGG13 of Table 3 on CIFAR-10 in the
-    places of VGG11 and VGG13, at twice the radius of the other tables.
+    runs these are. It does not give eps: here ten times the step, 0.05. Its rows of
+    top-5 accuracy are left out. Where not full: VGG8 and VGG13 of Table 3 on CIFAR-10 in
+    the places of VGG11 and VGG13, at twice the radius of the other tables.
     """
     if scale == "full":
         step, eps = 5e-3 * _UNIT, 0.05 * _UNIT

@@ -56,7 +56,7 @@ def models(scale: Scale) -> dict[str, Recipe]:
 
 
 def fooling_jobs(scale: Scale, recipes: Mapping[str, Recipe]) -> list[Job]:
-    """Return a row for each recipe: clean accuracy, and what fooling images need."""
+    """Return a row for each recipe: clean accuracy, margin and steps of fooling images."""
     numbers = {
         "clean": "clean",
         "margin": "fooling_images/mean margin",
