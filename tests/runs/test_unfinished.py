@@ -192,14 +192,14 @@ def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe
     out = tmp_path / "run"
     pid = os.fork()
     if not pid:
-        original = loop._sentence
+        original = loop._epoch_text
 
         def deadly(line, epochs):  # after the line, before the checkpoint
             if line.epoch == epochs:
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(line, epochs)
 
-        loop._sentence = deadly
+        loop._epoch_text = deadly
         try:
             train(recipe, out)
         finally:
