@@ -1,6 +1,9 @@
 """What ``advnorm list`` prints: every name of every registry, with a summary."""
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 
 from advnorm.attacks import ATTACKS
 from advnorm.attacks.names import attack_form
@@ -16,10 +19,10 @@ from advnorm.models import options as model_options
 from advnorm.norms import NORMS
 from advnorm.objectives import OBJECTIVES
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
-from advnorm.papers.captions import captions
-from advnorm.papers.cost import known
-from advnorm.papers.kept_records import measured
+from advnorm.papers.artefact import captions
+from advnorm.papers.cost import recorded_costs
 from advnorm.recipes import RECIPES
+from advnorm.records import Record, Scale, Verdict, counted
 from advnorm.registry import Registry, options, unknown
 
 KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
@@ -59,7 +62,7 @@ def listing(kind: str) -> str:
 
 def papers() -> str:
     """Return every table and figure of the papers: claims, cost, what was measured."""
-    costs, kept = known(), measured()
+    costs, kept = recorded_costs(), kept_records()
     lines = []
     for name in captions():
         if name in ILLUSTRATIONS:
@@ -73,6 +76,33 @@ def papers() -> str:
         lines += [f"      measured: {text}" for text in kept.get(name, ())]
         lines += ["      not measured"] if name not in kept else []
     return "\n".join(["papers", *lines])
+
+
+class KeptRecord(Record):
+    """A reproduction whose record is kept in docs/results."""
+
+    scale: Scale
+    seeds: int
+    rows: str
+    """How many of the rows it has, if not all."""
+    minutes: float
+    verdicts: tuple[Verdict, ...]
+
+    def __str__(self) -> str:
+        counts = Counter(self.verdicts)
+        claims = ", ".join(counted(count, verdict) for verdict, count in counts.items())
+        verdicts = f": {claims}" if claims else ""
+        some = f", {self.rows}" if self.rows else ""
+        return f"{self.scale}, {self.seeds} seeds{some}, {self.minutes:g} minutes{verdicts}"
+
+
+def kept_records() -> dict[str, list[KeptRecord]]:
+    """Return by artefact what ``python benchmarks/results.py`` wrote to measured.json."""
+    text = files("advnorm.papers").joinpath("measured.json").read_text()
+    return {
+        name: [KeptRecord.model_validate(record) for record in records]
+        for name, records in json.loads(text).items()
+    }
 
 
 def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]

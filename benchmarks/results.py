@@ -15,9 +15,9 @@ from pathlib import Path
 
 from advnorm import papers
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
-from advnorm.papers.captions import captions
+from advnorm.papers.artefact import captions
 from advnorm.papers.claims import deciding
-from advnorm.papers.cost import known
+from advnorm.papers.cost import recorded_costs
 from advnorm.papers.reproduce import record_path, with_claims
 from advnorm.records import (
     MARKS,
@@ -105,7 +105,7 @@ def rows(name: str, records: list[Reproduction]) -> list[str]:
         return [line(name, f"({ILLUSTRATIONS[name]})", "", "", "", "", "", "")]
     artefact = ARTEFACTS[name]
     if not records:
-        costs = known().get(name, {})
+        costs = recorded_costs().get(name, {})
         told = "; ".join(f"{scale} {costs[scale]}" for scale in costs)
         claims = "<br>".join(claim.text for claim in artefact.claims)
         what = f"`advnorm reproduce {name}`"

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_IMPORT["training"] = set(MAY_IMPORT) - {"report", "recipes"}
 MAY_IMPORT["runs"] = MAY_IMPORT["training"] | {"training"}
-MAY_IMPORT["studies"] = {"recipe", "training", "runs", "records"} | BASE
+MAY_IMPORT["studies"] = {"recipe", "diagnosis", "training", "runs", "records"} | BASE
 MAY_IMPORT["papers"] = {
     *("recipe", "training", "runs", "studies", "evaluation", "diagnosis", "records"),
     *BASE,

@@ -35,18 +35,17 @@ def reproduce(
     Example: advnorm reproduce xie2020/table1 --scale reduced --seeds 2 --on 4
     """
     from advnorm.papers import (
-        Workspace,
         artefact_names,
         check_request,
         reproduce_each,
         rows_of,
         scale_of,
-        workers,
     )
     from advnorm.progress import show_progress
     from advnorm.report import reproduction_text, write_paper_pages
+    from advnorm.studies.grid import Workspace, parse_workers
 
-    size, workspace = scale_of(scale), Workspace(out, data, device, workers(on))
+    size, workspace = scale_of(scale), Workspace(out, data, device, parse_workers(on))
     names, rows = artefact_names(artefacts), rows_of(set_ or [])
     problems: list[str] = []
     check_request(names, workspace, scale=size, seeds=seeds, rows=rows)

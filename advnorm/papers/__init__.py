@@ -2,7 +2,7 @@
 
 from advnorm.papers import apart2022, galloway2019, sitawarin2021, sridhar2021, xie2020
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS, Artefact, Job, artefact
-from advnorm.papers.reproduce import Workspace, record_path, reproduce
+from advnorm.papers.reproduce import record_path, reproduce
 from advnorm.papers.selection import (
     ReproductionOutcome,
     artefact_names,
@@ -10,8 +10,8 @@ from advnorm.papers.selection import (
     reproduce_each,
     rows_of,
     scale_of,
-    workers,
 )
+from advnorm.studies.grid import Workspace
 
 __all__ = [
     "ARTEFACTS",
@@ -32,6 +32,5 @@ __all__ = [
     "scale_of",
     "sitawarin2021",
     "sridhar2021",
-    "workers",
     "xie2020",
 ]

@@ -1,10 +1,10 @@
 """An artefact: a table or figure of a paper, the runs it needs and what it claims."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from advnorm.papers.claims import Claim
-from advnorm.recipe import Recipe
+from advnorm.recipe import Recipe, override
 from advnorm.records import Published, Scale
 from advnorm.registry import Registry
 
@@ -15,7 +15,7 @@ class Job:
 
     A number is named by the key of a result (``fgsm_linf_0.1``: its accuracy in percent;
     ``pgd-10..200_linf_0.3#50``: at a step of a curve), by question and number
-    (``tilt/angle``; what the recipe watches has answers such as
+    (``tilt/angle``; what the recipe monitors has answers such as
     ``wasserstein_over_training``), as ``epoch/loss``, a field of the last epoch, or as
     ``transfer/NAME``, by the name of a target. Names joined by `` & `` stand for their
     mean, two joined by `` - `` for their difference.
@@ -34,8 +34,8 @@ class Job:
     perturbed: bool = False
     """Whether batch-norm statistics are perturbed as the recipe says."""
     targets: Mapping[str, Recipe] = field(default_factory=dict)
-    """Runs, by name, that judge the adversarial examples of this one: those of the one
-    attack and radius of its recipe's evaluation."""
+    """Runs, by name, that are tested on the adversarial examples of this one: those of the
+    single attack and radius of its recipe's evaluation."""
 
 
 def seeded(job: Job, seed: int) -> Job:
@@ -45,6 +45,11 @@ def seeded(job: Job, seed: int) -> Job:
         for recipe in (job.recipe, *job.targets.values())
     )
     return replace(job, recipe=recipe, targets=dict(zip(job.targets, others, strict=True)))
+
+
+def evaluation_recipes(job: Job) -> list[Recipe]:
+    """Return a job's recipe with each of its evaluations."""
+    return [override(job.recipe, changes, "evaluation") for changes in job.evaluations]
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,23 @@ ILLUSTRATIONS: dict[str, str] = {
 }
 """The captions that show nothing measured, and what they are."""
 
+CAPTION_COUNTS: dict[str, dict[str, int]] = {
+    "galloway2019": {"figure": 17, "table": 15},
+    "xie2020": {"figure": 7, "table": 7},
+    "sridhar2021": {"figure": 1, "table": 6},
+    "sitawarin2021": {"figure": 6, "table": 4},
+    "apart2022": {"figure": 2, "table": 3},
+}
+"""How many figures and tables each paper has."""
+
+
+def captions() -> Iterator[str]:
+    """Yield every caption of the five papers, such as ``xie2020/table3``, in order."""
+    for paper, kinds in CAPTION_COUNTS.items():
+        for kind, count in kinds.items():
+            yield from (f"{paper}/{kind}{number}" for number in range(1, count + 1))
+
+
 Numbers = Mapping[str, Sequence[float | tuple[float, float] | None]]
 
 
@@ -122,8 +144,9 @@ def artefact(  # noqa: PLR0913 (what a caption and a table hold)
 
     def enter(jobs: Callable[[Scale], Sequence[Job]]) -> Callable[[Scale], Sequence[Job]]:
         table = {row: _published(columns, row, v) for row, v in (published or {}).items()}
-        made = Artefact(name, title, jobs, table, claims, x, y, shown, relative_to, needs)
-        ARTEFACTS.register(name)(made)
+        ARTEFACTS.register(name)(
+            Artefact(name, title, jobs, table, claims, x, y, shown, relative_to, needs)
+        )
         return jobs
 
     return enter
@@ -133,10 +156,10 @@ def _published(
     columns: Sequence[str], row: str, values: Sequence[float | tuple[float, float] | None]
 ) -> dict[str, Published]:
     assert len(columns) == len(values), f"{row}: {len(values)} numbers"
-    found = {}
+    numbers = {}
     for column, value in zip(columns, values, strict=True):
         if isinstance(value, tuple):
-            found[column] = Published(value=value[0], error=value[1])
+            numbers[column] = Published(value=value[0], error=value[1])
         elif value is not None:
-            found[column] = Published(value=value)
-    return found
+            numbers[column] = Published(value=value)
+    return numbers

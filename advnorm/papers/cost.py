@@ -1,11 +1,11 @@
-"""What an artefact costs at a scale: runs, and operations of training and attacks.
+"""The cost of an artefact at a scale: its runs, and the operations of training and attacks.
 
-Counting takes minutes for all of them, so that ``costs.json`` keeps what
-``python benchmarks/costs.py`` counted.
+Counting them for all artefacts takes minutes, so ``python benchmarks/costs.py`` writes them
+to ``costs.json``.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from inspect import signature
@@ -17,13 +17,13 @@ from advnorm.evaluation.condition_names import (
     parse_attacks,
     parse_condition,
 )
-from advnorm.papers.artefact import Artefact, Job
-from advnorm.papers.jobs import training_settings
-from advnorm.recipe import Recipe, override
+from advnorm.papers.artefact import Artefact, Job, evaluation_recipes
+from advnorm.recipe import Recipe
 from advnorm.records import Record, Scale
 from advnorm.runs import parse_questions
 from advnorm.runs.devices import DEVICES
 from advnorm.runs.plan import Plan, plan
+from advnorm.studies.trained_runs import training_settings
 
 DEVICE = "a100"
 """The device whose hours are listed."""
@@ -36,7 +36,7 @@ _TEST |= {"svhn": 26_032, "imagenet": 50_000, "tiny-imagenet": 10_000, "digits":
 
 
 class Cost(Record):
-    """Of one seed."""
+    """The cost of one seed."""
 
     runs: int
     operations: float
@@ -57,15 +57,15 @@ def cost(artefact: Artefact, scale: Scale, count: Callable[[Recipe], Plan] = pla
     """Count an artefact's runs, each once; attacks as if no sample broke early."""
     jobs = artefact.jobs(scale)
     plans = {training_settings(job.recipe): count(job.recipe) for job in jobs}
-    training = sum(found.epoch * found.epochs for found in plans.values())
+    training = sum(run.epoch * run.epochs for run in plans.values())
     attacks = sum(
         plans[training_settings(job.recipe)].forward * _passes(job) for job in jobs
     )
     return Cost(runs=len(plans), operations=float(training + attacks))
 
 
-def known() -> dict[str, dict[Scale, Cost]]:
-    """Return what was counted, by artefact and scale."""
+def recorded_costs() -> dict[str, dict[Scale, Cost]]:
+    """Return the costs in ``costs.json``, by artefact and scale."""
     text = files("advnorm.papers").joinpath("costs.json").read_text()
     return {
         name: {scale: Cost.model_validate(values) for scale, values in scales.items()}
@@ -75,31 +75,30 @@ def known() -> dict[str, dict[Scale, Cost]]:
 
 def _passes(job: Job) -> float:
     """Return the forward passes of all evaluations of a job, and of ``attacked_loss``."""
-    evaluations = sum(_evaluation(job.recipe, changes) for changes in job.evaluations)
+    evaluations = sum(_evaluation(recipe) for recipe in evaluation_recipes(job))
     return evaluations + _attacked_loss(job)
 
 
 def _attacked_loss(job: Job) -> float:
-    """Return the passes of the question that attacks in the place of an evaluation."""
+    """Return the passes of the question that replaces an evaluation by an attack."""
     name = "attacked_loss"
     if name not in job.questions:
         return 0.0
-    (asked,) = parse_questions(
-        [name], [f"{name}.{one}" for one in job.questions[name]]
-    ).values()
-    steps = signature(asked).parameters["steps"].default
-    return float(min(_whole(job.recipe), job.samples) * (steps * _GRADIENT + 2))
+    settings = [f"{name}.{change}" for change in job.questions[name]]
+    (question,) = parse_questions([name], settings).values()
+    steps = signature(question).parameters["steps"].default
+    return float(min(_test_samples(job.recipe), job.samples) * (steps * _GRADIENT + 2))
 
 
-def _evaluation(recipe: Recipe, changes: Iterable[str]) -> float:
-    spec = override(recipe, list(changes), "evaluation").evaluation
-    whole = _whole(recipe)
+def _evaluation(recipe: Recipe) -> float:
+    """Return the passes of a recipe's evaluation."""
+    spec, total = recipe.evaluation, _test_samples(recipe)
     radii = len(spec.threat.eps) or 2
     each = sum(_passes_of(n) * (radii if _has_radius(n) else 1) for n in spec.conditions)
-    return each * min(whole, spec.samples or whole)
+    return each * min(total, spec.samples or total)
 
 
-def _whole(recipe: Recipe) -> int:
+def _test_samples(recipe: Recipe) -> int:
     """Return how many test samples there are."""
     return recipe.data.test or _TEST.get(recipe.data.name, 1000)
 

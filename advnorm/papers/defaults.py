@@ -1,8 +1,8 @@
-"""What is default where nothing is said, and whether a record default the same.
+"""Default settings, and whether those of a record are today's.
 
-Recipes are compared without their defaults, so that a new setting does not make old runs
-another thing. What the defaults were is therefore kept with the numbers: of a recipe, of
-its schedules, and of the questions that are asked.
+Recipes are compared without their defaults, so that old runs stay valid when a setting is
+added. The defaults of recipes, schedules and questions are therefore kept with the numbers
+of a record.
 """
 
 import json
@@ -14,12 +14,12 @@ from advnorm.recipe import Recipe, ScheduleSpec
 from advnorm.registry import options
 
 _IDLE = {("name",), ("seed",), ("checkpoint_seconds",), ("data", "workers")}
-"""Settings that decide no number, or are always said."""
+"""Settings that decide no number, or are always written."""
 _SCHEDULES = get_args(get_args(ScheduleSpec)[0])
 
 
 def default_settings() -> dict[str, Any]:
-    """Return every setting of a recipe, a schedule and a question , at its default."""
+    """Return every setting of a recipe, a schedule and a question, at its default."""
     settings: dict[str, Any] = Recipe().model_dump(mode="json")
     settings["schedules"] = {
         schedule.__name__: {
@@ -38,18 +38,17 @@ def default_settings() -> dict[str, Any]:
 
 def _options(question: str) -> dict[str, Any]:
     """Return the options of a question that decide numbers."""
-    own = options(QUESTIONS[question])
-    return {
-        name: value for name, value in own.items() if name not in ("progress", "threat")
-    }
+    ignored = ("progress", "threat")
+    values = options(QUESTIONS[question])
+    return {name: value for name, value in values.items() if name not in ignored}
 
 
 def same_defaults(
-    before: Mapping[str, Any], now: Mapping[str, Any], asked: Collection[str]
+    before: Mapping[str, Any], now: Mapping[str, Any], questions: Collection[str]
 ) -> bool:
-    """Tell whether numbers of then would be those of now, for jobs that ask questions.
+    """Tell whether numbers computed with earlier defaults would be the same now.
 
-    Settings that are new since then do not matter, nor do questions that are not asked.
+    New settings do not matter, nor do the defaults of questions other than ``questions``.
 
     >>> now = {"epochs": 30, "name": "b", "new": 1}
     >>> same_defaults({"epochs": 30, "name": "a"}, now, ())
@@ -60,13 +59,15 @@ def same_defaults(
     """
     if not before:
         return False
-    then, present = (
+    recipe_before, recipe_now = (
         {key: value for key, value in settings.items() if key != "questions"}
         for settings in (before, now)
     )
-    questions, here = before.get("questions", {}), now.get("questions", {})
-    return _same(then, present) and all(
-        name not in questions or _same(questions[name], here.get(name)) for name in asked
+    options_before, options_now = before.get("questions", {}), now.get("questions", {})
+    return _same(recipe_before, recipe_now) and all(
+        _same(options_before[name], options_now.get(name))
+        for name in questions
+        if name in options_before
     )
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from advnorm.papers.artefact import Artefact, Job, seeded
 from advnorm.papers.defaults import default_settings, same_defaults
-from advnorm.papers.jobs import JobResult, run_name, training_settings
+from advnorm.papers.jobs import JobResult
 from advnorm.recipe import Recipe
 from advnorm.records import LedgerEntry, Reproduction, Scale, read_reproduction
+from advnorm.studies.trained_runs import run_name, training_settings
 from advnorm.training import load_data
 
 Key = tuple[str, int, str]
@@ -74,8 +75,8 @@ class Ledger:
         record = record_at(self.path)
         if record is None or not rows:
             return
-        known = {entry.row for entry in self.entries.values()}
-        lost = set(record.rows) - known - set(rows)
+        entered = {entry.row for entry in self.entries.values()}
+        lost = set(record.rows) - entered - set(rows)
         if lost:
             raise ValueError(
                 f"{self.path} is of an older version or of other defaults: its rows "

@@ -1,4 +1,4 @@
-"""The numbers of a run by their names, and how many samples are behind an accuracy."""
+"""The numbers of a run by their names, and the number of samples of an accuracy."""
 
 from collections.abc import Collection, Mapping, Sequence
 from statistics import mean
@@ -21,17 +21,22 @@ class Number(NamedTuple):
     """Of an accuracy, which is in percent: its samples."""
 
 
-def read(
+def read_numbers(
     wanted: Mapping[str, str],
     run: Run,
     answers: Mapping[str, Diagnosis],
-    known: Mapping[str, Accuracy],
+    accuracies: Mapping[str, Accuracy],
 ) -> dict[str, Number]:
-    """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`."""
+    """Return a row's numbers by column: see :class:`~advnorm.papers.artefact.Job`.
+
+    ``accuracies`` are further ones by name, beside what the run has on record.
+    """
     return {
         column: _mean(
             [
-                _percent(known[name]) if name in known else _number(name, run, answers)
+                _percent(accuracies[name])
+                if name in accuracies
+                else _number(name, run, answers)
                 for name in names.split(" & ")
             ]
         )
@@ -39,19 +44,19 @@ def read(
     }
 
 
-def behind(numbers: Collection[Number]) -> int | None:
-    """Return how many samples are behind each number, if it is known and one for all.
+def sample_count(numbers: Collection[Number]) -> int | None:
+    """Return the number of samples of each number, if it is the same for all.
 
-    >>> behind([Number(50.0, 10), Number(60.0, 10)])
+    >>> sample_count([Number(50.0, 10), Number(60.0, 10)])
     10
-    >>> behind([Number(50.0, 10), Number(1.5)])
+    >>> sample_count([Number(50.0, 10), Number(1.5)])
     """
     counts = {number.n for number in numbers}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _mean(numbers: Sequence[Number]) -> Number:
-    return Number(mean(number.value for number in numbers), behind(numbers))
+    return Number(mean(number.value for number in numbers), sample_count(numbers))
 
 
 def _percent(accuracy: Accuracy) -> Number:
@@ -59,23 +64,23 @@ def _percent(accuracy: Accuracy) -> Number:
 
 
 def _number(name: str, run: Run, answers: Mapping[str, Diagnosis]) -> Number:
-    first, minus, second = name.partition(" - ")
+    minuend, minus, subtrahend = name.partition(" - ")
     if minus:
-        one, other = (_number(part, run, answers) for part in (first, second))
-        return Number(one.value - other.value)
-    kind, slash, rest = name.partition("/")
+        total = _number(minuend, run, answers)
+        return Number(total.value - _number(subtrahend, run, answers).value)
+    kind, slash, field = name.partition("/")
     if slash and kind == "epoch":
         epochs = run.epochs()
         if not epochs:
             raise ValueError(f"{run.path} has lost metrics.jsonl: remove the whole folder")
-        value = getattr(epochs[-1], rest)
+        value = getattr(epochs[-1], field)
         return _percent(value) if isinstance(value, Accuracy) else Number(float(value))
     if slash and kind in answers:
-        return _answered(answers[kind], rest)
+        return _answered(answers[kind], field)
     key, at, step = name.partition("#")
     result = run.result(key)
     if result is None:
-        there = ", ".join(one.key for one in run.results())
+        there = ", ".join(each.key for each in run.results())
         raise ValueError(f"{run.path} has no result {key!r}; there are: {there}")
     return _percent(result.curve[int(step)] if at else result.accuracy)
 

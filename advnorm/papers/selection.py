@@ -1,22 +1,22 @@
-"""Several artefacts by one command: what it asks for, and one after the other made."""
+"""Several artefacts by one command: which, and their reproductions one after the other."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from advnorm.papers.artefact import ARTEFACTS, ILLUSTRATIONS
-from advnorm.papers.reproduce import Workspace, chosen_jobs, possible, reproduce
+from advnorm.papers.reproduce import check_seeds, chosen_jobs, reproduce
 from advnorm.progress import Progress
 from advnorm.records import SCALES, Reproduction, Scale
 from advnorm.registry import unknown
-from advnorm.studies.grid import Workers, attempt, imported_ray
+from advnorm.studies.grid import Workspace, attempt
 
 
 class ReproductionOutcome(NamedTuple):
-    """What became of an artefact."""
+    """The record of an artefact, and what went wrong."""
 
     record: Reproduction | None
     problems: list[str]
-    """Why there is no record, or which of its runs failed: to be said at the end."""
+    """Why there is no record, or which of its runs failed."""
 
 
 def reproduce_each(
@@ -28,18 +28,18 @@ def reproduce_each(
     rows: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Iterator[ReproductionOutcome]:
-    """Reproduce one artefact after the other; one that cannot be made stops no other."""
+    """Reproduce one artefact after the other; one that fails does not stop the others."""
 
-    def make(name: str) -> Reproduction:
+    def run(name: str) -> Reproduction:
         return reproduce(
             name, workspace, scale=scale, seeds=seeds, rows=rows, progress=progress
         )
 
     for number, name in enumerate(names):
-        _, record, failure = attempt(make, number, name)
+        _, record, failure = attempt(run, number, name)
         failed = list(record.failed.values()) if record else []
-        why = failure.removeprefix("ValueError: ")  # a user's mistake, told in a sentence
-        problems = [f"{name} is not made: {why}"] if failure else []
+        reason = failure.removeprefix("ValueError: ")  # a user's mistake needs no type
+        problems = [f"{name} is not made: {reason}"] if failure else []
         if failed:
             problems.append(f"{name}: {len(failed)} failed, the first with {failed[0]}")
         yield ReproductionOutcome(record, problems)
@@ -53,10 +53,10 @@ def check_request(
     seeds: int,
     rows: Sequence[str],
 ) -> None:
-    """Refuse mistakes before anything is run, such as a row that an artefact has not."""
+    """Refuse mistakes before anything runs, such as an unknown row."""
     if workspace.out.is_file():
         raise ValueError(f"--out {workspace.out} is a file: choose another --out")
-    possible(seeds)
+    check_seeds(seeds)
     for name in names:
         try:
             chosen_jobs(ARTEFACTS[name], scale, rows)
@@ -65,17 +65,19 @@ def check_request(
 
 
 def artefact_names(names: Sequence[str]) -> list[str]:
-    """Return artefacts by name; a paper's name stands for all of its own."""
+    """Return names of artefacts; the name of a paper stands for all of its artefacts."""
     papers = {ARTEFACTS[name].paper for name in ARTEFACTS}
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     for name in names:
-        own = [one for one in ARTEFACTS if name in papers and one.startswith(f"{name}/")]
-        if not own and name in ILLUSTRATIONS:
+        if name in papers:
+            chosen |= dict.fromkeys(a for a in ARTEFACTS if ARTEFACTS[a].paper == name)
+        elif name in ILLUSTRATIONS:
             raise ValueError(f"{name} is {ILLUSTRATIONS[name]}: nothing is measured there")
-        if not own and name not in ARTEFACTS:
+        elif name not in ARTEFACTS:
             raise unknown("artefact", name, [*papers, *ARTEFACTS])
-        found |= dict.fromkeys(own or [ARTEFACTS[name].name])
-    return list(found)
+        else:
+            chosen[ARTEFACTS[name].name] = None
+    return list(chosen)
 
 
 def rows_of(changes: Sequence[str]) -> list[str]:
@@ -96,13 +98,3 @@ def scale_of(name: str) -> Scale:
         if name == scale:
             return scale
     raise unknown("scale", name, list(SCALES))
-
-
-def workers(text: str) -> Workers:
-    """Return how many processes work at once, or ``ray``."""
-    if text == "ray":
-        imported_ray()  # a cluster that cannot be is told before anything is run
-        return "ray"
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"--on takes a number of processes or ray, not {text!r}")
-    return int(text)

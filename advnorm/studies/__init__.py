@@ -1,1 +1,1 @@
-"""Many runs compared: the engine that spreads them over processes or a cluster."""
+"""Many runs compared: trained once each, on processes or a cluster."""

@@ -1,17 +1,19 @@
-"""Many jobs on several processes of one machine, or on a Ray cluster.
+"""Many tasks on several processes of one machine, or on a Ray cluster.
 
-One job that fails does not stop the rest. Jobs that share a run are given to the same
-process, one after the other.
+A task that fails does not stop the others. What needs the same run is one task: two
+processes must not train a run at once.
 """
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
+from pathlib import Path
 from threading import Lock, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -22,12 +24,57 @@ from advnorm.training.stop import handled_signals, ignore_hangup, stop_on_sigter
 T = TypeVar("T")
 R = TypeVar("R")
 Workers = int | Literal["ray"]
-"""So many processes of this machine, or a Ray cluster."""
+"""The number of processes of this machine, or a Ray cluster."""
 DIED = "its process died: out of memory, or killed"
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Where runs are made, and with what."""
+
+    out: Path
+    """Run folders go to ``runs`` below it, records beside them."""
+    data: Path | None = None
+    device: str = "auto"
+    on: Workers = 1
+
+
+def parse_workers(text: str) -> Workers:
+    """Return the number of processes, or ``ray``."""
+    if text == "ray":
+        imported_ray()  # if it is missing, say so before anything runs
+        return "ray"
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--on takes a number of processes or ray, not {text!r}")
+    return int(text)
+
+
+def group_by_runs(
+    items: Sequence[T], runs_of: Callable[[T], Collection[str]]
+) -> list[list[T]]:
+    """Put items together that share a run, directly or through others.
+
+    >>> group_by_runs(["ab", "c", "d", "bc"], set)
+    [['ab', 'c', 'bc'], ['d']]
+    """
+    groups: list[tuple[set[str], list[T]]] = []
+    for item in items:
+        runs, members = set(runs_of(item)), [item]
+        shared = [group for group in groups if group[0] & runs]
+        if not shared:
+            groups.append((runs, members))
+            continue
+        first, *others = shared
+        for group in others:
+            groups.remove(group)
+        for other_runs, other_members in [*others, (runs, members)]:
+            first[0].update(other_runs)
+            first[1].extend(other_members)
+    return [members for _, members in groups]
+
+
 class TaskOutcome(NamedTuple, Generic[R]):
-    """What one task gave: its result, or the sentence that says why there is none."""
+    """The result of a task, or the sentence that says why there is none."""
 
     number: int
     result: R | None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS
-from advnorm.papers.captions import COUNTS, captions
+from advnorm.papers.artefact import CAPTION_COUNTS, captions
 
 
 def test_there_are_68_captions_and_4_show_nothing_measured():
@@ -21,7 +21,7 @@ def test_every_caption_is_entered_and_nothing_else():
     assert not set(ARTEFACTS) & set(ILLUSTRATIONS)
 
 
-@pytest.mark.parametrize("paper", COUNTS)
+@pytest.mark.parametrize("paper", CAPTION_COUNTS)
 def test_they_are_those_of_the_papers_texts(paper):
     """Runs where ADVNORM_PAPERS names a folder with PAPER.txt of each."""
     folder = os.environ.get("ADVNORM_PAPERS")

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from advnorm.listing import listing
+from advnorm.listing import KeptRecord, kept_records, listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
-from advnorm.papers.cost import Cost, cost, known
-from advnorm.papers.kept_records import KeptRecord, measured
+from advnorm.papers.cost import Cost, cost, recorded_costs
 from advnorm.recipe import Recipe, override
 from advnorm.records import SCALES
 from advnorm.runs.plan import plan
@@ -110,7 +109,7 @@ def test_a_shared_run_costs_its_training_once():
 
 
 def test_every_artefact_has_its_cost():
-    kept = known()
+    kept = recorded_costs()
     assert set(kept) == set(ARTEFACTS)
     for name, scales in kept.items():
         assert set(scales) == set(SCALES)
@@ -121,14 +120,14 @@ def test_every_artefact_has_its_cost():
 
 @pytest.mark.parametrize("name", ["galloway2019/table1", "sridhar2021/table6"])
 def test_kept_costs_are_what_would_be_counted_now(name):
-    assert known()[name]["smoke"] == cost(ARTEFACTS[name], "smoke")
+    assert recorded_costs()[name]["smoke"] == cost(ARTEFACTS[name], "smoke")
 
 
 def test_the_list_says_what_was_measured():
     text = listing("papers")
     for name in ARTEFACTS:
         assert f"  {name}: {ARTEFACTS[name].title}\n" in text
-    assert text.count("not measured") == len(ARTEFACTS) - len(measured())
+    assert text.count("not measured") == len(ARTEFACTS) - len(kept_records())
 
 
 def test_what_is_kept_is_counted_in_words():

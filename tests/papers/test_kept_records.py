@@ -6,11 +6,11 @@ import pytest
 
 from advnorm.papers import ARTEFACTS
 from advnorm.papers.artefact import seeded
-from advnorm.papers.jobs import run_name
 from advnorm.papers.ledger import Ledger
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe
 from advnorm.records import read_reproduction
+from advnorm.studies.trained_runs import run_name
 from advnorm.training import load_data
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "results"

@@ -47,7 +47,7 @@ def tiny(monkeypatch):
 
 
 def without_runs(folder):
-    for name in ("runs", ".turns"):
+    for name in ("runs", ".locks"):
         rmtree(folder / name, ignore_errors=True)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from advnorm.papers import Artefact, Job
 from advnorm.papers.jobs import run_job
-from advnorm.papers.numbers import Number, behind
+from advnorm.papers.numbers import Number, sample_count
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import Recipe, override
 from advnorm.records import LedgerEntry, Measured, Run
@@ -113,6 +113,6 @@ def test_a_line_of_before_is_read_and_tells_no_samples():
     assert Measured.model_validate({"values": [50.0]}).n is None
 
 
-def test_nothing_is_behind_numbers_of_which_one_is_not_known():
-    assert behind([Number(50.0, 20), Number(60.0, 20)]) == 20
-    assert behind([Number(50.0, 20), Number(60.0)]) is None
+def test_numbers_have_a_sample_count_if_all_of_them_have_it():
+    assert sample_count([Number(50.0, 20), Number(60.0, 20)]) == 20
+    assert sample_count([Number(50.0, 20), Number(60.0)]) is None

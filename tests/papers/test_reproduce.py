@@ -18,12 +18,10 @@ from advnorm.papers import (
     record_path,
     reproduce,
 )
-from advnorm.papers import jobs as works
-from advnorm.papers import transfer_numbers as elsewhere
+from advnorm.papers import jobs as papers_jobs
 from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
-from advnorm.papers.extend_run import prolong
-from advnorm.papers.jobs import identity, run_job, training_settings
+from advnorm.papers.jobs import run_job
 from advnorm.papers.reproduce import _tasks, gather, with_claims
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
@@ -36,7 +34,9 @@ from advnorm.records import (
     read_record,
 )
 from advnorm.runs import transfer_runs
-from advnorm.training import loop
+from advnorm.studies import cached_answers, trained_runs
+from advnorm.studies.trained_runs import run_name, seconds_of
+from advnorm.training import load_data, loop
 
 TINY = override(
     Recipe(name="tiny"),
@@ -76,19 +76,6 @@ def made(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "runs").iterdir())
 
 
-def test_what_only_judges_does_not_change_a_runs_identity():
-    same = override(
-        TINY, ["name=b", "evaluation.conditions=[clean]", "perturbation.groups=1"]
-    )
-    assert identity(TINY) == identity(same)
-    others = ["seed=1", "data.train=40", "epochs=3", "norm.name=none", "optimizer.lr=0.2"]
-    names = {identity(override(TINY, [change])) for change in others}
-    assert len(names | {identity(TINY)}) == 6
-    assert training_settings(TINY) != training_settings(
-        override(TINY, ["seed=1"])
-    )  # whatever the data
-
-
 def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert len(made(tmp_path)) == 4  # two runs, two seeds
@@ -103,7 +90,7 @@ def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     assert record.claims[0].verdict == "holds"
     text = record_path(tmp_path, "here/table1", "full").read_text()
     assert Reproduction.model_validate_json(text) == record
-    monkeypatch.setattr(works, "train", None)  # it would fail
+    monkeypatch.setattr(trained_runs, "train", None)  # it would fail
     again = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert again.rows == record.rows
 
@@ -211,8 +198,10 @@ def test_names_joined_stand_for_their_mean(tmp_path):
 @pytest.mark.parametrize("schedule", ["", "optimizer.schedule={kind: piecewise, at: [2]}"])
 def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, monkeypatch, schedule):
     begun = []
-    real = works.train
-    monkeypatch.setattr(works, "train", lambda *a, **k: begun.append(k) or real(*a, **k))
+    real = trained_runs.train
+    monkeypatch.setattr(
+        trained_runs, "train", lambda *a, **k: begun.append(k) or real(*a, **k)
+    )
     recipe = override(TINY, [schedule] if schedule else [])
     longer = Job("one", override(recipe, ["epochs=4"]), NUMBERS)
     alone = run_job(longer, tmp_path / "alone")
@@ -230,14 +219,14 @@ def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path,
     recipe = override(TINY, ["evaluation.weights=last"])
     pid = os.fork()
     if not pid:
-        original = loop._sentence
+        original = loop._epoch_text
 
         def deadly(line, epochs):  # between the line of an epoch and its checkpoint
             if line.epoch == epochs:
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(line, epochs)
 
-        loop._sentence = deadly
+        loop._epoch_text = deadly
         try:
             run_job(Job("one", recipe, NUMBERS), tmp_path / "killed")
         finally:
@@ -270,38 +259,21 @@ def test_an_answer_about_other_weights_is_not_taken(tmp_path):
     assert run_job(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
 
 
-@pytest.mark.parametrize("change", ["norm.freeze_epochs=1", "validation.every=3"])
-def test_what_a_shorter_run_did_otherwise_is_not_gone_on_with(tmp_path, change):
-    short = override(TINY, [change])
-    begun = tmp_path / run_job(Job("one", short, NUMBERS), tmp_path).run
-    path = tmp_path / "longer"
-    prolong(override(short, ["epochs=3"]), path, lambda shorter: begun)
-    assert not path.exists()
-    prolong(override(TINY, ["epochs=3"]), path, lambda shorter: begun)
-    assert len(Run.open(path).epochs()) == 2
-
-
-def test_a_setting_at_its_default_does_not_change_a_runs_identity():
-    assert "momentum" not in training_settings(TINY)
-    schedules = ["{kind: cosine, end: 2}", "{kind: ramp, last: 2}", "{kind: constant}"]
-    recipes = [override(TINY, [f"optimizer.schedule={text}"]) for text in schedules]
-    assert len({training_settings(recipe) for recipe in recipes}) == 3
-
-
 OTHER = override(TINY, ["norm.name=none"])
 STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}"])
 
 
-def test_targets_judge_a_runs_adversarial_examples(tmp_path, monkeypatch):
+def test_targets_are_tested_on_a_runs_adversarial_examples(tmp_path, monkeypatch):
     numbers = {"itself": "transfer/one", "other": "transfer/two", "own": "bim-5_linf_0.1"}
     job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
     found = run_job(job, tmp_path).numbers
-    runs = [Run.open(tmp_path / identity(recipe)) for recipe in (TINY, OTHER)]
+    digest = load_data(TINY, root=None).digest()
+    runs = [Run.open(tmp_path / run_name(recipe, digest)) for recipe in (TINY, OTHER)]
     recipes = [STRUCK, override(OTHER, ["evaluation.conditions=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
     assert found["other"] == 100 * matrix.accuracies[0][1].fraction
     assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].fraction
-    monkeypatch.setattr(elsewhere, "transfer_runs", None)  # it would fail
+    monkeypatch.setattr(cached_answers, "transfer_runs", None)  # it would fail
     assert run_job(job, tmp_path).numbers == found
 
 
@@ -439,29 +411,19 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
         run_job(Job("one", TINY, NUMBERS), tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "NaN", "-5", "1e999", "9" * 5000])
-def test_a_damaged_note_of_the_time_is_none(tmp_path, text):
-    (tmp_path / "recipe.yaml").touch()  # else it is no run, and nothing is written there
-    (tmp_path / "seconds.json").write_text(text)
-    assert works.seconds_of(tmp_path) == 0.0
-    with works.timed(tmp_path):
-        pass
-    assert 0 < works.seconds_of(tmp_path) < 60
-
-
 def test_time_before_an_interruption_counts(tmp_path, monkeypatch):
     def slow(*args, **kwargs):
         time.sleep(0.2)
         raise KeyboardInterrupt
 
     job, folder = Job("one", TINY, NUMBERS), tmp_path / "runs"
-    monkeypatch.setattr(works, "evaluate_run", slow)
+    monkeypatch.setattr(papers_jobs, "evaluate_run", slow)
     with pytest.raises(KeyboardInterrupt):
         run_job(job, folder)
     (path,) = folder.iterdir()
-    assert works.seconds_of(path) > 0.2
+    assert seconds_of(path) > 0.2
     monkeypatch.undo()
-    before = works.seconds_of(path)
+    before = seconds_of(path)
     assert run_job(job, folder).seconds > before
 
 

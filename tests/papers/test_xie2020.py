@@ -4,11 +4,11 @@ import pytest
 
 from advnorm.evaluation.conditions import parse_conditions
 from advnorm.papers import ARTEFACTS
-from advnorm.papers.jobs import training_settings
 from advnorm.papers.xie2020.setting import ADVERSARIAL, ALP, MBN, MBN_ALP, MIXED, recipe
 from advnorm.papers.xie2020.table import BATCHES, STRATEGIES, hardest
 from advnorm.recipe import differences
 from advnorm.records import Measured
+from advnorm.studies.trained_runs import training_settings
 from advnorm.training.components import evaluation_threats
 
 TABLE4 = {  # PGD-30, and the differences from it with PGD-20, PGD-10 and PGD-5
