@@ -217,9 +217,9 @@ def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, monkeypatch, schedule
 def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path, longer):
     """All of its epochs are on record then; nor does a longer run begin with it."""
     recipe = override(TINY, ["evaluation.weights=last"])
+    original = loop._epoch_text
     pid = os.fork()
     if not pid:
-        original = loop._epoch_text
 
         def deadly(line, epochs):  # between the line of an epoch and its checkpoint
             if line.epoch == epochs:

@@ -190,9 +190,9 @@ def test_a_finished_run_has_no_mark_anywhere(recipe, tmp_path):
 def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe, tmp_path):
     """All epochs are on record then, but the weights of the last are not."""
     out = tmp_path / "run"
+    original = loop._epoch_text
     pid = os.fork()
     if not pid:
-        original = loop._epoch_text
 
         def deadly(line, epochs):  # after the line, before the checkpoint
             if line.epoch == epochs:
