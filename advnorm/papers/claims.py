@@ -1,10 +1,10 @@
-r"""Claims as statements that a machine can check, given numbers over seeds.
+"""Claims as statements that a program can check, from numbers over seeds.
 
-A comparison is told when the numbers are further apart than two standard errors of their
-difference; between that it cannot be told. Two numbers of a row are compared seed by seed,
-since they are often of the same runs. A claim of several parts holds when each of
-them holds, and does not hold as soon as one does not. Its reason shows each part as the
-inequality that is claimed, with a mark before it; of many parts, those that decide.
+A comparison is decided when the numbers are further apart than two standard errors of their
+difference; otherwise it cannot be told. Two numbers of a row are compared seed by seed,
+since they are often of the same runs. A claim of several parts holds if all of them hold,
+and does not hold if one of them does not. Its reason shows each part as the claimed
+inequality, with a mark before it; of many parts, those that decide.
 """
 
 from collections import Counter
@@ -43,10 +43,10 @@ class Claim:
     text: str
     parts: tuple[Part, ...]
     scales: tuple[Scale, ...] = ("reduced", "full")
-    """Where the claim can be judged at all."""
+    """The scales at which the claim can be checked."""
 
     def check(self, numbers: Numbers, scale: Scale) -> ClaimResult:
-        """Say what becomes of the claim."""
+        """Return the verdict on the claim, and its reason."""
         if scale not in self.scales:
             smoke = "at scale smoke only the path is tested"
             why = smoke if scale == "smoke" else f"it is about scale {self.scales[0]}"
@@ -57,7 +57,7 @@ class Claim:
         return ClaimResult(text=self.text, verdict=worst(parts), why=reason(parts))
 
     def check_parts(self, numbers: Numbers) -> list[PartVerdict]:
-        """Say what becomes of each part."""
+        """Return the verdict on each part."""
         return [part(numbers) for part in self.parts]
 
 
@@ -77,7 +77,7 @@ def reason(parts: Sequence[PartVerdict]) -> str:
 
 
 def deciding(parts: Sequence[PartVerdict]) -> list[int]:
-    """Return the places of all parts, or of many, the closest calls that decide.
+    """Return the indices of all parts; of more than ``SHOWN``, the closest that decide.
 
     >>> parts = [PartVerdict("holds", "", clear=n) for n in (9, 3, 4, 5)]
     >>> deciding(parts), deciding([*parts, PartVerdict("does not hold", "", clear=7)])
@@ -85,8 +85,9 @@ def deciding(parts: Sequence[PartVerdict]) -> list[int]:
     """
     if len(parts) <= SHOWN:
         return list(range(len(parts)))
-    deciding = [n for n, part in enumerate(parts) if part.verdict == worst(parts)]
-    return sorted(sorted(deciding, key=lambda n: parts[n].clear)[:SHOWN])
+    overall = worst(parts)
+    decisive = [n for n, part in enumerate(parts) if part.verdict == overall]
+    return sorted(sorted(decisive, key=lambda n: parts[n].clear)[:SHOWN])
 
 
 def worst(parts: Sequence[PartVerdict]) -> Verdict:
@@ -103,10 +104,11 @@ def above(row: str, column: str, limit: float) -> Part:
     """Claim that a number is above a limit."""
 
     def part(numbers: Numbers) -> PartVerdict:
-        one = _find(numbers, row, column)
-        if one is None:
+        number = _find(numbers, row, column)
+        if number is None:
             return _missing(row, column)
-        return _verdict(one.mean - limit, one.error, f"{row}, {column}: {one} > {limit:g}")
+        why = f"{row}, {column}: {number} > {limit:g}"
+        return _verdict(number.mean - limit, number.error, why)
 
     return part
 
@@ -115,10 +117,11 @@ def below(row: str, column: str, limit: float) -> Part:
     """Claim that a number is below a limit."""
 
     def part(numbers: Numbers) -> PartVerdict:
-        one = _find(numbers, row, column)
-        if one is None:
+        number = _find(numbers, row, column)
+        if number is None:
             return _missing(row, column)
-        return _verdict(limit - one.mean, one.error, f"{row}, {column}: {one} < {limit:g}")
+        why = f"{row}, {column}: {number} < {limit:g}"
+        return _verdict(limit - number.mean, number.error, why)
 
     return part
 
@@ -127,11 +130,12 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
     def part(numbers: Numbers) -> PartVerdict:
-        apart = _difference(numbers, larger, smaller)
-        if isinstance(apart, PartVerdict):
-            return apart
-        why = f"{apart.one} > {apart.other}{f' + {by:g}' if by else ''}"
-        return _verdict(apart.mean - by, apart.error, why)
+        difference = _difference(numbers, larger, smaller)
+        if isinstance(difference, PartVerdict):
+            return difference
+        margin = f" + {by:g}" if by else ""
+        why = f"{difference.larger} > {difference.smaller}{margin}"
+        return _verdict(difference.mean - by, difference.error, why)
 
     return part
 
@@ -140,11 +144,11 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
     """Claim that one number (row, column) is less than ``by`` above another."""
 
     def part(numbers: Numbers) -> PartVerdict:
-        apart = _difference(numbers, larger, smaller)
-        if isinstance(apart, PartVerdict):
-            return apart
-        why = f"{apart.one} < {apart.other} + {by:g}"
-        return _verdict(by - apart.mean, apart.error, why)
+        difference = _difference(numbers, larger, smaller)
+        if isinstance(difference, PartVerdict):
+            return difference
+        why = f"{difference.larger} < {difference.smaller} + {by:g}"
+        return _verdict(by - difference.mean, difference.error, why)
 
     return part
 
@@ -168,16 +172,16 @@ def wider(
     """
 
     def part(numbers: Numbers) -> PartVerdict:
-        one, other = _difference(numbers, *wide), _difference(numbers, *narrow)
-        if isinstance(one, PartVerdict):
-            return one
-        if isinstance(other, PartVerdict):
-            return other
-        both = one.error is not None and other.error is not None
-        error = hypot(one.error or 0.0, other.error or 0.0) if both else None
-        why = " > ".join(f"{x.mean:.4g} ({x.one} - {x.other})" for x in (one, other))
+        first, second = _difference(numbers, *wide), _difference(numbers, *narrow)
+        if isinstance(first, PartVerdict):
+            return first
+        if isinstance(second, PartVerdict):
+            return second
+        gains = (f"{x.mean:.4g} ({x.larger} - {x.smaller})" for x in (first, second))
+        why = " > ".join(gains)
         why += f" {'+' if by > 0 else '-'} {abs(by):g}" if by else ""
-        return _verdict(one.mean - other.mean - by, error, why)
+        error = _joint_error(first.error, second.error)
+        return _verdict(first.mean - second.mean - by, error, why)
 
     return part
 
@@ -191,32 +195,38 @@ def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[P
 
 
 class _Difference(NamedTuple):
+    """How far one number is above another, with both in words."""
+
     mean: float
     error: float | None
-    one: str
-    other: str
+    larger: str
+    smaller: str
 
 
 def _difference(
-    numbers: Numbers, one: tuple[str, str], other: tuple[str, str]
+    numbers: Numbers, larger: tuple[str, str], smaller: tuple[str, str]
 ) -> _Difference | PartVerdict:
     """Return how far one number is above another, or which of them is missing."""
-    first, second = _find(numbers, *one), _find(numbers, *other)
+    first, second = _find(numbers, *larger), _find(numbers, *smaller)
     if first is None or second is None:
-        return _missing(*(one if first is None else other))
-    named = f"{', '.join(one)}: {first}", f"{', '.join(other)}: {second}"
-    alike = first.seeds == second.seeds and len(first.values) == len(second.values)
-    if one[0] == other[0] and alike:
+        return _missing(*(larger if first is None else smaller))
+    words = f"{', '.join(larger)}: {first}", f"{', '.join(smaller)}: {second}"
+    same_seeds = first.seeds == second.seeds and len(first.values) == len(second.values)
+    if larger[0] == smaller[0] and same_seeds:
         pairs = zip(first.values, second.values, strict=True)
-        each = Measured(values=tuple(a - b for a, b in pairs))
-        return _Difference(each.mean, each.error, *named)
-    both = first.error is not None and second.error is not None
-    error = hypot(first.error or 0.0, second.error or 0.0) if both else None
-    return _Difference(first.mean - second.mean, error, *named)
+        paired = Measured(values=tuple(a - b for a, b in pairs))
+        return _Difference(paired.mean, paired.error, *words)
+    error = _joint_error(first.error, second.error)
+    return _Difference(first.mean - second.mean, error, *words)
+
+
+def _joint_error(first: float | None, second: float | None) -> float | None:
+    """Return the standard error of a difference, if those of both numbers are known."""
+    return None if first is None or second is None else hypot(first, second)
 
 
 def _verdict(difference: float, error: float | None, why: str) -> PartVerdict:
-    """Judge a difference that is claimed to be positive."""
+    """Return the verdict on a difference that is claimed to be positive."""
     if error is None or not isfinite(difference):
         return PartVerdict("cannot be told", why)
     clear = abs(difference) / error if error else inf
