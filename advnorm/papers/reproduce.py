@@ -97,7 +97,7 @@ def check_seeds(seeds: int) -> None:
         raise ValueError(f"--seeds {seeds}: at least one")
     with ranks.process_group(torch.device("cpu")):
         ranks.require_single_process(
-            "reproduce has whole runs made side by side, with --on 4 or --on ray"
+            "reproduce trains several runs at once with --on 4 or --on ray"
         )
 
 
@@ -201,14 +201,14 @@ def _tasks(
     jobs: Sequence[Job], artefact: Artefact, workspace: Workspace, progress: Progress
 ) -> list[_Task]:
     """Put jobs of the same runs together."""
-    here = progress if workspace.on == 1 else None
+    own_progress = progress if workspace.on == 1 else None
     workspace = replace(  # workers of Ray are in a folder of their own
         workspace,
         out=workspace.out.absolute(),
         data=workspace.data and workspace.data.absolute(),
     )
     return [
-        _Task(tuple(group), tuple(artefact.shown), workspace, here)
+        _Task(tuple(group), tuple(artefact.shown), workspace, own_progress)
         for group in group_by_runs(jobs, runs_of)
     ]
 

@@ -39,7 +39,7 @@ def reproduce_each(
         _, record, failure = attempt(run, number, name)
         failed = list(record.failed.values()) if record else []
         reason = failure.removeprefix("ValueError: ")  # a user's mistake needs no type
-        problems = [f"{name} is not made: {reason}"] if failure else []
+        problems = [f"{name} was not reproduced: {reason}"] if failure else []
         if failed:
             problems.append(f"{name}: {len(failed)} failed, the first with {failed[0]}")
         yield ReproductionOutcome(record, problems)

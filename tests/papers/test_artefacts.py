@@ -27,9 +27,9 @@ def test_recipes_and_questions_of_its_jobs_are_known(name, scale):
             parse_questions([question], [f"{question}.{change}" for change in changes])
 
 
-def judged(job):
+def result_steps(job):
     """Return the names of the results that a job's evaluations write, with their curves."""
-    found = {}
+    steps = {}
     for changes in job.evaluations:
         recipe = override(job.recipe, changes, "evaluation")
         spec = recipe.evaluation
@@ -40,20 +40,20 @@ def judged(job):
         for cell in parse_conditions(*given, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):
                 key = result_key(cell.name, cell.threat_record, branch, data)
-                found[key] = cell.counts
+                steps[key] = cell.counts
     spec = job.recipe.perturbation
     for direction, part, radius in product(spec.directions, spec.parts, spec.radii):
         batch = spec.statistics == "batch"
         what = Perturbation(direction, part, batch=batch, groups=spec.groups)
         key = result_key(what.name, ThreatRecord(norm=part, eps=radius))
-        found |= {key: ()} if job.perturbed else {}
-    return found
+        steps |= {key: ()} if job.perturbed else {}
+    return steps
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERY)
 def test_its_numbers_name_what_its_jobs_write(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
-        results = judged(job)
+        results = result_steps(job)
         watched = {f"{question}_over_training" for question in job.recipe.monitor.questions}
         for names in job.numbers.values():
             for one in names.replace(" - ", " & ").split(" & "):
@@ -133,5 +133,5 @@ def test_a_claim_about_another_row_would_be_seen():
         job.row: dict.fromkeys(job.numbers, Measured(values=(1.0, 2.0)))
         for job in fewer.jobs("full")
     }
-    told = [part for claim in fewer.claims for part in claim.check_parts(kept)]
-    assert any("not measured" in part.why for part in told)
+    verdicts = [part for claim in fewer.claims for part in claim.check_parts(kept)]
+    assert any("not measured" in part.why for part in verdicts)

@@ -184,12 +184,12 @@ def test_what_is_shown_has_the_verdict_of_all_and_is_as_close_as_any(parts):
 
 
 @pytest.mark.parametrize(
-    ("scales", "scale", "judged"),
+    ("scales", "scale", "applicable"),
     [(("full",), "reduced", False), (("full",), "full", True), (("full",), "smoke", False)],
 )
-def test_a_claim_says_whether_it_is_about_the_scale(scales, scale, judged):
+def test_a_claim_says_whether_it_is_about_the_scale(scales, scale, applicable):
     claim = Claim("a is large", (above("a", "x", 0),), scales)
-    assert claim.check(FAR, scale).applicable is judged
+    assert claim.check(FAR, scale).applicable is applicable
 
 
 @pytest.mark.parametrize(

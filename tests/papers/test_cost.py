@@ -37,10 +37,10 @@ def artefact(*jobs):
 
 def test_operations_are_those_of_a_linear_model_by_hand():
     """A product of d x k weights is 2 d k operations; its weights' gradient as many."""
-    found = cost(artefact(Job("a", LINEAR, {})), "full")
+    total = cost(artefact(Job("a", LINEAR, {})), "full")
     training = 3 * 100 * 2 * PRODUCT  # forward, and the gradient of the weights
     attacks = 50 * (1 + 2 * 10 * 3) * PRODUCT
-    assert found.runs == 1 and found.operations == training + attacks
+    assert total.runs == 1 and total.operations == training + attacks
 
 
 @pytest.mark.parametrize(
@@ -57,25 +57,25 @@ def test_operations_are_those_of_a_linear_model_by_hand():
 )
 def test_passes_of_an_evaluation_by_hand(change, passes):
     job = Job("a", LINEAR, {}, evaluations=([change],))
-    found = cost(artefact(job), "full").operations - plan(LINEAR).epoch * 3
-    assert found == passes * PRODUCT
+    total = cost(artefact(job), "full").operations - plan(LINEAR).epoch * 3
+    assert total == passes * PRODUCT
     twice = Job("a", LINEAR, {}, evaluations=([change], [change]))
-    assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * found
+    assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * total
 
 
 @pytest.mark.parametrize(
     ("settings", "samples", "passes"),
     [
-        ((), 20, 20 * (3 + 2)),  # one step, and both kinds of images are judged
+        ((), 20, 20 * (3 + 2)),  # one step, and both kinds of images are classified
         (("steps=7",), 20, 20 * (7 * 3 + 2)),
         (("steps=7",), 80, 50 * (7 * 3 + 2)),
     ],
 )
 def test_the_attack_of_a_question_counts(settings, samples, passes):
     clean = Job("a", LINEAR, {}, evaluations=(["conditions=[clean]"],))
-    asked = replace(clean, questions={"attacked_loss": settings}, samples=samples)
-    found = cost(artefact(asked), "full").operations
-    assert found - cost(artefact(clean), "full").operations == passes * PRODUCT
+    diagnosed = replace(clean, questions={"attacked_loss": settings}, samples=samples)
+    total = cost(artefact(diagnosed), "full").operations
+    assert total - cost(artefact(clean), "full").operations == passes * PRODUCT
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_the_attack_of_a_question_counts(settings, samples, passes):
 def test_a_set_without_a_test_size_is_tested_whole(data, images, pixels):
     changes = [f"data={{name: {data}, train: 100}}", "evaluation={conditions: [clean]}"]
     whole = override(LINEAR, ["data.test=null", *changes])
-    found = cost(artefact(Job("a", whole, {})), "full").operations
-    assert found - plan(whole).epoch * 3 == images * 2 * pixels * 10
+    total = cost(artefact(Job("a", whole, {})), "full").operations
+    assert total - plan(whole).epoch * 3 == images * 2 * pixels * 10
 
 
 def test_costs_in_words():

@@ -17,7 +17,7 @@ from advnorm.recipe import Recipe, override
 from advnorm.records import LedgerEntry, read_reproduction, reproductions
 
 module = import_module("advnorm.papers.reproduce")
-telling = import_module("advnorm.papers.ledger")
+ledger_module = import_module("advnorm.papers.ledger")
 TINY = override(
     Recipe(),
     [
@@ -60,10 +60,14 @@ def changed(monkeypatch, entry, *jobs):
 def test_a_line_names_the_machine_that_trained_its_run(tiny, tmp_path):
     here = reproduce(tiny.name, Workspace(tmp_path)).machine
     first = next((tmp_path / "runs").glob("*/environment.json"))
-    told = json.loads(first.read_text())
-    first.write_text(json.dumps(told | {"processor": "an abacus", "device": "cuda:1"}))
+    environment = json.loads(first.read_text())
+    first.write_text(
+        json.dumps(environment | {"processor": "an abacus", "device": "cuda:1"})
+    )
     record = reproduce(tiny.name, Workspace(tmp_path))
-    there = f"cuda:1, {told['cores']} cores of an abacus, torch {told['torch']}"
+    there = (
+        f"cuda:1, {environment['cores']} cores of an abacus, torch {environment['torch']}"
+    )
     assert {one.machine for one in record.entries} == {here, there}
     assert sorted(record.machine.split("; ")) == sorted([here, there])
 
@@ -85,10 +89,14 @@ def test_seeds_and_rows_are_added_to_what_is_told(tiny, tmp_path):
     without_runs(tmp_path)
     other = reproduce(tiny.name, Workspace(tmp_path), rows=["two"], seeds=2)
     names = {path.name for path in (tmp_path / "runs").iterdir()}
-    assert len(names) == 3 and not names & set(part.runs["one"]), "seed 0 of one is told"
+    assert len(names) == 3 and not names & set(part.runs["one"]), (
+        "seed 0 of one is in the ledger"
+    )
     assert other.rows["one"]["clean"].values[0] == part.rows["one"]["clean"].values[0]
     without_runs(tmp_path)
-    assert reproduce(tiny.name, Workspace(tmp_path)) == other, "seeds stay that are told"
+    assert reproduce(tiny.name, Workspace(tmp_path)) == other, (
+        "seeds stay that are in the ledger"
+    )
     assert other.seeds == 2 and len(other.rows["two"]["loss"].values) == 2
 
 
@@ -317,13 +325,13 @@ def test_columns_stay_in_the_order_of_the_jobs(tiny, tmp_path, monkeypatch):
 def test_only_the_data_of_what_is_asked_for_are_read(tiny, tmp_path, monkeypatch):
     reproduce(tiny.name, Workspace(tmp_path))
     without_runs(tmp_path)
-    real, read = telling.load_data, []
+    real, read = ledger_module.load_data, []
 
     def load(recipe, root):
         read.append(recipe.norm.name)
         return real(recipe, root=root)
 
-    monkeypatch.setattr(telling, "load_data", load)
+    monkeypatch.setattr(ledger_module, "load_data", load)
     reproduce(tiny.name, Workspace(tmp_path), rows=["one"])
     assert read == ["batch"]
 
@@ -335,7 +343,7 @@ def test_data_that_cannot_be_read_do_not_stop_what_is_told(tiny, tmp_path, monke
     def damaged(recipe, root):
         raise ValueError("damaged")
 
-    monkeypatch.setattr(telling, "load_data", damaged)
+    monkeypatch.setattr(ledger_module, "load_data", damaged)
     assert reproduce(tiny.name, Workspace(tmp_path)) == first
 
 

@@ -1,4 +1,4 @@
-"""How many samples are behind an accuracy: read with it, told, and gathered over seeds."""
+"""The number of samples of an accuracy: read with it, kept in the ledger, gathered over seeds."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ FEWER = override(
 )
 
 
-def done(folder, numbers, recipe=TINY, **more):
+def run_tiny(folder, numbers, recipe=TINY, **more):
     return run_job(Job("one", recipe, numbers, **more), folder)
 
 
@@ -42,16 +42,16 @@ def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
         "unlike": "clean & epoch/train",
         "gap": "clean - fgsm_linf_0.1",
     }
-    found = done(tmp_path, wanted)
-    run = Run.open(tmp_path / found.run)
+    result = run_tiny(tmp_path, wanted)
+    run = Run.open(tmp_path / result.run)
     assert run.result("clean").accuracy.n == 20 and run.epochs()[-1].train.n == 60
-    assert found.counts == {"test": 20, "training": 60, "held out": 10, "mean": 20}
-    assert set(found.numbers) == set(wanted)
+    assert result.counts == {"test": 20, "training": 60, "held out": 10, "mean": 20}
+    assert set(result.numbers) == set(wanted)
 
 
 def test_a_step_of_a_curve_has_its_samples(tmp_path):
-    found = done(tmp_path, {"one": "pgd-1..2_linf_0.1#1"}, FEWER)
-    assert found.counts == {"one": 16}
+    result = run_tiny(tmp_path, {"one": "pgd-1..2_linf_0.1#1"}, FEWER)
+    assert result.counts == {"one": 16}
 
 
 def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
@@ -62,20 +62,20 @@ def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
         "dead": "dead/dead units",
     }
     questions = {"attacked_loss": (), "top_k": ("k=2",), "dead": ()}
-    found = done(tmp_path, wanted, questions=questions, samples=14)
-    assert found.counts == {"accuracy": 14, "top": 14}
+    result = run_tiny(tmp_path, wanted, questions=questions, samples=14)
+    assert result.counts == {"accuracy": 14, "top": 14}
 
 
-def test_what_other_runs_make_of_it_has_its_samples(tmp_path):
+def test_a_transferred_accuracy_has_its_samples(tmp_path):
     struck = override(
         TINY, ["evaluation={conditions: [bim-2], threat: {eps: [0.1]}, samples: 12}"]
     )
     targets = {"two": override(TINY, ["norm.name=none"])}
-    found = done(tmp_path, {"other": "transfer/two"}, struck, targets=targets)
-    assert found.counts == {"other": 12}
+    result = run_tiny(tmp_path, {"other": "transfer/two"}, struck, targets=targets)
+    assert result.counts == {"other": 12}
 
 
-def told(seed: int, n: int | None, row: str = "one") -> LedgerEntry:
+def ledger_entry(seed: int, n: int | None, row: str = "one") -> LedgerEntry:
     counts = {} if n is None else {"x": n}
     numbers = {"x": 50.0, "loss": 2.0}
     return LedgerEntry(
@@ -95,19 +95,19 @@ ENTRY = Artefact(
     ids=str,
 )
 def test_seeds_have_one_number_of_samples_or_none(counts, n):
-    lines = [told(seed, count) for seed, count in enumerate(counts)]
+    lines = [ledger_entry(seed, count) for seed, count in enumerate(counts)]
     record = gather(ENTRY, "full", len(counts), lines, {})
     assert record.rows["one"]["x"].n == n and record.rows["one"]["loss"].n is None
 
 
 def test_a_ratio_is_no_accuracy():
     ratio = replace(ENTRY, relative_to="one")
-    record = gather(ratio, "full", 1, [told(0, 20), told(0, 20, "two")], {})
+    record = gather(ratio, "full", 1, [ledger_entry(0, 20), ledger_entry(0, 20, "two")], {})
     assert [record.rows[row]["x"].n for row in ("one", "two")] == [20, None]
 
 
-def test_a_line_of_before_is_read_and_tells_no_samples():
-    line = told(0, 20).model_dump()
+def test_an_entry_without_counts_is_read():
+    line = ledger_entry(0, 20).model_dump()
     del line["counts"]
     assert LedgerEntry.model_validate(line).counts == {}
     assert Measured.model_validate({"values": [50.0]}).n is None

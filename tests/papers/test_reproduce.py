@@ -72,13 +72,13 @@ def tiny(monkeypatch):
     return entry
 
 
-def made(folder: Path) -> list[str]:
+def run_names(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "runs").iterdir())
 
 
 def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
-    assert len(made(tmp_path)) == 4  # two runs, two seeds
+    assert len(run_names(tmp_path)) == 4  # two runs, two seeds
     assert record.runs["one"] == record.runs["same"]
     for number, name in enumerate(record.runs["one"]):
         run = Run.open(tmp_path / "runs" / name)
@@ -125,33 +125,33 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
     plain = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     ratio = replace(tiny, relative_to="one")
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, ratio)
-    found = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
-    assert found.rows["one"] == plain.rows["one"]
+    result = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
+    assert result.rows["one"] == plain.rows["one"]
     pairs = zip(
         plain.rows["two"]["loss"].values, plain.rows["one"]["loss"].values, strict=True
     )
-    assert found.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
+    assert result.rows["two"]["loss"].values == tuple(a / b for a, b in pairs)
 
 
 def test_a_difference_of_two_results(tmp_path):
     numbers = {**NUMBERS, "gap": "clean - fgsm_linf_0.1"}
-    found = run_job(Job("one", TINY, numbers), tmp_path).numbers
-    assert found["gap"] == found["clean"] - found["fgsm"] > 0
+    result = run_job(Job("one", TINY, numbers), tmp_path).numbers
+    assert result["gap"] == result["clean"] - result["fgsm"] > 0
 
 
-def test_what_is_watched_answers_as_a_question_does(tmp_path):
-    watched = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
+def test_what_is_monitored_answers_as_a_question_does(tmp_path):
+    monitored = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
     wanted = {"norm": "gradient_norm_over_training/mean"}
-    asked = ("gradient_norm_over_training",)
-    found = run_job(Job("one", watched, wanted), tmp_path, shown=asked)
-    looks = Run.open(tmp_path / found.run).monitored()
+    questions = ("gradient_norm_over_training",)
+    result = run_job(Job("one", monitored, wanted), tmp_path, shown=questions)
+    looks = Run.open(tmp_path / result.run).monitored()
     norms = [look.numbers["gradient_norm"] for look in looks]
-    assert found.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
-    assert [panel.title for panel in found.panels] == ["Gradient norm over training"]
+    assert result.numbers["norm"] == pytest.approx(sum(norms) / len(norms))
+    assert [panel.title for panel in result.panels] == ["Gradient norm over training"]
 
 
-def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
-    record = [found("one", seed, clean=50.0 + seed) for seed in (0, 1)]
+def test_a_kept_record_is_checked_by_the_claims_of_now(tiny):
+    record = [ledger_entry("one", seed, clean=50.0 + seed) for seed in (0, 1)]
     old = gather(tiny, "full", 2, record, {})
     claims = (Claim("it is perfect", (above("one", "clean", 99),)),)
     now = replace(tiny, claims=claims, published={"one": {"clean": Published(value=2.0)}})
@@ -167,7 +167,7 @@ def test_a_kept_record_is_judged_by_the_claims_of_now(tiny):
 
 def test_a_ratio_to_nothing_is_not_a_number(tiny):
     ratio = replace(tiny, relative_to="one")
-    zero = found("one", 0, fgsm=0.0)
+    zero = ledger_entry("one", 0, fgsm=0.0)
     both = [zero, zero.model_copy(update={"row": "two"})]
     record = gather(ratio, "full", 1, both, {})
     assert str(record.rows["two"]["fgsm"].values) == "(nan,)"
@@ -184,15 +184,15 @@ def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
 
 
 def test_the_training_accuracy_is_read_in_percent(tmp_path):
-    found = run_job(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
-    last = Run.open(tmp_path / found.run).epochs()[-1]
-    assert found.numbers["training"] == 100 * last.train.fraction
+    result = run_job(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
+    last = Run.open(tmp_path / result.run).epochs()[-1]
+    assert result.numbers["training"] == 100 * last.train.fraction
 
 
 def test_names_joined_stand_for_their_mean(tmp_path):
     names = {**NUMBERS, "both": "clean & fgsm_linf_0.1"}
-    found = run_job(Job("one", TINY, names), tmp_path).numbers
-    assert found["both"] == (found["clean"] + found["fgsm"]) / 2 != found["clean"]
+    result = run_job(Job("one", TINY, names), tmp_path).numbers
+    assert result["both"] == (result["clean"] + result["fgsm"]) / 2 != result["clean"]
 
 
 @pytest.mark.parametrize("schedule", ["", "optimizer.schedule={kind: piecewise, at: [2]}"])
@@ -256,7 +256,7 @@ def test_an_answer_about_other_weights_is_not_taken(tmp_path):
     answer.write_text(
         kept.model_copy(update={"numbers": {"dead units": -1.0}}).model_dump_json()
     )
-    assert run_job(job, tmp_path).numbers == {"dead": -1.0}, "it was asked again"
+    assert run_job(job, tmp_path).numbers == {"dead": -1.0}, "it was diagnosed again"
 
 
 OTHER = override(TINY, ["norm.name=none"])
@@ -266,15 +266,15 @@ STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}
 def test_targets_are_tested_on_a_runs_adversarial_examples(tmp_path, monkeypatch):
     numbers = {"itself": "transfer/one", "other": "transfer/two", "own": "bim-5_linf_0.1"}
     job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
-    found = run_job(job, tmp_path).numbers
+    result = run_job(job, tmp_path).numbers
     digest = load_data(TINY, root=None).digest()
     runs = [Run.open(tmp_path / run_name(recipe, digest)) for recipe in (TINY, OTHER)]
     recipes = [STRUCK, override(OTHER, ["evaluation.conditions=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
-    assert found["other"] == 100 * matrix.accuracies[0][1].fraction
-    assert found["itself"] == found["own"] == 100 * matrix.accuracies[0][0].fraction
+    assert result["other"] == 100 * matrix.accuracies[0][1].fraction
+    assert result["itself"] == result["own"] == 100 * matrix.accuracies[0][0].fraction
     monkeypatch.setattr(cached_answers, "transfer_runs", None)  # it would fail
-    assert run_job(job, tmp_path).numbers == found
+    assert run_job(job, tmp_path).numbers == result
 
 
 def test_jobs_that_share_a_target_are_one_task(tiny, tmp_path):
@@ -304,7 +304,7 @@ def test_a_paper_stands_for_all_of_its_own():
 
 def test_chosen_rows_are_made_and_no_others(tmp_path, tiny):
     record = reproduce(tiny.name, Workspace(tmp_path), rows=["two"])
-    assert list(record.rows) == ["two"] and len(made(tmp_path)) == 1
+    assert list(record.rows) == ["two"] and len(run_names(tmp_path)) == 1
     with pytest.raises(ValueError, match="no row 'tow': did you mean 'two'"):
         reproduce(tiny.name, Workspace(tmp_path), rows=["tow"])
     whole = reproduce(tiny.name, Workspace(tmp_path))
@@ -339,7 +339,7 @@ def test_a_row_shown_as_a_ratio_brings_its_base_along(tiny, tmp_path, monkeypatc
     assert record.rows["two"]["loss"].mean > 0
 
 
-def found(row, seed, **numbers):
+def ledger_entry(row, seed, **numbers):
     run = f"{row}{seed}"
     return LedgerEntry(
         row=row, seed=seed, fingerprint="", run=run, numbers=numbers, seconds=1.0
@@ -348,8 +348,8 @@ def found(row, seed, **numbers):
 
 def test_a_seed_whose_base_failed_has_no_ratio(tiny):
     entry = replace(tiny, relative_to="one")
-    done = [found("one", 0, clean=2.0), found("one", 2, clean=4.0)]
-    done += [found("two", seed, clean=8.0) for seed in range(3)]
+    done = [ledger_entry("one", 0, clean=2.0), ledger_entry("one", 2, clean=4.0)]
+    done += [ledger_entry("two", seed, clean=8.0) for seed in range(3)]
     record = gather(entry, "full", 3, done, {})
     assert record.rows["two"]["clean"].values == (4.0, 2.0)
     assert record.rows["two"]["clean"].seeds == (0, 2)
@@ -367,9 +367,13 @@ def test_numbers_of_other_seeds_are_not_taken_for_pairs(tiny):
         ("a", 2, 42),
         ("b", 0, 28),
     ]
-    whole = gather(entry, "full", 3, [found("one", s, **{c: v}) for c, s, v in runs], {})
+    whole = gather(
+        entry, "full", 3, [ledger_entry("one", s, **{c: v}) for c, s, v in runs], {}
+    )
     assert whole.claims[0].verdict == "holds"
-    part = gather(entry, "full", 3, [found("one", s, **{c: v}) for c, s, v in runs[:4]], {})
+    part = gather(
+        entry, "full", 3, [ledger_entry("one", s, **{c: v}) for c, s, v in runs[:4]], {}
+    )
     assert part.rows["one"]["a"].seeds == (0, 1) and part.rows["one"]["b"].seeds == (1, 2)
     assert part.claims[0].verdict == "cannot be told"
     assert Reproduction.model_validate_json(part.model_dump_json()) == part
@@ -400,9 +404,9 @@ def test_damaged_files_are_named_in_one_line(tmp_path):
     ):
         before = file.read_text()
         file.write_text("{: [\n")
-        with pytest.raises(ValueError, match=words) as told:
+        with pytest.raises(ValueError, match=words) as error:
             run_job(job, tmp_path)
-        assert str(file) in str(told.value) and "\n" not in str(told.value)
+        assert str(file) in str(error.value) and "\n" not in str(error.value)
         file.write_text(before)
     (path / "environment.json").unlink()
     assert run_job(job, tmp_path).machine == ""

@@ -1,4 +1,4 @@
-"""Several artefacts by one command: what cannot be made is named, the rest is made."""
+"""Several artefacts by one command: those that fail are named, the others are reproduced."""
 
 import sys
 
@@ -46,7 +46,7 @@ def command(tmp_path, monkeypatch, capsys):
     return run
 
 
-def made(folder):
+def reproduced(folder):
     """Return the artefacts that have a whole record with numbers."""
     paths = {name: record_path(folder, name, "smoke") for name in NAMES}
     return [
@@ -64,7 +64,7 @@ def test_a_damaged_record_stops_neither_artefacts_nor_pages(command, tmp_path):
     code, said, error = command("reproduce", *NAMES, "--out", str(out))
     assert code == 1
     assert error.count(str(path)) == 1, "it is named once"
-    assert f"advnorm: one/table1 is not made: {path} is not the record" in error
+    assert f"advnorm: one/table1 was not reproduced: {path} is not the record" in error
     assert "remove it and reproduce again" in error
     assert "one/table2: Tiny" in said and "two/table1: Tiny" in said
     assert {p.name for p in out.glob("*.html")} == {"one.html", "two.html"}
@@ -95,9 +95,9 @@ def test_an_artefact_that_raises_stops_no_other(command, tmp_path, monkeypatch, 
     calls = iter([real, digest, real])
     monkeypatch.setattr("advnorm.papers.ledger._digests", lambda root: next(calls)(root))
     code, _, said = command("reproduce", *NAMES, "--out", str(out))
-    assert code == 1 and made(out) == ["one/table1", "two/table1"]
+    assert code == 1 and reproduced(out) == ["one/table1", "two/table1"]
     kind = "" if isinstance(error, ValueError) else "ZeroDivisionError: "
-    assert f"advnorm: one/table2 is not made: {kind}two\n" in said
+    assert f"advnorm: one/table2 was not reproduced: {kind}two\n" in said
 
 
 def test_missing_data_of_one_artefact_are_named_at_the_end(command, tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_missing_data_of_one_artefact_are_named_at_the_end(command, tmp_path, mo
     entered(monkeypatch, "one/table1", *jobs)
     out, data = tmp_path / "out", tmp_path / "no where"
     code, said, error = command("reproduce", *NAMES, "--data", str(data), "--out", str(out))
-    assert code == 1 and made(out) == ["one/table2", "two/table1"]
+    assert code == 1 and reproduced(out) == ["one/table2", "two/table1"]
     get = f"advnorm data get mnist --data '{data}'"
     assert said.count(f"or run: {get}") == 2
     (last,) = [line for line in error.splitlines() if line.startswith("advnorm:")]

@@ -55,7 +55,9 @@ def test_a_stopped_reproduction_goes_on_where_it_was(tmp_path, workers):
     first = epochs(tmp_path)
     longest = max(map(len, first.values()))
     interrupted(tmp_path, workers, longest + 2)
-    for name, found in epochs(tmp_path).items():
-        assert found == list(range(1, len(found) + 1))  # none is lost, none is made twice
-        assert len(found) >= len(first.get(name, []))
+    for name, finished in epochs(tmp_path).items():
+        assert finished == list(
+            range(1, len(finished) + 1)
+        )  # none is lost, none is done twice
+        assert len(finished) >= len(first.get(name, []))
     assert max(map(len, epochs(tmp_path).values())) > longest
