@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot, inf, isfinite
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from advnorm.records import MARKS, ClaimResult, Measured, Scale, Verdict, counted
 
@@ -102,26 +102,22 @@ def worst(parts: Sequence[PartVerdict]) -> Verdict:
 
 def above(row: str, column: str, limit: float) -> Part:
     """Claim that a number is above a limit."""
-
-    def part(numbers: Numbers) -> PartVerdict:
-        number = _find(numbers, row, column)
-        if number is None:
-            return _missing(row, column)
-        why = f"{row}, {column}: {number} > {limit:g}"
-        return _verdict(number.mean - limit, number.error, why)
-
-    return part
+    return _limited(row, column, ">", limit)
 
 
 def below(row: str, column: str, limit: float) -> Part:
     """Claim that a number is below a limit."""
+    return _limited(row, column, "<", limit)
 
+
+def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Part:
     def part(numbers: Numbers) -> PartVerdict:
         number = _find(numbers, row, column)
         if number is None:
             return _missing(row, column)
-        why = f"{row}, {column}: {number} < {limit:g}"
-        return _verdict(limit - number.mean, number.error, why)
+        difference = number.mean - limit if sign == ">" else limit - number.mean
+        why = f"{row}, {column}: {number} {sign} {limit:g}"
+        return _verdict(difference, number.error, why)
 
     return part
 

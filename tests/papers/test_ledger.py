@@ -8,28 +8,17 @@ from math import isnan, nan
 from shutil import rmtree
 
 import pytest
+from tiny_recipe import TINY
 
 from advnorm.diagnosis import REVISIONS
 from advnorm.papers import ARTEFACTS, Artefact, Job, Workspace, record_path, reproduce
 from advnorm.papers.defaults import default_settings, same_defaults
 from advnorm.papers.ledger import job_fingerprint
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import override
 from advnorm.records import LedgerEntry, read_reproduction, reproductions
 
 module = import_module("advnorm.papers.reproduce")
 ledger_module = import_module("advnorm.papers.ledger")
-TINY = override(
-    Recipe(),
-    [
-        "data={train: 60, test: 20}",
-        "model.options={depth: 1, width: 4}",
-        "objective.name=standard",
-        "epochs=1",
-        "batch_size=20",
-        "validation={samples: 10, steps: 1}",
-        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
-    ],
-)
 NUMBERS = {"clean": "clean", "loss": "epoch/loss"}
 
 

@@ -3,26 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from tiny_recipe import TINY
 
 from advnorm.papers import Artefact, Job
 from advnorm.papers.jobs import run_job
 from advnorm.papers.numbers import Number, sample_count
 from advnorm.papers.reproduce import gather
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import override
 from advnorm.records import LedgerEntry, Measured, Run
 
-TINY = override(
-    Recipe(name="tiny"),
-    [
-        "data={train: 60, test: 20}",
-        "model.options={depth: 1, width: 4}",
-        "objective.name=standard",
-        "epochs=1",
-        "batch_size=20",
-        "validation={samples: 10, steps: 1}",
-        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
-    ],
-)
 FEWER = override(
     TINY, ["evaluation={conditions: [pgd-1..2], threat: {eps: [0.1]}, samples: 16}"]
 )

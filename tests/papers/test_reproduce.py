@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tiny_recipe
 
 from advnorm.papers import (
     ARTEFACTS,
@@ -24,7 +25,7 @@ from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.jobs import run_job
 from advnorm.papers.reproduce import _tasks, gather, with_claims
 from advnorm.progress import Quiet
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import override
 from advnorm.records import (
     Diagnosis,
     LedgerEntry,
@@ -38,18 +39,7 @@ from advnorm.studies import cached_answers, trained_runs
 from advnorm.studies.trained_runs import run_name, seconds_of
 from advnorm.training import load_data, loop
 
-TINY = override(
-    Recipe(name="tiny"),
-    [
-        "data={train: 60, test: 20}",
-        "model.options={depth: 1, width: 4}",
-        "objective.name=standard",
-        "epochs=2",
-        "batch_size=20",
-        "validation={samples: 10, steps: 1}",
-        "evaluation={conditions: [clean, fgsm], threat: {eps: [0.1]}}",
-    ],
-)
+TINY = tiny_recipe.TINY.replace(epochs=2)
 NUMBERS = {"clean": "clean", "fgsm": "fgsm_linf_0.1", "loss": "epoch/loss"}
 
 

@@ -3,24 +3,14 @@
 import sys
 
 import pytest
+import tiny_recipe
 
 from advnorm import cli
 from advnorm.papers import ARTEFACTS, Artefact, Job, record_path
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import EvaluationSpec, override
 from advnorm.records import read_reproduction
 
-TINY = override(
-    Recipe(name="tiny"),
-    [
-        "data={train: 60, test: 20}",
-        "model.options={depth: 1, width: 4}",
-        "objective.name=standard",
-        "epochs=1",
-        "batch_size=20",
-        "validation={samples: 10, steps: 1}",
-        "evaluation={conditions: [clean]}",
-    ],
-)
+TINY = tiny_recipe.TINY.replace(evaluation=EvaluationSpec(conditions=("clean",)))
 MNIST = override(TINY, ["data={name: mnist, train: 60, test: 20}"])
 NAMES = ("one/table1", "one/table2", "two/table1")
 
