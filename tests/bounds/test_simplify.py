@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from nets import ACTIVATIONS, CONVOLUTIONS, NORMS, POOLS, SHAPE, network, settled
 from torch import nn
@@ -25,6 +25,12 @@ NETWORKS = st.fixed_dictionaries(
     }
 )
 
+EVEN_INTERVALS = {
+    **{"norm": "instance", "activation": "leaky", "conv": "dilated", "pool": "max"},
+    "seed": 0,
+}
+"""An instance norm in a large ball has even intervals: rounding may not choose a slope."""
+
 
 def both(model, clean, threat, labels, method):
     """Return the bounds over the model's own graph, and over the smaller one."""
@@ -36,6 +42,7 @@ def both(model, clean, threat, labels, method):
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(parts=NETWORKS, eps=st.floats(0.001, 0.9), l2=st.booleans())
+@example(parts=EVEN_INTERVALS, eps=0.5, l2=False)
 def test_the_smaller_graph_has_the_same_bounds(parts, eps, l2):
     model = network(**parts)
     clean = torch.rand(3, *SHAPE, dtype=torch.float64)

@@ -43,6 +43,12 @@ def average_rounding(call: Call, output: Box) -> Tensor:
     return layer_size(call)
 
 
+TIE = 1e-6
+"""Of the largest value: lower bounds that are nearer than this are equal, and the first one
+is picked. Instance norms in a large ball make all of them equal, but for rounding.
+"""
+
+
 class PoolBounds(NamedTuple):
     """What bounds a max pooling: the entry it picks, whether surely, and a ceiling."""
 
@@ -68,7 +74,9 @@ def pool_bounds(layer: nn.MaxPool1d | nn.MaxPool2d, box: Box) -> PoolBounds:
         layer.dilation,
         layer.ceil_mode,
     )
-    best, index = pool(lower, *settings, return_indices=True)
+    grid = TIE * lower.abs().amax().clamp(min=torch.finfo(lower.dtype).tiny)
+    _, index = pool((lower / grid).round(), *settings, return_indices=True)
+    best = lower.flatten(2).gather(2, index.flatten(2)).view_as(index)
     return PoolBounds(index, _second(upper, index, layer) <= best, pool(upper, *settings))
 
 
