@@ -30,8 +30,8 @@ class CWResult(NamedTuple):
     """Valid images, shaped like the clean ones; the clean image where none was found."""
     distance: Tensor
     """Their L2 distances, shape ``(batch,)``; infinite where none was found."""
-    found: Tensor
-    """Where there is one, shape ``(batch,)``."""
+    success: Tensor
+    """Where an adversarial example was found, shape ``(batch,)``."""
 
 
 @dataclass(frozen=True)

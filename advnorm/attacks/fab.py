@@ -101,7 +101,7 @@ def fab_distance(
     """Return how far the nearest adversarial input that FAB finds is, shape ``(batch,)``.
 
     Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
-    the clean input is misclassified, and infinite where nothing was best_known.
+    the clean input is misclassified, and infinite where nothing was nearest_so_far.
     """
     return _search(logits_fn, clean, labels, threat, steps, targets, enough=0.0).distances
 
@@ -147,7 +147,7 @@ def _search(
         logits = logits_of(flat)
         order = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
         best = torch.where(logits.argmax(1) == labels, torch.inf, 0.0).to(flat.dtype)
-        best_known = _NearestExamples(flat.clone(), best)
+        nearest_so_far = _NearestExamples(flat.clone(), best)
         waiting = range(min(targets, order.shape[1] - 1))
         left = (best > enough).nonzero().squeeze(1)
         while len(waiting) and len(left):
@@ -165,20 +165,20 @@ def _search(
                 x = _step(logits_of, batch, norm, threat.bounds)
                 wrong = logits_of(x).argmax(1) != batch.labels
                 batch = _keep(tried, batch._replace(x=x), wrong, norm, enough)
-            _keep_nearest(best_known, tried, left)
-            left = left[best_known.distances[left] > enough]
+            _keep_nearest(nearest_so_far, tried, left)
+            left = left[nearest_so_far.distances[left] > enough]
             waiting = waiting[len(chosen) :]
-    return _NearestExamples(best_known.images.view_as(clean), best_known.distances)
+    return _NearestExamples(nearest_so_far.images.view_as(clean), nearest_so_far.distances)
 
 
 def _keep_nearest(
-    best_known: _NearestExamples, tried: _NearestExamples, left: Tensor
+    nearest_so_far: _NearestExamples, tried: _NearestExamples, left: Tensor
 ) -> None:
-    """Keep the nearest of each image's attempts, if it is nearer than what was known."""
+    """Keep the nearest of each image's attempts, if it is nearer than all before."""
     nearest, pick = tried.distances.view(-1, len(left)).min(0)
-    nearer = (nearest < best_known.distances[left]).nonzero().squeeze(1)
-    best_known.distances[left[nearer]] = nearest[nearer]
-    best_known.images[left[nearer]] = tried.images[pick[nearer] * len(left) + nearer]
+    nearer = (nearest < nearest_so_far.distances[left]).nonzero().squeeze(1)
+    nearest_so_far.distances[left[nearer]] = nearest[nearer]
+    nearest_so_far.images[left[nearer]] = tried.images[pick[nearer] * len(left) + nearer]
 
 
 def _step(
@@ -213,7 +213,7 @@ def _linearize(logits_of: LogitsFn, batch: _Batch) -> tuple[Tensor, Tensor]:
 
 
 def _keep(
-    best_known: _NearestExamples,
+    nearest_so_far: _NearestExamples,
     batch: _Batch,
     wrong: Tensor,
     norm: _NormGeometry,
@@ -222,10 +222,12 @@ def _keep(
     """Note the nearest successes, step back from all of them, drop who has enough."""
     change = batch.x - batch.clean
     distance = norm.length(change).squeeze(1)
-    nearer = (wrong & (distance < best_known.distances[batch.rows])).nonzero().squeeze(1)
-    best_known.images[batch.rows[nearer]] = batch.x[nearer]
-    best_known.distances[batch.rows[nearer]] = distance[nearer]
+    nearer = (
+        (wrong & (distance < nearest_so_far.distances[batch.rows])).nonzero().squeeze(1)
+    )
+    nearest_so_far.images[batch.rows[nearer]] = batch.x[nearer]
+    nearest_so_far.distances[batch.rows[nearer]] = distance[nearer]
     backward = wrong.to(change.dtype).mul_(BETA - 1)[:, None]
     batch = batch._replace(x=batch.x.addcmul(change, backward))
-    done = (best_known.distances[batch.rows] <= enough).nonzero().squeeze(1)
+    done = (nearest_so_far.distances[batch.rows] <= enough).nonzero().squeeze(1)
     return batch.take(drop_siblings(batch.owner, done)) if len(done) else batch

@@ -92,7 +92,7 @@ def transform(
     """
     ball = L2(step_size, bounds)
     images = source.detach().clone()
-    taken, rows = torch.zeros_like(targets), torch.arange(len(targets)).to(targets.device)
+    counts, rows = torch.zeros_like(targets), torch.arange(len(targets)).to(targets.device)
     confidences = images.new_zeros(len(targets))
     for _ in range(steps):
         if not len(rows):
@@ -103,12 +103,12 @@ def transform(
         far = (towards.margin < confidence).nonzero().squeeze(1)
         rows = rows[far]
         images[rows] = moved[far]
-        taken[rows] += 1
+        counts[rows] += 1
     if len(rows):
         with torch.no_grad():
             margin = _margin(logits_fn(images[rows]), targets[rows])
             confidences[rows] = margin.to(confidences)
-    return FoolingImages(images, confidences, taken)
+    return FoolingImages(images, confidences, counts)
 
 
 class _Towards:

@@ -85,7 +85,8 @@ def _project(
 def _solve(rate: Tensor, cap: Tensor, need: Tensor) -> Tensor:
     r"""Return the smallest t with :math:`\sum_i \min(t \, rate_i, cap_i) = need`.
 
-    A row that is solved rests, so its result does not depend on the others of the batch.
+    A row that is solved no longer changes, so its result does not depend on the others of
+    the batch.
     """
     info = torch.finfo(rate.dtype)
     need = need.clamp(max=info.max)

@@ -54,9 +54,9 @@ def minimal_examples(
         zip(labels[rows].tolist(), result.distance.tolist(), strict=True)
     ):
         name = f"{guesses[i]} ({top[i]:.0%}), L2 {distance:.2f}"
-        name = name if result.found[i] else "none found"
+        name = name if result.success[i] else "none found"
         pictures += [picture(f"{label}", clean[i]), picture(name, result.adversarial[i])]
-    distances = result.distance[result.found]
+    distances = result.distance[result.success]
     return Diagnosis(
         question="minimal_examples",
         source="galloway2019 Fig. 13",
@@ -65,8 +65,8 @@ def minimal_examples(
         "network. If none was found within the steps, the image is repeated.",
         numbers={
             "mean L2 distance": float(distances.mean()) if len(distances) else float("inf"),
-            "found": float(result.found.double().mean()),
-            "mean confidence": float(top[result.found].mean()) if len(distances) else 0.0,
+            "found": float(result.success.double().mean()),
+            "mean confidence": float(top[result.success].mean()) if len(distances) else 0.0,
         },
         settings={"n": len(rows), "steps": steps, "confidence": confidence},
         panels=(

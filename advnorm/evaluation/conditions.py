@@ -276,13 +276,13 @@ def _attack_condition(
 
 
 def _bind(name: AttackName, threat: Threat, step_ratio: float) -> BoundAttack:
-    known = name.entry.parameters
+    parameters = name.entry.parameters
     settings: dict[str, Setting] = {}
-    if "steps" in known:
+    if "steps" in parameters:
         settings["steps"] = name.steps
-    if "horizon" in known and name.steps < _QUERIES:
+    if "horizon" in parameters and name.steps < _QUERIES:
         settings["horizon"] = name.steps
-    if "step_size" in known:
+    if "step_size" in parameters:
         settings["step_size"] = name.step_size(threat.eps, ratio=step_ratio)
     if "clean" in name.options:
         settings["clean_start"] = name.clean_start

@@ -51,8 +51,8 @@ def run_condition(
     """
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
-    kept = freed_memory_kept(next(model.parameters(), None))
-    with eval_mode(model), frozen_parameters(model), kept:
+    allocator = freed_memory_kept(next(model.parameters(), None))
+    with eval_mode(model), frozen_parameters(model), allocator:
         for batch in batches:
             count = len(batch.samples)
             if not count:
@@ -101,10 +101,10 @@ def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
 def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
-    given = batch.images.clone()
+    images = batch.images.clone()
     with eval_mode(model), torch.no_grad():
-        logits = logits_of(model)(given)
-    if not torch.equal(given, batch.images):
+        logits = logits_of(model)(images)
+    if not torch.equal(images, batch.images):
         raise ValueError(
             "the model changes the images that it is given in place, and an attack would "
             "lose them: write x = x - mean instead of x.sub_(mean)"

@@ -100,9 +100,9 @@ def _attack(
 def _batches(setup: EvaluationSetup, samples: Sequence[int]) -> Iterator[Batch]:
     for batch in setup.samples.batches(setup.model, setup.batch_size):
         chosen = torch.tensor(samples, device=batch.samples.device)
-        wanted = torch.isin(batch.samples, chosen)
-        if bool(wanted.any()):
-            yield Batch(*(tensor[wanted] for tensor in batch))
+        rows = torch.isin(batch.samples, chosen)
+        if bool(rows.any()):
+            yield Batch(*(tensor[rows] for tensor in batch))
 
 
 def _count_broken(

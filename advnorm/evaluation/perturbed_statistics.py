@@ -151,13 +151,13 @@ def perturbed_statistics(
         climbed.check(model, [])
         size = batch_size if attacked is None else len(climbed.images)
         first = next(climbed.batches(model, size))
-        found = directions(model, what, seed=seed, attacked=first)
+        unit_shifts = directions(model, what, seed=seed, attacked=first)
         return {
             radius: run_perturbed(
                 model,
                 samples.batches(model, batch_size),
                 what,
-                what.shifts(found, radius),
+                what.shifts(unit_shifts, radius),
                 total=len(samples.images),
             ).accuracy()
             for radius in radii
@@ -174,10 +174,10 @@ def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Statisti
     ):
         loss = F.cross_entropy(logits_of(model)(attacked.images), attacked.labels)
         deltas = [delta for shift in zeros.values() for delta in shift]
-        found = iter(torch.autograd.grad(loss, deltas, materialize_grads=True))
+        gradients = iter(torch.autograd.grad(loss, deltas, materialize_grads=True))
     side = -1.0 if what.part == "deviation" else 1.0
     return {
-        layer: StatisticsShift(next(found).sign(), side * next(found).sign())
+        layer: StatisticsShift(next(gradients).sign(), side * next(gradients).sign())
         for layer in zeros
     }
 

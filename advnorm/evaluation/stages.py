@@ -195,18 +195,18 @@ class StepCurve:
         curve = right[:, None].repeat(1, len(counts))
         verdicts = verdicts._replace(images=batch.clean.clone(), curve=curve)
         for restart in range(self.name.restarts if self.threat.eps else 0):
-            self._climb(batch, verdicts, restart)
+            self._restart(batch, verdicts, restart)
         robust = curve[:, -1]
         verdicts.broken_by[right & ~robust] = 0
         return verdicts._replace(robust=robust)
 
-    def _climb(self, batch: StageInput, verdicts: BatchVerdicts, restart: int) -> None:
-        """Climb from count to count, and mark in place what is broken there."""
+    def _restart(self, batch: StageInput, verdicts: BatchVerdicts, restart: int) -> None:
+        """Run PGD once through all counts, and mark in place what is broken at each."""
         name, threat, curve = self.name, self.threat, verdicts.curve
         assert curve is not None
         draws = batch.draws.stream(name.random_stream, restart)
         x = starting_point(batch.clean, threat, clean_start=name.clean_start, draws=draws)
-        taken = 0
+        steps_done = 0
         for number, count in enumerate(name.counts):
             unbroken = curve[:, number:].any(1) & ~verdicts.certified
             rows = unbroken.nonzero().squeeze(1)
@@ -219,10 +219,10 @@ class StepCurve:
                 clean,
                 threat,
                 GOALS[name.target](batch.logits_fn, clean, labels, draws[rows]),
-                steps=count - taken,
+                steps=count - steps_done,
                 step_size=self.step_size,
             )
-            taken = count
+            steps_done = count
             predictions = predict(batch.logits_fn, x[rows], labels)
             success = (predictions != labels) & threat.contains(x[rows], clean)
             broken, end = rows[success], number + 1 if name.last else None

@@ -63,8 +63,8 @@ class Measured(Record):
     def error(self) -> float | None:
         """The standard error of the mean; of a single seed, nothing is known."""
         count = len(self.values)
-        told = count > 1 and all(map(isfinite, self.values))
-        return stdev(self.values) / sqrt(count) if told else None
+        measurable = count > 1 and all(map(isfinite, self.values))
+        return stdev(self.values) / sqrt(count) if measurable else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -165,7 +165,7 @@ class Reproduction(Record):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        unknown = {c for cells in self.rows.values() for c in cells} - {*self.columns}
+        unknown = {column for row in self.rows.values() for column in row} - {*self.columns}
         if unknown:
             raise ValueError(
                 f"rows have numbers of no column: {', '.join(sorted(unknown))}"
@@ -174,16 +174,16 @@ class Reproduction(Record):
 
     @property
     def n(self) -> int | None:
-        """How many samples are behind each number, where it is known and one for all."""
-        found = {cell.n for cells in self.rows.values() for cell in cells.values()}
-        return found.pop() if len(found) == 1 else None
+        """The number of samples behind each number, if it is known and the same for all."""
+        counts = {number.n for row in self.rows.values() for number in row.values()}
+        return counts.pop() if len(counts) == 1 else None
 
     @property
     def drawn(self) -> tuple[Panel, ...]:
         """All panels, titled by their rows."""
-        told = tuple(
-            panel.model_copy(update={"title": f"{one.row}: {panel.title}"})
-            for one in self.entries
-            for panel in one.panels
+        titled = tuple(
+            panel.model_copy(update={"title": f"{entry.row}: {panel.title}"})
+            for entry in self.entries
+            for panel in entry.panels
         )
-        return self.panels + told
+        return self.panels + titled

@@ -27,8 +27,8 @@ class Reproductions(NamedTuple):
 
 def holds_reproductions(folder: Path) -> bool:
     """Tell whether a folder is one that ``advnorm reproduce`` wrote."""
-    kept = chain.from_iterable(folder.glob(f"*/*-{scale}.json") for scale in SCALES)
-    return next(kept, None) is not None
+    records = chain.from_iterable(folder.glob(f"*/*-{scale}.json") for scale in SCALES)
+    return next(records, None) is not None
 
 
 def reproductions(folder: Path) -> Reproductions:
@@ -36,7 +36,7 @@ def reproductions(folder: Path) -> Reproductions:
 
     Of an artefact that was made at several scales, the largest with something in it counts.
     """
-    found: dict[str, Reproduction] = {}
+    by_artefact: dict[str, Reproduction] = {}
     damaged: dict[str, list[str]] = {}
     for scale in SCALES:
         for path in sorted(folder.glob(f"*/*-{scale}.json")):
@@ -46,10 +46,10 @@ def reproductions(folder: Path) -> Reproductions:
                 damaged.setdefault(path.parent.name, []).append(str(error))
                 continue
             if record.rows or record.failed:
-                found[record.artefact] = record
+                by_artefact[record.artefact] = record
     papers: dict[str, list[Reproduction]] = {}
-    for name in sorted(found, key=_order):
-        papers.setdefault(name.partition("/")[0], []).append(found[name])
+    for name in sorted(by_artefact, key=_order):
+        papers.setdefault(name.partition("/")[0], []).append(by_artefact[name])
     return Reproductions(papers, damaged)
 
 

@@ -192,7 +192,7 @@ def _save(
 ) -> None:
     """Write the verdicts so far, and the first images where there are any to show."""
     if examples is not None and count:
-        shown = examples._asdict()
-        tensors = {name: value[:count].clone() for name, value in shown.items()}
+        images = examples._asdict()
+        tensors = {name: value[:count].clone() for name, value in images.items()}
         run.write_examples(key, dump_tensors(tensors))
     run.write_verdicts(key, verdicts)

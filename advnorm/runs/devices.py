@@ -1,16 +1,16 @@
-"""Devices by name: published peak rates and memory, and what of the peak is reached."""
+"""Devices by name: published peak speed and memory, and the share that is reached."""
 
 from dataclasses import dataclass
 
 from advnorm.registry import unknown
 
 UTILIZATION = 0.4
-"""Share of the peak that we reckon with; docs/scaling.md holds it against run times."""
+"""The share of the peak that estimates assume; docs/scaling.md compares it with runs."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """Peak rates in 10^12 operations a second (dense), memory in 10^9 bytes."""
+    """Peak speed in 10^12 operations a second (dense), memory in 10^9 bytes."""
 
     single: float
     half: float

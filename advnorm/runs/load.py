@@ -91,8 +91,8 @@ def load_trained(
 ) -> TrainedModel:
     """Return the run's network with its best or last weights, and how far training is."""
     kind = checkpoints.kind_of(weights)
-    found = checkpoints.load(run.checkpoints, kind, warnings=warnings)
-    if found is None:
+    checkpoint = checkpoints.load(run.checkpoints, kind, warnings=warnings)
+    if checkpoint is None:
         raise FileNotFoundError(
             f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
             f"evaluation.weights={'last' if weights == 'best' else 'best'}"
@@ -100,21 +100,21 @@ def load_trained(
     model = build_model(recipe, data)
     model.to(torch.float64 if recipe.precision == "float64" else torch.float32)
     try:
-        restore(found.tensors, model, None)
+        restore(checkpoint.tensors, model, None)
     except MismatchError as error:
         raise ValueError(
-            f"{run.path / 'recipe.yaml'} is not the recipe that {found.path.name} was "
+            f"{run.path / 'recipe.yaml'} is not the recipe that {checkpoint.path.name} was "
             f"trained with: {error}"
         ) from None
     check_statistics(model)
     last = kind == "state"
     training = (
-        completion_from(found.facts, recipe.epochs)
+        completion_from(checkpoint.facts, recipe.epochs)
         if last
         else read_completion(run, recipe.epochs)
     )
     return TrainedModel(
-        untile(model), checkpoints.name_of(found.path, found.digest), training
+        untile(model), checkpoints.name_of(checkpoint.path, checkpoint.digest), training
     )
 
 

@@ -1,7 +1,7 @@
-"""Counts operations by PyTorch's own formulas; on the meta device, each shape once.
+"""Counts operations by PyTorch's own formulas, on the meta device.
 
-A deep network repeats its blocks. What an operation makes of arguments of known shapes was
-worked out for the first block, and is remembered for all others.
+A deep network repeats its blocks. So the result of an operation is cached by the layouts
+of its arguments, and worked out for the first block only.
 """
 
 from typing import Any
@@ -13,13 +13,14 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.flop_counter import flop_registry
 
 Layout = tuple[torch.Size, tuple[int, ...], torch.dtype]
-Known = tuple[Layout | list[Layout | None], int]
+CachedCall = tuple[Layout | list[Layout | None], int]
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While entered, adds up the operations of convolutions and matrix products.
 
-    Where a value is asked of a tensor that has none, a single one is 1, several are 0.
+    A meta tensor has no values: where the code reads one, it gets 1; a copy to another
+    device is all zeros.
 
     >>> with OperationCounter() as counter:
     ...     _ = torch.empty(2, 3, device="meta") @ torch.empty(3, 4, device="meta")
@@ -30,7 +31,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops: int = 0
-        self._known: dict[Any, Known] = {}
+        self._cache: dict[Any, CachedCall] = {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -41,16 +42,16 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is torch.ops.aten._to_copy.default and _leaves_meta(args[0], kwargs):
             return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
         key = _key(func, args, kwargs)
-        if key is not None and key in self._known:
-            layouts, flops = self._known[key]
+        if key is not None and key in self._cache:
+            layouts, flops = self._cache[key]
             self.flops += flops
-            return _made(layouts)
+            return _empty_like(layouts)
         out = func(*args, **kwargs)
         formula = flop_registry.get(func._overloadpacket)
         flops = formula(*args, **kwargs, out_val=out) if formula else 0
         self.flops += flops
-        if key is not None and _fresh(out, (args, kwargs)):
-            self._known[key] = (_layouts(out), flops)
+        if key is not None and _is_new_memory(out, (args, kwargs)):
+            self._cache[key] = (_layouts(out), flops)
         return out
 
 
@@ -64,29 +65,29 @@ def _key(func: Any, args: Any, kwargs: Any) -> Any:
     schema = func._schema
     if func.namespace != "aten" or schema.is_mutable:
         return None
-    if any(made.alias_info for made in schema.returns):
+    if any(output.alias_info for output in schema.returns):
         return None
-    return func, _described(args), _described(kwargs)
+    return func, _hashable(args), _hashable(kwargs)
 
 
-def _described(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
     """Return a value that is equal for arguments that make the same layouts."""
     if isinstance(value, Tensor):
         return _layout(value), value.is_meta
     if isinstance(value, tuple | list):
-        return tuple(map(_described, value))
+        return tuple(map(_hashable, value))
     if isinstance(value, dict):
-        return tuple((name, _described(one)) for name, one in value.items())
+        return tuple((name, _hashable(item)) for name, item in value.items())
     return type(value), value  # 1, 1.0 and True are equal, and make other results
 
 
-def _fresh(out: Any, given: Any) -> bool:
-    """Tell whether the results are meta tensors, each of its own new memory."""
-    made = out if isinstance(out, tuple) else (out,)
-    if out is None or not all(one is None or _on_meta(one) for one in made):
+def _is_new_memory(out: Any, arguments: Any) -> bool:
+    """Return whether the outputs are meta tensors that share no memory."""
+    outputs = out if isinstance(out, tuple) else (out,)
+    if out is None or not all(tensor is None or _on_meta(tensor) for tensor in outputs):
         return False
-    old = {_memory(leaf) for leaf in tree_flatten(given)[0] if isinstance(leaf, Tensor)}
-    own = [_memory(one) for one in made if one is not None]
+    old = {_memory(leaf) for leaf in tree_flatten(arguments)[0] if isinstance(leaf, Tensor)}
+    own = [_memory(tensor) for tensor in outputs if tensor is not None]
     return len({*own} - old) == len(own)
 
 
@@ -97,13 +98,13 @@ def _on_meta(value: Any) -> bool:
 def _layouts(out: Any) -> Layout | list[Layout | None]:
     if isinstance(out, Tensor):
         return _layout(out)
-    return [None if one is None else _layout(one) for one in out]
+    return [None if tensor is None else _layout(tensor) for tensor in out]
 
 
-def _made(layouts: Layout | list[Layout | None]) -> Any:
+def _empty_like(layouts: Layout | list[Layout | None]) -> Any:
     if isinstance(layouts, tuple):
         return _empty(layouts)
-    return tuple(None if one is None else _empty(one) for one in layouts)
+    return tuple(None if layout is None else _empty(layout) for layout in layouts)
 
 
 def _layout(tensor: Tensor) -> Layout:

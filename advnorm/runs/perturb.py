@@ -73,18 +73,18 @@ def _curve(run: Run, loaded: LoadedRun, perturbation: Perturbation) -> Iterator[
     """Yield a result for each radius along one direction."""
     with _routed(loaded):
         attacked = _attacked(loaded) if perturbation.direction == "adversarial" else None
-        found = directions(
+        unit_shifts = directions(
             loaded.model, perturbation, seed=loaded.recipe.seed, attacked=attacked
         )
-        ranks.broadcast(side for shift in found.values() for side in shift)
+        ranks.broadcast(side for shift in unit_shifts.values() for side in shift)
         for radius in loaded.recipe.perturbation.radii:
-            start, shifts = perf_counter(), perturbation.shifts(found, radius)
+            start, shifts = perf_counter(), perturbation.shifts(unit_shifts, radius)
             result = _result(loaded, perturbation, radius)
-            known = run.result(result.key)
-            seen = f"{known.fingerprint if known else None} {result.fingerprint}"
+            cached = run.result(result.key)
+            seen = f"{cached.fingerprint if cached else None} {result.fingerprint}"
             ranks.require_same_files(seen, run.path)
-            if known and known.fingerprint == result.fingerprint:
-                yield with_training(run, known, loaded)
+            if cached and cached.fingerprint == result.fingerprint:
+                yield with_training(run, cached, loaded)
                 continue
             total, batches = _samples(loaded)
             verdicts = run_perturbed(
@@ -127,8 +127,7 @@ def _result(loaded: LoadedRun, perturbation: Perturbation, radius: float) -> Res
         loaded.recipe.evaluation.batch_size if perturbation.batch else None,
     ]
     digest = sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    told = {"fingerprint": digest, "training": loaded.training}
-    return result.model_copy(update=told)
+    return result.model_copy(update={"fingerprint": digest, "training": loaded.training})
 
 
 def _samples(loaded: LoadedRun) -> tuple[int, Iterator[Batch]]:

@@ -88,8 +88,8 @@ def plan(recipe: Recipe) -> Plan:
     data = _empty_data(recipe)
     experiment = _experiment(override(recipe, _SIMPLE), data)
     check_batch_statistics(experiment, *_batch(experiment)[:2])
-    taken, counter = _step_kinds(experiment), OperationCounter()
-    counts = {kind: _count(experiment, kind, at, counter) for kind, at in taken.items()}
+    kinds, counter = _step_kinds(experiment), OperationCounter()
+    counts = {kind: _count(experiment, kind, at, counter) for kind, at in kinds.items()}
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
     remembered = {"adam": 2, "rmsprop": 1}.get(recipe.optimizer.name, 0)
@@ -100,11 +100,11 @@ def plan(recipe: Recipe) -> Plan:
     return Plan(
         parameters=parameters,
         forward=_forward(experiment.model, data),
-        step=max(counts[kind].of(1, at.longest) for kind, at in taken.items()),
+        step=max(counts[kind].of(1, at.longest) for kind, at in kinds.items()),
         steps_per_epoch=experiment.steps_per_epoch,
         epochs=recipe.epochs,
-        training=sum(counts[kind].of(at.steps, at.attack) for kind, at in taken.items()),
-        activations=round(width * max(count.live for count in counts.values())),
+        training=sum(counts[kind].of(at.steps, at.attack) for kind, at in kinds.items()),
+        activations=round(width * max(count.activations for count in counts.values())),
         state=size * (2 + remembered) * parameters,
         half=half,
     )
@@ -133,7 +133,7 @@ def _step_kinds(experiment: Experiment) -> dict[_StepKind, _StepCount]:
     """Return the kinds of steps that training takes, and how often."""
     stepper, counts = Stepper(experiment), dict[_StepKind, _StepCount]()
     schedules = (experiment.recipe.threat.schedule, experiment.recipe.attack.steps_schedule)
-    changes = stepper.weights or any(one != Constant() for one in schedules)
+    changes = stepper.weights or any(schedule != Constant() for schedule in schedules)
     epochs, steps = experiment.recipe.epochs, experiment.steps_per_epoch
     alike = 1 if changes else epochs * steps
     for number in range(0, epochs * steps, alike):
@@ -142,11 +142,11 @@ def _step_kinds(experiment: Experiment) -> dict[_StepKind, _StepCount]:
         weights = (weight(now) for weight in stepper.weights.values())
         ends = tuple(weight if weight in (0, 1) else None for weight in weights)
         kind = _StepKind(stepper.eps(now) > 0, ends)
-        taken = counts.setdefault(kind, _StepCount(State(epoch=epoch, seen=seen)))
+        step = counts.setdefault(kind, _StepCount(State(epoch=epoch, seen=seen)))
         length = stepper.attack_steps(now)
-        taken.steps += alike
-        taken.attack += alike * length
-        taken.longest = max(taken.longest, length)
+        step.steps += alike
+        step.attack += alike * length
+        step.longest = max(step.longest, length)
     return counts
 
 
@@ -155,7 +155,7 @@ class _StepCost(NamedTuple):
 
     flops: int
     further: int
-    live: int
+    activations: int
 
     def of(self, steps: int, attack: int) -> int:
         """Return the operations of so many steps with so many of attack in all."""
@@ -163,14 +163,14 @@ class _StepCost(NamedTuple):
 
 
 def _count(
-    experiment: Experiment, kind: _StepKind, taken: _StepCount, counter: OperationCounter
+    experiment: Experiment, kind: _StepKind, steps: _StepCount, counter: OperationCounter
 ) -> _StepCost:
     """Count a step of a kind; every further step of its attack costs the same."""
-    once, live = _step(experiment, 1, taken.first, counter)
+    once, memory = _step(experiment, 1, steps.first, counter)
     if not kind.attacked or experiment.recipe.objective.name in CERTIFIED:
-        return _StepCost(once, 0, live)
-    twice, more = _step(experiment, 2, taken.first, counter)
-    return _StepCost(once, twice - once, max(live, more))
+        return _StepCost(once, 0, memory)
+    twice, memory_of_two = _step(experiment, 2, steps.first, counter)
+    return _StepCost(once, twice - once, max(memory, memory_of_two))
 
 
 def _step(
@@ -227,19 +227,19 @@ def _empty_data(recipe: Recipe) -> DataSet:
         shape = (channels, spec.size or height, spec.size or width)
         classes = len(spec.classes or range(every))
         count = round(count * classes / every)
-        kept = count - round(spec.validation * count)
+        training = count - round(spec.validation * count)
         bounds = (0.0, 1.0)
     else:
         data = components.load_data(recipe, root=None)
         shape, classes = data.shape, len(data.classes)
-        kept, bounds = len(data.train), data.bounds
-    kept = min(kept, spec.train or kept)
+        training, bounds = len(data.train), data.bounds
+    training = min(training, spec.train or training)
     return DataSet(
         spec.name,
         shape,
         tuple(map(str, range(classes))),
         bounds,
-        *(_empty_split(n, shape) for n in (kept, 0, 0)),
+        *(_empty_split(n, shape) for n in (training, 0, 0)),
     )
 
 
@@ -266,9 +266,9 @@ def table(recipe: Recipe, devices: dict[str, Device]) -> str:
         f"{'device':<10} {'one epoch':>12} {'all epochs':>12}  fits (one device)",
     ]
     for name, device in devices.items():
-        one, whole = cost.hours(device), cost.hours(device, epochs=cost.epochs)
+        epoch, total = cost.hours(device), cost.hours(device, epochs=cost.epochs)
         fits = "yes" if memory < device.memory * 1e9 else "no: use more ranks"
-        lines.append(f"{name:<10} {one:>10.4f} h {whole:>10.3f} h  {fits}")
+        lines.append(f"{name:<10} {epoch:>10.4f} h {total:>10.3f} h  {fits}")
     return "\n".join(lines)
 
 

@@ -51,7 +51,7 @@ def _transfer(
     where: torch.device,
     progress: Progress,
 ) -> list[TransferMatrix]:
-    """Load every run's model, attack the sources and evaluate all."""
+    """Load every run's model, attack the sources, and evaluate all models."""
     names = _names(runs)
     models: dict[str, nn.Module] = {}
     weights: dict[str, str] = {}
@@ -60,7 +60,8 @@ def _transfer(
     for name, run, recipe in zip(names, runs, recipes, strict=True):
         check_recipe(recipe)
         data = load_data(recipe, root=root)
-        shared = _same(shared or data, data, names[0], name)
+        shared = shared or data
+        _require_same_test_data(shared, data, names[0], name)
         warnings: list[str] = []
         models[name], weights[name], completion = load_trained(
             run, recipe, data, weights=recipe.evaluation.weights, warnings=warnings
@@ -88,7 +89,7 @@ def _matrices(
     device: torch.device,
     progress: Progress,
 ) -> list[TransferMatrix]:
-    spec, radii = recipe.evaluation, named_threats(recipe)
+    spec, threats = recipe.evaluation, named_threats(recipe)
     order = torch.arange(min(len(data.test), spec.samples or len(data.test)))
     few = next(data.test.batches(order[:8], batch_size=8, device=device))
     matrices = []
@@ -98,7 +99,7 @@ def _matrices(
             check_model(model, few, bounds=recipe.threat.bounds)
         branches = {name: active_branch(model) for name, model in models.items()}
         for name in spec.conditions:
-            for threat in radii:
+            for threat in threats:
                 matrix = run_transfer(
                     attacked,
                     models,
@@ -121,7 +122,7 @@ def _matrices(
 def _names(runs: Sequence[Run]) -> list[str]:
     """Return the folders' names, or their whole paths where two names are the same."""
     if len(runs) < 2:
-        raise ValueError("a transfer wants at least two runs: name another one")
+        raise ValueError("a transfer needs at least two runs: name another one")
     names = [run.path.resolve().name for run in runs]
     if len(set(names)) == len(names):
         return names
@@ -131,13 +132,12 @@ def _names(runs: Sequence[Run]) -> list[str]:
     return paths
 
 
-def _same(one: DataSet, other: DataSet, first: str, name: str) -> DataSet:
-    if one.test.digest() != other.test.digest() or one.classes != other.classes:
+def _require_same_test_data(shared: DataSet, data: DataSet, first: str, name: str) -> None:
+    if shared.test.digest() != data.test.digest() or shared.classes != data.classes:
         raise ValueError(
-            f"{first} and {name} have other test data ({one.name} and {other.name}): give "
-            "runs that share it, with the same data.test, size and classes"
+            f"{first} and {name} have different test data ({shared.name} and {data.name}): "
+            "give runs that share it, with the same data.test, size and classes"
         )
-    return one
 
 
 def _domain(spec: EvaluationSpec) -> Domain:

@@ -141,8 +141,8 @@ def _fit(experiment: Experiment, run: Run, progress: Progress) -> None:
     ranks.broadcast([*experiment.model.parameters(), *experiment.model.buffers()])
     if not ranks.all_reduce_max(len(checkpoints.manifests(run.checkpoints, "state"))):
         saver.save(state)
-    kept = freed_memory_kept(next(experiment.model.parameters(), None))
-    with Stop() as stop, _reproducible(), kept:
+    allocator = freed_memory_kept(next(experiment.model.parameters(), None))
+    with Stop() as stop, _reproducible(), allocator:
         try:
             fit(experiment, run, state, saver, stop=stop, progress=progress)
             ranks.run_on_first(saver.check)
@@ -241,11 +241,11 @@ def _restore_state(experiment: Experiment, run: Run, progress: Progress) -> Stat
 
 def _report_losses(run: Run, state: State, progress: Progress) -> None:
     """Report what was removed from a resumed run; lost best weights are found anew."""
-    known = len(run.epochs())
-    if known < state.epoch:
+    recorded = len(run.epochs())
+    if recorded < state.epoch:
         progress.line(
-            f"{run.path / 'metrics.jsonl'} has {known} of {state.epoch} epochs: the record "
-            "of the others is lost"
+            f"{run.path / 'metrics.jsonl'} has {recorded} of {state.epoch} epochs: the "
+            "record of the others is lost"
         )
     if state.best_score >= 0 and not checkpoints.manifests(run.checkpoints, "best"):
         progress.line(

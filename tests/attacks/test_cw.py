@@ -40,7 +40,7 @@ def test_reaches_the_closed_form_distance_of_a_linear_model(seed, confidence):
     exact = distance_to(weight, clean, labels, 1 - labels, confidence)
     search = CWSettings(steps=300, learning_rate=0.005, confidence=confidence)
     nearest = cw_distance(lambda x: x @ weight, clean, labels, bounds=WIDE, search=search)
-    assert nearest.found.all()
+    assert nearest.success.all()
     ratio = nearest.distance / exact
     assert ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
     torch.testing.assert_close((nearest.adversarial - clean).norm(dim=1), nearest.distance)
@@ -104,7 +104,7 @@ def test_reaches_the_nearest_of_several_classes_within_1_percent():
     logits_fn, clean, labels, exact = zoo()
     nearest = cw_distance(logits_fn, clean, labels, bounds=WIDE, search=QUICK)
     ratio = nearest.distance / exact
-    assert nearest.found.all() and ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
+    assert nearest.success.all() and ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
     torch.testing.assert_close(nearest.adversarial[:, 0], clean[:, 0])
     shorter = clean + 0.999 * (nearest.adversarial - clean)
     assert torch.equal(logits_fn(shorter).argmax(1), labels), "it was not pulled back"
@@ -147,7 +147,7 @@ def test_what_is_adversarial_already_is_its_own_answer_and_costs_one_pass():
         return x @ weight
 
     nearest = cw_distance(logits_fn, clean, (guess + 1) % 3, search=BRIEF)
-    assert sizes == [16] and nearest.found.all() and (nearest.distance == 0).all()
+    assert sizes == [16] and nearest.success.all() and (nearest.distance == 0).all()
     assert torch.equal(nearest.adversarial, clean)
     nearest = cw_distance(logits_fn, clean, guess, search=BRIEF, targets=guess)
     assert sizes == [16, 16] and (nearest.distance == 0).all()
@@ -171,7 +171,7 @@ def test_a_constant_model_cannot_be_fooled_and_keeps_the_clean_image():
         return torch.cat([x.sum(1, keepdim=True) * 0 + 1, x.sum(1, keepdim=True) * 0], 1)
 
     nearest = cw_distance(logits_fn, clean, labels, search=BRIEF)
-    assert not nearest.found.any() and nearest.distance.isinf().all()
+    assert not nearest.success.any() and nearest.distance.isinf().all()
     assert torch.equal(nearest.adversarial, clean)
 
 
@@ -313,5 +313,5 @@ def test_the_unit_of_the_pixels_does_not_matter(scale):
         bounds=(0, scale),
         search=QUICK,
     )
-    assert one.found.all() and other.found.all()
+    assert one.success.all() and other.success.all()
     torch.testing.assert_close(other.distance / scale, one.distance, rtol=0.02, atol=0)

@@ -172,7 +172,7 @@ def test_runs_on_other_test_data_are_refused(tmp_path):
     for name, each in zip(("one", "two"), recipes, strict=True):
         train(each, tmp_path / name)
         runs.append(Run.open(tmp_path / name))
-    with pytest.raises(ValueError, match="one and two have other test data"):
+    with pytest.raises(ValueError, match="one and two have different test data"):
         transfer_runs(runs, recipes)
     with pytest.raises(ValueError, match="at least two runs"):
         transfer_runs(runs[:1], recipes[:1])

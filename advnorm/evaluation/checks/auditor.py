@@ -129,9 +129,9 @@ def flags_of(checks: Sequence[Check]) -> tuple[str, ...]:
 
 
 def has_gradients(checks: Sequence[Check]) -> bool:
-    """Tell whether a probe found that gradients reach the input."""
-    found = (c.numbers for c in checks if c.name == "unavailable_gradients")
-    return all(numbers.get("available", 1.0) > 0 for numbers in found)
+    """Return whether gradients reach the input, by the checks of a probe."""
+    gradients = [check for check in checks if check.name == "unavailable_gradients"]
+    return all(check.numbers.get("available", 1.0) > 0 for check in gradients)
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ class Auditor:
 
 def _accuracies(context: AuditContext, checks: Sequence[Check]) -> dict[str, Accuracy]:
     """Return the accuracies on clean images, under the weak and under all attacks."""
-    found = {"clean": context.right}
+    robust = {"clean": context.right}
     if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
-        found |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
-    return {name: Accuracy(correct=count(s), n=len(s)) for name, s in found.items()}
+        robust |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
+    return {name: Accuracy(correct=count(s), n=len(s)) for name, s in robust.items()}
 
 
 def run_check(context: AuditContext, name: str) -> Check:
-    """Make one check; what cannot be asked says why, a gradient that is no number flags."""
+    """Run one check: not run if it cannot be, flagged if a gradient is not finite."""
     try:
         flagged, says, numbers = CHECKS[name](context)
     except NotRun as reason:
@@ -221,12 +221,12 @@ def run_check(context: AuditContext, name: str) -> Check:
 
 @contextmanager
 def preserved(model: nn.Module, seed: int = 0) -> Iterator[None]:
-    """Put a model in evaluation; put back what passes change, the random state too.
+    """Put a model in evaluation mode; restore what passes change, and the random state.
 
     Its weights are frozen only where gradients are taken: one that optimizes them in a
     prediction is seen doing so.
     """
-    held, tensors = TensorSnapshot(model), [*model.parameters(), *model.buffers()]
+    snapshot, tensors = TensorSnapshot(model), [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
     with torch.random.fork_rng(devices), eval_mode(model):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed is for all devices
@@ -236,4 +236,4 @@ def preserved(model: nn.Module, seed: int = 0) -> Iterator[None]:
         try:
             yield
         finally:
-            held.restore()
+            snapshot.restore()

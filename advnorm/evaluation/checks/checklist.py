@@ -38,13 +38,13 @@ def one_step_stronger(context: AuditContext) -> Finding:
     return one_step_better(context.robust_under("fgsm"), context.robust_under(WEAK), WEAK)
 
 
-def one_step_better(one: Tensor, many: Tensor, name: str) -> Finding:
+def one_step_better(single_step: Tensor, many: Tensor, name: str) -> Finding:
     """Compare FGSM with an attack of many steps: which samples are robust under each."""
     return Finding(
-        clearly_lower(one, many),
+        clearly_lower(single_step, many),
         "one step breaks more than many: the loss is rugged, or was trained to mislead "
         "small steps; trust the strongest attack only",
-        {"fgsm": _rate(one), name: _rate(many)},
+        {"fgsm": _share(single_step), name: _share(many)},
     )
 
 
@@ -62,22 +62,22 @@ def larger_radius_weaker(robust: Mapping[float, Tensor]) -> Finding:
         any(clearly_lower(small, large) for small, large in pairwise(robust.values())),
         "a larger radius breaks fewer samples, though it holds all images of the smaller "
         "one: the attack does not search well; use more steps and restarts",
-        {f"eps {eps:.4g}": _rate(each) for eps, each in robust.items()},
+        {f"eps {eps:.4g}": _share(each) for eps, each in robust.items()},
     )
 
 
 @CHECKS.register("above_chance_at_any_eps")
 def above_chance_at_any_eps(context: AuditContext) -> Finding:
     """Ask whether accuracy stays above chance, however large the radius."""
-    stands = [
+    robust = [
         context.robust_under(PGD, threat=threat) for threat in context.growing_threats
     ][-1]
     chance = 1 / context.clean_logits.shape[1]
     return Finding(
-        exceeds(count(stands), len(stands), chance),
+        exceeds(count(robust), len(robust), chance),
         "accuracy does not fall to chance where every image may be reached: the gradients "
         "are masked; find out where they are lost",
-        {"accuracy": _rate(stands), "chance": chance},
+        {"accuracy": _share(robust), "chance": chance},
     )
 
 
@@ -101,7 +101,7 @@ def black_box_stronger(context: AuditContext) -> Finding:
         clearly_lower(blind, seeing),
         "an attack without gradients breaks more than one with them: the gradients are "
         "masked, and the robust accuracy under PGD is false",
-        {QUERIES: _rate(blind), PGD: _rate(seeing)},
+        {QUERIES: _share(blind), PGD: _share(seeing)},
     )
 
 
@@ -114,7 +114,7 @@ def decisions_stronger(context: AuditContext) -> Finding:
         exceeds(count(before & ~after), n, 0.05),
         f"{DECISIONS}, which sees decisions alone, breaks what gradients and scores do "
         "not: they are masked; report this accuracy",
-        {"before": _rate(before[:n]), DECISIONS: _rate(after[:n])},
+        {"before": _share(before[:n]), DECISIONS: _share(after[:n])},
     )
 
 
@@ -132,7 +132,7 @@ def noise_stronger(context: AuditContext) -> Finding:
         clearly_lower(noisy, seeing),
         "random noise breaks more than gradients do: the gradients are masked, and the "
         "robust accuracy under PGD is false",
-        {"noise": _rate(noisy), PGD: _rate(seeing)},
+        {"noise": _share(noisy), PGD: _share(seeing)},
     )
 
 
@@ -157,7 +157,7 @@ def transfer_stronger(context: AuditContext) -> Finding:
         clearly_lower(moved, seeing),
         "images made on another model break more than those made on this one: its "
         "gradients are masked",
-        {"transfer": _rate(moved), PGD: _rate(seeing)},
+        {"transfer": _share(moved), PGD: _share(seeing)},
     )
 
 
@@ -187,9 +187,9 @@ def _in_addition(context: AuditContext, attack: str) -> Finding:
         exceeds(fell, len(before), 0.05),
         f"{attack} breaks samples that {PGD} does not: the attack has not converged; use "
         "more of both until nothing changes",
-        {PGD: _rate(before), f"after {attack}": _rate(after)},
+        {PGD: _share(before), f"after {attack}": _share(after)},
     )
 
 
-def _rate(stands: Tensor) -> float:
-    return count(stands) / len(stands)
+def _share(robust: Tensor) -> float:
+    return count(robust) / len(robust)

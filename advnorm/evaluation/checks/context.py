@@ -131,9 +131,9 @@ class AuditContext:
     @cached_property
     def gradients(self) -> Tensor | None:
         """The input gradient of the cross-entropy; ``None`` if there is none."""
-        found = [self._gradient(x, y) for x, y in self._pairs()]
-        whole = [gradient for gradient in found if gradient is not None]
-        return torch.cat(whole) if len(whole) == len(found) else None
+        parts = [self._gradient(x, y) for x, y in self._pairs()]
+        gradients = [gradient for gradient in parts if gradient is not None]
+        return torch.cat(gradients) if len(gradients) == len(parts) else None
 
     def _pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         size = self.batch_size
@@ -223,12 +223,12 @@ class AuditContext:
         """Tell which samples PGD and the strong attacks leave, those that can be run."""
         robust = self.right
         for attack in (WEAK, PGD, *self.suite):
-            known = self._robust_cache.get((attack, self.threat.eps))
+            cached = self._robust_cache.get((attack, self.threat.eps))
             with suppress(NotRun):
                 robust = (
                     self.robust_under(attack, among=robust)
-                    if known is None
-                    else robust & known
+                    if cached is None
+                    else robust & cached
                 )
         return robust
 
@@ -240,8 +240,10 @@ class AuditContext:
         suspect: the attack takes thousands of queries a sample.
         """
         few = torch.arange(len(self.left), device=self.left.device) < DECIDED
-        asked = self.left if self.masked else self.left & few
-        return torch.where(asked, self.robust_under(DECISIONS, among=asked), self.left)
+        attacked = self.left if self.masked else self.left & few
+        return torch.where(
+            attacked, self.robust_under(DECISIONS, among=attacked), self.left
+        )
 
     @cached_property
     def strongest(self) -> Tensor:

@@ -53,10 +53,10 @@ def silent_success(context: AuditContext) -> Finding:
 
 @CHECKS.register("incomplete_optimization")
 def incomplete_optimization(context: AuditContext) -> Finding:
-    """Ask whether the loss of samples that stand rises to PGD's last step."""
+    """Ask whether the loss of robust samples rises to PGD's last step."""
     path = context.path
-    stands = context.right & ~path.fooled.any(0)
-    best = path.losses.cummax(0).values[:, stands]
+    robust = context.right & ~path.fooled.any(0)
+    best = path.losses.cummax(0).values[:, robust]
     late = (best[-1] - best[-1 - len(best) // 10]) / (best[-1] - best[0]).clamp(min=1e-12)
     rising = count(late > 0.1)
     return Finding(
@@ -92,12 +92,12 @@ def transfer_failure(context: AuditContext) -> Finding:
 @CHECKS.register("unconstrained_failure")
 def unconstrained_failure(context: AuditContext) -> Finding:
     """Ask whether PGD fails although it may change every pixel at will."""
-    stands = context.robust_under(PGD, threat=context.whole_box)
+    robust = context.robust_under(PGD, threat=context.whole_box)
     return Finding(
-        exceeds(count(stands), len(stands), 0.01),
+        exceeds(count(robust), len(robust), 0.01),
         "an attack without a limit fails, which no classifier withstands: the search is "
         "broken, not the attacker beaten; look at the gradients",
-        {"accuracy": count(stands) / len(stands)},
+        {"accuracy": count(robust) / len(robust)},
     )
 
 

@@ -44,19 +44,19 @@ class History:
         self.draws = Draws.of(0, batch.samples[:FEW]).stream("history")
         self.copy, self.rounding = _copy(model), rounding_of(model)
         self.points = self._points("before")
-        self.answers = self._ask(self.points)
+        self.logits = self._ask(self.points)
 
     def change(self) -> Change:
         """Ask again, and say what is not as it was."""
         again = self._ask(self.points)
         points = self._points("after")
-        answers = self._ask(points)
-        before, after = _steepness(self.answers), _steepness(answers)
+        logits = self._ask(points)
+        before, after = _steepness(self.logits), _steepness(logits)
         fresh = None
         if self.copy is not None:
-            fresh = differing(answers, self._ask(points, of_copy=True), self.rounding)
+            fresh = differing(logits, self._ask(points, of_copy=True), self.rounding)
         return Change(
-            differing(self.answers, again, self.rounding),
+            differing(self.logits, again, self.rounding),
             fresh,
             1.0 if before == after else (after / before).item(),
         )
@@ -71,18 +71,18 @@ class History:
 
     @torch.no_grad()
     def _ask(self, points: Tensor, *, of_copy: bool = False) -> Tensor:
-        asked = self.copy if of_copy else self.logits_fn
-        assert asked is not None
-        return torch.cat([asked(x) for x in torch.split(points, FEW)])
+        logits_fn = self.copy if of_copy else self.logits_fn
+        assert logits_fn is not None
+        return torch.cat([logits_fn(x) for x in torch.split(points, FEW)])
 
 
-def _steepness(answers: Tensor) -> Tensor:
-    here, near = answers.double().chunk(2)
+def _steepness(logits: Tensor) -> Tensor:
+    here, near = logits.double().chunk(2)
     return (near - here).abs().amax(1).median()
 
 
 def _copy(model: nn.Module) -> LogitsFn | None:
-    """Return the answers of a copy that nothing was asked of."""
+    """Return the logits function of a copy that has seen no query, if it can be copied."""
     try:
         return logits_of(deepcopy(model))
     except Exception:  # a model that cannot be copied: whatever it raises

@@ -102,20 +102,20 @@ def saturated_loss(context: AuditContext) -> Finding:
 @CHECKS.register("dynamic")
 def dynamic(context: AuditContext) -> Finding:
     """Ask whether a pass changes the model, or optimizes something at test time."""
-    held, kept = TensorSnapshot(context.model), list[int]()
+    snapshot, saved = TensorSnapshot(context.model), list[int]()
 
-    def keep(tensor: Tensor) -> Tensor:  # called where a graph is built, against no_grad
-        kept.append(1)
+    def save(tensor: Tensor) -> Tensor:  # called where a graph is built, against no_grad
+        saved.append(1)
         return tensor
 
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_tensors_hooks(save, lambda tensor: tensor):
         context.logits(context.images[:FEW])
-    moved = held.moved()
+    moved = snapshot.moved()
     return Finding(
-        moved > 0 or bool(kept),
+        moved > 0 or bool(saved),
         "a prediction changes the model or optimizes at test time: freeze it (running "
         "statistics, no adaptation), else each query attacks another model",
-        {"changed tensors": float(moved), "graphs built": float(len(kept))},
+        {"changed tensors": float(moved), "graphs built": float(len(saved))},
     )
 
 
@@ -153,10 +153,10 @@ def grad_mode_dependent(context: AuditContext) -> Finding:
     plain = context.few_logits
     with torch.enable_grad(), frozen_parameters(context.model):
         enabled = context.logits_fn(x.clone()).detach()
-        wanted = context.logits_fn(x.clone().requires_grad_()).detach()
+        required = context.logits_fn(x.clone().requires_grad_()).detach()
     numbers = {
         "gradients enabled": differing(plain, enabled, unit),
-        "gradients wanted": differing(plain, wanted, unit),
+        "gradients wanted": differing(plain, required, unit),
     }
     return Finding(
         max(numbers.values()) > 0,

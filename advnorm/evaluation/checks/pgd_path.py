@@ -27,19 +27,19 @@ def walk(
     """Run PGD on a batch and keep the logits of each iterate; the last are a fresh pass."""
     seen: list[Tensor] = []
 
-    def watched(images: Tensor) -> Tensor:
+    def recorded(images: Tensor) -> Tensor:
         logits = logits_fn(images)
         seen.append(logits.detach())
         return logits
 
     size = 2.5 * threat.eps / STEPS
-    found = pgd(watched, clean, labels, threat, steps=STEPS, step_size=size, draws=draws)
+    images = pgd(recorded, clean, labels, threat, steps=STEPS, step_size=size, draws=draws)
     with torch.no_grad():
-        logits = torch.stack([*seen, logits_fn(found)])
+        logits = torch.stack([*seen, logits_fn(images)])
     losses = F.cross_entropy(
         logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none"
     )
-    return Path(losses.view(len(logits), -1), logits.argmax(2) != labels, found)
+    return Path(losses.view(len(logits), -1), logits.argmax(2) != labels, images)
 
 
 def join(paths: list[Path]) -> Path:
