@@ -283,10 +283,10 @@ def test_targets_that_climb_together_climb_as_they_do_alone(threat, rows, monkey
         draws = Draws.of(0, torch.arange(30)).stream("target start", rank)
         gain = targeted_dlr(labels, order[:, rank])
         start = threat.sample(clean, draws)
-        found = auto_pgd(f, clean, labels, threat, gain, start, steps=20, rho=0.75)
-        better = found.gains > value
-        best[better], value[better] = found.images[better], found.gains[better]
-        broken |= found.broken
+        result = auto_pgd(f, clean, labels, threat, gain, start, steps=20, rho=0.75)
+        better = result.gains > value
+        best[better], value[better] = result.images[better], result.gains[better]
+        broken |= result.broken
     assert torch.equal(f(x).argmax(1) != labels, broken)
     torch.testing.assert_close(x[~broken], best[~broken], rtol=0, atol=1e-12)
     assert broken.any() or threat.eps < 1e-3

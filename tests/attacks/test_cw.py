@@ -121,10 +121,10 @@ def test_the_bounds_cut_the_shortest_way(high, nearest):
         return torch.stack([torch.full_like(total, 2.2), total], 1)
 
     search = CWSettings(steps=300, learning_rate=0.05)  # tanh is slow near an edge
-    found = cw_distance(logits_fn, clean, label, bounds=(-1.0, high), search=search)
+    distances = cw_distance(logits_fn, clean, label, bounds=(-1.0, high), search=search)
     expected = torch.tensor([nearest]).double()
-    torch.testing.assert_close(found.adversarial, expected, atol=0.015, rtol=0)
-    assert found.adversarial.max() <= high
+    torch.testing.assert_close(distances.adversarial, expected, atol=0.015, rtol=0)
+    assert distances.adversarial.max() <= high
 
 
 def test_an_overshoot_does_not_end_the_search():

@@ -50,9 +50,9 @@ def test_reaches_the_nearest_point_where_the_bounds_cut(make):
     reached = (nearest @ w).abs() < 1e-9
     order = torch.inf if make is Linf else 2
     exact = (nearest - clean).norm(p=order, dim=1)
-    found = fab_distance(lambda x: x @ weight.T, clean, labels, threat)
-    assert reached.any() and (found[~reached] == torch.inf).all()
-    ratio = (found / exact)[reached]
+    distances = fab_distance(lambda x: x @ weight.T, clean, labels, threat)
+    assert reached.any() and (distances[~reached] == torch.inf).all()
+    ratio = (distances / exact)[reached]
     assert ratio.min() > 1 - 1e-9 and ratio.max() < 1.01
 
 
@@ -97,8 +97,8 @@ def test_takes_the_published_steps(make, steps, lead, slope):
         return torch.cat([torch.zeros_like(x), lead(x)], 1)
 
     clean, labels = torch.zeros(1, 1).double(), torch.zeros(1, dtype=torch.long)
-    found = fab_distance(logits_fn, clean, labels, make(0.1, WIDE), steps=steps)
-    assert float(found) == pytest.approx(scalar_fab(lead, slope, steps), rel=1e-9)
+    distances = fab_distance(logits_fn, clean, labels, make(0.1, WIDE), steps=steps)
+    assert float(distances) == pytest.approx(scalar_fab(lead, slope, steps), rel=1e-9)
 
 
 def test_the_pull_is_towards_the_projection_of_the_clean_image():
@@ -121,10 +121,10 @@ def test_the_pull_is_towards_the_projection_of_the_clean_image():
     def logits_fn(x):
         return torch.stack([0 * x[:, 0], lead(x.T)], 1)
 
-    found = fab_distance(
+    distances = fab_distance(
         logits_fn, clean[None], torch.zeros(1, dtype=torch.long), L2(0.1, WIDE), steps=6
     )
-    assert float(found) == pytest.approx(best, rel=1e-9)
+    assert float(distances) == pytest.approx(best, rel=1e-9)
 
 
 def test_the_first_target_is_the_runner_up_and_others_follow():
@@ -291,5 +291,5 @@ def test_without_bounds_a_linear_model_is_met_at_its_distance(make, bounds):
     torch.testing.assert_close((moved * normal).sum(1), level.double())
     if bounds[0] < 0:
         threat = make(float(exact.max()) * 1.01, bounds)
-        found = fab_t(lambda x: x @ weight.T, clean, labels, threat, steps=50)
-        assert ((found @ weight.T).argmax(1) != labels).all()
+        adversarial = fab_t(lambda x: x @ weight.T, clean, labels, threat, steps=50)
+        assert ((adversarial @ weight.T).argmax(1) != labels).all()

@@ -235,5 +235,7 @@ def test_soft_labels_are_fine():
 def test_no_samples_are_no_mistake(threat):
     clean, labels = torch.rand(0, 3, 4, 4), torch.zeros(0).long()
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3))
-    found = pgd(model, clean, labels, threat, steps=2, step_size=0.1)
-    assert found.shape == clean.shape and threat.contains(found, clean).shape == (0,)
+    adversarial = pgd(model, clean, labels, threat, steps=2, step_size=0.1)
+    assert adversarial.shape == clean.shape and threat.contains(
+        adversarial, clean
+    ).shape == (0,)

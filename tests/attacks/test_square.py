@@ -34,7 +34,7 @@ def rows_of(x, clean):
     return torch.cdist(x.flatten(1), clean.flatten(1)).argmin(1)
 
 
-def deaf(asked, clean=None):
+def deaf(queries, clean=None):
     """Return a model that notes what it is asked and never changes its mind.
 
     What is not asked about a sample of ``clean`` is its start, which it then repeats.
@@ -42,10 +42,10 @@ def deaf(asked, clean=None):
 
     def logits_fn(x):
         question = x.clone()
-        if asked and clean is not None:
-            question = asked[0].clone()
+        if queries and clean is not None:
+            question = queries[0].clone()
             question[rows_of(x, clean)] = x
-        asked.append(question)
+        queries.append(question)
         return torch.tensor([1.0, 0.0]).expand(len(x), 2)
 
     return logits_fn
@@ -119,17 +119,17 @@ def test_every_question_and_answer_is_admissible(make, seed, steps, channels):
         seed, (channels, 7, 5), classes=5, batch=6, dtype=torch.float32
     )
     clean = (clean * 1.4 - 0.2).clamp(0, 1)
-    threat, asked = make(0.3), []
+    threat, queries = make(0.3), []
     draws = Draws.of(seed, torch.arange(6))
 
     def logits_fn(x):
         rows = rows_of(x, clean)
-        asked.append((x.clone(), clean[rows]))
+        queries.append((x.clone(), clean[rows]))
         return x.flatten(1) @ weight.T + 1e3 * nn.functional.one_hot(labels[rows], 5)
 
     x = square(logits_fn, clean, labels, threat, steps=steps, draws=draws)
     assert x.dtype == torch.float32
-    for question, origin in [*asked, (x, clean)]:
+    for question, origin in [*queries, (x, clean)]:
         assert threat.contains(question, origin).all()
 
 
@@ -143,14 +143,16 @@ def test_the_published_schedule():
 
 def test_linf_squares_have_the_size_of_the_schedule_and_go_everywhere():
     """From stripes, a square flips whole columns of itself, all its rows."""
-    asked, clean = [], torch.rand(60, 1, 10, 12).double() / 2 + 0.25
-    square(deaf(asked, clean), clean, zeros(60), Linf(0.1), steps=200, horizon=200, rows=1)
-    start, tops = asked[0], set()
+    queries, clean = [], torch.rand(60, 1, 10, 12).double() / 2 + 0.25
+    square(
+        deaf(queries, clean), clean, zeros(60), Linf(0.1), steps=200, horizon=200, rows=1
+    )
+    start, tops = queries[0], set()
     up = start > clean
     assert torch.equal(up, up[:, :, :1].expand_as(up))  # stripes are vertical
     assert torch.allclose((start - clean).abs(), torch.tensor(0.1).double())
     assert 0.4 < (start > clean).double().mean() < 0.6
-    for step, question in enumerate(asked[1:]):
+    for step, question in enumerate(queries[1:]):
         size = min(max(round((share(step / 200, 0.8) * 120) ** 0.5), 1), 10)
         changed = (question != start).squeeze(1)
         heights, widths = changed.any(2).sum(1), changed.any(1).sum(1)
@@ -162,11 +164,11 @@ def test_linf_squares_have_the_size_of_the_schedule_and_go_everywhere():
 
 
 def test_linf_squares_are_one_sign_a_channel_at_the_edge_of_the_ball():
-    asked, clean = [], torch.rand(50, 3, 6, 6).double() * 0.5 + 0.25
-    square(deaf(asked, clean), clean, zeros(50), Linf(0.1), steps=40, rows=1)
-    for question in asked[1:]:
+    queries, clean = [], torch.rand(50, 3, 6, 6).double() * 0.5 + 0.25
+    square(deaf(queries, clean), clean, zeros(50), Linf(0.1), steps=40, rows=1)
+    for question in queries[1:]:
         sign = ((question - clean) / 0.1).round()
-        changed = (question - asked[0]).abs() > 1e-9
+        changed = (question - queries[0]).abs() > 1e-9
         up, down = (sign > 0) & changed, (sign < 0) & changed
         both = up.flatten(2).any(2) & down.flatten(2).any(2)
         assert not both.any()
@@ -176,9 +178,9 @@ def test_linf_squares_are_one_sign_a_channel_at_the_edge_of_the_ball():
 
 
 def test_samples_have_their_own_squares():
-    asked, clean = [], torch.rand(30, 1, 9, 9) / 2 + 0.25
-    square(deaf(asked, clean), clean, zeros(30), Linf(0.1), steps=30, rows=1)
-    changed = (asked[-1] != asked[0]).flatten(1)
+    queries, clean = [], torch.rand(30, 1, 9, 9) / 2 + 0.25
+    square(deaf(queries, clean), clean, zeros(30), Linf(0.1), steps=30, rows=1)
+    changed = (queries[-1] != queries[0]).flatten(1)
     assert len({tuple(row.tolist()) for row in changed}) > 10
 
 
@@ -217,32 +219,34 @@ def l2_proposal(start, clean, eps, numbers, size):
 
 
 def test_l2_proposals_follow_algorithm_3():
-    asked, clean = [], torch.rand(12, 2, 9, 9, dtype=torch.float64)
+    queries, clean = [], torch.rand(12, 2, 9, 9, dtype=torch.float64)
     draws = Draws.of(3, torch.arange(12))
     threat = L2(0.8)
-    square(deaf(asked), clean, zeros(12), threat, steps=20, horizon=20, rows=1, draws=draws)
+    square(
+        deaf(queries), clean, zeros(12), threat, steps=20, horizon=20, rows=1, draws=draws
+    )
     numbers = draws.stream("squares", 0).uniform(100, 7)
     for step in (0, 1, 5, 15, 19):
         side = max(round((share(step / 20, 0.8) * 81) ** 0.5), 3)
         size = min(side if side % 2 else side + 1, 9)
         for i in range(12):
-            expected = l2_proposal(asked[0][i], clean[i], 0.8, numbers[i, step], size)
-            torch.testing.assert_close(asked[step + 1][i], expected, rtol=0, atol=1e-9)
+            expected = l2_proposal(queries[0][i], clean[i], 0.8, numbers[i, step], size)
+            torch.testing.assert_close(queries[step + 1][i], expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 3), (1, 9, 9), (3, 28, 28), (2, 7, 12)])
 def test_l2_uses_the_whole_radius_where_no_bound_is_near(shape):
-    asked, clean = [], torch.zeros(4, *shape).double()
-    square(deaf(asked), clean, zeros(4), L2(0.7, WIDE), steps=10)
-    for question in asked:
+    queries, clean = [], torch.zeros(4, *shape).double()
+    square(deaf(queries), clean, zeros(4), L2(0.7, WIDE), steps=10)
+    for question in queries:
         norms = question.flatten(1).norm(dim=1)
         torch.testing.assert_close(norms, torch.full_like(norms, 0.7))
 
 
 def test_l2_starts_with_a_centred_grid_of_patterns():
-    asked, clean = [], torch.zeros(30, 2, 28, 28).double()
-    square(deaf(asked), clean, zeros(30), L2(1.0, WIDE), steps=0)
-    start = asked[0]
+    queries, clean = [], torch.zeros(30, 2, 28, 28).double()
+    square(deaf(queries), clean, zeros(30), L2(1.0, WIDE), steps=0)
+    start = queries[0]
     inner = start[:, :, 1:26, 1:26]
     torch.testing.assert_close(inner.square().sum(), start.square().sum())
     tiles = inner.unfold(2, 5, 5).unfold(3, 5, 5).reshape(-1, 5, 5) * 50**0.5
@@ -276,12 +280,12 @@ def test_a_broken_sample_costs_no_further_query():
 def test_a_query_that_changes_nothing_costs_no_pass_and_changes_no_result():
     """Half of the single pixels of one channel are at the proposed edge already."""
     weight, clean, labels = linear(8, (1, 6, 6), batch=12)
-    asked, last = [], {}
+    queries, last = [], {}
 
     def logits_fn(x):
         rows = rows_of(x, clean)
         for row, image in zip(rows.tolist(), x, strict=True):
-            asked.append(row)
+            queries.append(row)
             assert row not in last or not torch.equal(image, last[row])
         logits = 100 * nn.functional.one_hot(labels[rows], 3) + x.flatten(1) @ weight.T
         margin = lead(logits, labels[rows])
@@ -292,7 +296,7 @@ def test_a_query_that_changes_nothing_costs_no_pass_and_changes_no_result():
 
     best = {}
     x = square(logits_fn, clean, labels, Linf(0.1), steps=400, horizon=400, rows=1)
-    assert 0.3 < len(asked) / (12 * 401) < 0.8
+    assert 0.3 < len(queries) / (12 * 401) < 0.8
     for row, image in enumerate(x):
         assert torch.equal(image, last[row])
 
@@ -337,7 +341,7 @@ def linf_proposal(x, clean, threat, numbers, size):
 
 
 @pytest.mark.parametrize("threat", [Linf(0.1), L2(1.2)], ids=["linf", "l2"])
-def test_queries_asked_together_give_what_one_at_a_time_gives(threat):
+def test_batched_queries_give_what_one_at_a_time_gives(threat):
     """Some samples break on the way, some never do."""
     weight, clean, labels = linear(9, (2, 7, 8), batch=8)
     model, draws = steady(weight), Draws.of(5, torch.arange(8))
@@ -371,14 +375,16 @@ def test_nothing_depends_on_the_rows_of_a_pass(seed, rows, batch, round_ball):
 
 
 def test_queries_that_are_not_kept_share_passes_up_to_the_rows():
-    asked, clean = [], torch.rand(10, 1, 8, 8).double()
-    square(deaf(asked), clean, zeros(10), Linf(0.1), steps=300, rows=60)
-    sizes = [len(x) for x in asked]
+    queries, clean = [], torch.rand(10, 1, 8, 8).double()
+    square(deaf(queries), clean, zeros(10), Linf(0.1), steps=300, rows=60)
+    sizes = [len(x) for x in queries]
     assert len(sizes) < 80 and 45 < max(sizes) <= 60
     every = []
     square(deaf(every), clean, zeros(10), Linf(0.1), steps=300, rows=1)
     assert len(every) > 290  # the same queries: none is asked twice where none is kept
-    assert torch.equal(*(torch.cat(x).flatten(1).sum(1).sort()[0] for x in (asked, every)))
+    assert torch.equal(
+        *(torch.cat(x).flatten(1).sum(1).sort()[0] for x in (queries, every))
+    )
 
 
 @given(st.integers(1, 2000), st.floats(0, 1), st.integers(0, 20))
@@ -407,16 +413,22 @@ def test_the_pace_is_the_cheapest_width():
 
 @THREATS
 def test_a_horizon_of_the_steps_runs_through_the_whole_table(make):
-    asked, clean = [], torch.zeros(1, 1, 16, 16).double()
+    queries, clean = [], torch.zeros(1, 1, 16, 16).double()
     for horizon in (10_000, 50):
         square(
-            deaf(asked), clean, zeros(1), make(0.2, WIDE), steps=50, horizon=horizon, rows=1
+            deaf(queries),
+            clean,
+            zeros(1),
+            make(0.2, WIDE),
+            steps=50,
+            horizon=horizon,
+            rows=1,
         )
-        change = (asked[-1] != asked[0]).flatten(1)
-        asked.clear()
+        change = (queries[-1] != queries[0]).flatten(1)
+        queries.clear()
         assert change.any() and (horizon == 50) == bool((change.sum(1) <= 30).all())
     with pytest.raises(ValueError, match="horizon is a number of queries from 1, not 0"):
-        square(deaf(asked), clean, zeros(1), make(0.2), horizon=0)
+        square(deaf(queries), clean, zeros(1), make(0.2), horizon=0)
 
 
 @THREATS

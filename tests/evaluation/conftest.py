@@ -29,16 +29,16 @@ def digits_test():
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
     """Return a function: the network of a recipe on digits, trained at most once."""
-    made = {}
+    models = {}
 
     def model(name, *changes):
         key = (name, changes)
-        if key not in made:
+        if key not in models:
             recipe = override(find(name), ["model.options.width=64", "epochs=8", *changes])
             run = train(recipe, tmp_path_factory.mktemp("run") / "run", device="cpu")
             data = load_data(recipe, root=None)
-            made[key], _, _ = load_trained(run, recipe, data, weights="last", warnings=[])
-        return made[key]
+            models[key], _, _ = load_trained(run, recipe, data, weights="last", warnings=[])
+        return models[key]
 
     return model
 

@@ -65,8 +65,10 @@ def zoo(families: list[str] | None = None, count: int = 64) -> Iterator[Sound]:
 def _network(family: str, norm: str, images: Tensor) -> nn.Module | None:
     """Return a network, or ``None`` where the norm does not fit its layers."""
     torch.manual_seed(0)
-    given = {k: v for k, v in FAMILIES[family].items() if k in options(family)}
-    model = build(family, shape=(3, 32, 32), classes=10, norm=NORMS[norm](), options=given)
+    settings = {k: v for k, v in FAMILIES[family].items() if k in options(family)}
+    model = build(
+        family, shape=(3, 32, 32), classes=10, norm=NORMS[norm](), options=settings
+    )
     try:
         with torch.no_grad():
             model.eval()(images[:4])

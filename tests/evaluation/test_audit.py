@@ -75,19 +75,19 @@ class Band(nn.Module):
 
 def test_a_larger_radius_that_breaks_less_is_flagged():
     images, labels = 0.5 + 0.01 * torch.rand(60, 1, 8, 8), torch.zeros(60).long()
-    found = audit(Band(), images, labels, Linf(0.05), checks=["not_monotone_in_eps"])
-    assert found.flagged == ("not_monotone_in_eps",), found
+    record = audit(Band(), images, labels, Linf(0.05), checks=["not_monotone_in_eps"])
+    assert record.flagged == ("not_monotone_in_eps",), record
     model, images, labels = linear()
     sound = audit(model, images, labels, Linf(0.05), checks=["not_monotone_in_eps"])
     assert sound.flagged == ()
 
 
-def test_a_model_that_gradients_spare_falls_to_a_surrogate():
+def test_a_model_with_masked_gradients_is_broken_by_a_surrogate():
     model, images, labels = linear(n=60)
     masked = nn.Sequential(model, nn.Softmax(1), Times(1e6))
     names = ["transfer_stronger"]
-    found = audit(masked, images, labels, Linf(0.1), checks=names, surrogate=model)
-    assert found.flagged == ("transfer_stronger",), found
+    record = audit(masked, images, labels, Linf(0.1), checks=names, surrogate=model)
+    assert record.flagged == ("transfer_stronger",), record
     assert (
         audit(model, images, labels, Linf(0.1), checks=names, surrogate=model).flagged == ()
     )
@@ -108,8 +108,8 @@ def test_standardized_images_are_refused_or_with_wide_bounds_flagged():
     with pytest.raises(ValueError, match="look standardized"):
         audit(model, standardized, labels, Linf(0.1))
     names = ["standardization_outside"]
-    found = audit(model, standardized, labels, Linf(0.1, bounds=(-2, 2)), checks=names)
-    assert found.flagged == ("standardization_outside",)
+    record = audit(model, standardized, labels, Linf(0.1, bounds=(-2, 2)), checks=names)
+    assert record.flagged == ("standardization_outside",)
     assert audit(model, images, labels, Linf(0.1), checks=names).flagged == ()
 
 
@@ -126,8 +126,8 @@ def test_everything_is_put_back():
     model, (_, images, labels) = Moving(), linear()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     state = torch.get_rng_state()
-    found = audit(model, images, labels, Linf(0.1), checks=["dynamic", "randomized"])
-    assert set(found.flagged) == {"dynamic", "randomized"}
+    record = audit(model, images, labels, Linf(0.1), checks=["dynamic", "randomized"])
+    assert set(record.flagged) == {"dynamic", "randomized"}
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
@@ -165,9 +165,9 @@ def test_mistakes_are_one_sentence(settings, words):
 
 def test_vectors_are_audited_without_square():
     model, data = nn.Linear(6, 3), torch.rand(30, 6)
-    found = audit(model, data, model(data).argmax(1), Linf(0.05))
-    assert "square-500" not in found.suite
-    assert {c.name for c in found.checks if c.status == "not run"} == {
+    record = audit(model, data, model(data).argmax(1), Linf(0.05))
+    assert "square-500" not in record.suite
+    assert {c.name for c in record.checks if c.status == "not run"} == {
         "black_box_stronger",
         "transfer_stronger",
     }
@@ -176,11 +176,11 @@ def test_vectors_are_audited_without_square():
 def test_an_evaluation_flags_what_it_sees_by_itself():
     model, images, labels = linear()
     soft = nn.Sequential(model, nn.Softmax(1))
-    found = evaluate(soft, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
-    clean, robust = found.results
+    evaluation = evaluate(soft, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
+    clean, robust = evaluation.results
     assert clean.flags == () and len(robust.flags) == 1
     assert "softmax_output" in robust.flags[0]
-    line = str(found).splitlines()[1]
+    line = str(evaluation).splitlines()[1]
     assert str(robust.accuracy) in line and robust.flags[0] in line
     sound = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
     assert all(result.flags == () for result in sound.results)
@@ -190,8 +190,10 @@ def test_gradients_that_are_not_there_are_not_followed():
     model, images, labels = linear()
     with pytest.raises(ValueError, match="cuts the graph"):
         evaluate(detached(model), images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
-    found = evaluate(detached(model), images, labels, Linf(0.05), conditions=["square-20"])
-    assert any("unavailable_gradients" in flag for flag in found.results[0].flags)
+    evaluation = evaluate(
+        detached(model), images, labels, Linf(0.05), conditions=["square-20"]
+    )
+    assert any("unavailable_gradients" in flag for flag in evaluation.results[0].flags)
     assert evaluate(
         detached(model), images, labels, Linf(0.05), conditions=["clean"]
     ).results
@@ -229,9 +231,9 @@ def test_an_audit_flags_the_results_that_it_concerns_and_a_better_one_takes_it_b
     for each in (own, *others):
         run.write_result(each)
     run.write_audit(make_audit())
-    told = {r.condition: r.flags for r in run.results()}
-    assert told["pgd-10"] == ("doubtful by itself", "audit, randomized: two passes differ")
-    assert told["clean"] == () and told["x"] == ()
+    flags = {r.condition: r.flags for r in run.results()}
+    assert flags["pgd-10"] == ("doubtful by itself", "audit, randomized: two passes differ")
+    assert flags["clean"] == () and flags["x"] == ()
     run.write_audit(make_audit("passed"))
     assert run.result(own.key).flags == ("doubtful by itself",)
 
@@ -259,10 +261,10 @@ def test_flags_of_a_probe_stay_until_an_audit_speaks():
 
 
 def test_an_audit_of_a_branch_concerns_that_branch_and_the_worst():
-    told = make_audit(branch="adversarial")
-    seen = {b: told.concerns(result(branch=b)) for b in ("adversarial", "worst", "clean")}
+    flags = make_audit(branch="adversarial")
+    seen = {b: flags.concerns(result(branch=b)) for b in ("adversarial", "worst", "clean")}
     assert seen == {"adversarial": True, "worst": True, "clean": False}
-    assert not told.concerns(result())
+    assert not flags.concerns(result())
 
 
 def test_the_module_is_the_function():
@@ -282,6 +284,6 @@ def test_a_buffer_that_a_pass_puts_in_anew_is_noticed_and_put_back():
 
     model, (_, images, labels) = Drifting(), linear()
     before = model.mean
-    found = audit(model, images, labels, Linf(0.1), checks=["dynamic"])
-    assert [check.status for check in found.checks] == ["flagged"]
+    record = audit(model, images, labels, Linf(0.1), checks=["dynamic"])
+    assert [check.status for check in record.checks] == ["flagged"]
     assert model.mean is before and float(before) == 0

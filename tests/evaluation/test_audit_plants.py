@@ -184,22 +184,22 @@ def test_a_broken_defense_raises_its_own_flag(defect, plain, samples):
     plant, flag = PLANTS[defect]
     sound = audit(plain, *samples, Linf(EPS), checks=[flag])
     assert sound.flagged == (), sound
-    found = audit(plant(plain), *samples, Linf(EPS), checks=[flag])
-    assert found.flagged == (flag,), found
+    record = audit(plant(plain), *samples, Linf(EPS), checks=[flag])
+    assert record.flagged == (flag,), record
 
 
 @pytest.mark.parametrize(
     "plant, flag", SYMPTOMS, ids=lambda value: getattr(value, "__name__", value)
 )
 def test_the_attacks_on_a_broken_defense_raise_flags_too(plant, flag, plain, samples):
-    found = audit(plant(plain), *samples, Linf(EPS), checks=[flag])
-    assert found.flagged == (flag,), found
+    record = audit(plant(plain), *samples, Linf(EPS), checks=[flag])
+    assert record.flagged == (flag,), record
 
 
 def test_noise_that_breaks_more_than_a_blind_pgd_is_flagged(plain, samples):
     """Without a slope PGD stays at its start, inside the ball; noise goes to its corners."""
-    found = audit(Scaled(plain), *samples, Linf(0.4), checks=["noise_stronger"])
-    assert found.flagged == ("noise_stronger",), found
+    record = audit(Scaled(plain), *samples, Linf(0.4), checks=["noise_stronger"])
+    assert record.flagged == ("noise_stronger",), record
 
 
 @pytest.mark.slow
@@ -207,25 +207,25 @@ def test_noise_that_breaks_more_than_a_blind_pgd_is_flagged(plain, samples):
 @pytest.mark.parametrize("defect", PLANTS)
 def test_a_whole_audit_of_a_broken_defense_ends_and_has_its_flag(defect, plain, samples):
     plant, flag = PLANTS[defect]
-    found = audit(plant(plain), *samples, Linf(EPS))
-    assert flag in found.flagged, found
-    assert [check.name for check in found.checks] == list(ALL_CHECKS)
+    record = audit(plant(plain), *samples, Linf(EPS))
+    assert flag in record.flagged, record
+    assert [check.name for check in record.checks] == list(ALL_CHECKS)
 
 
 def test_the_plant_that_only_pgd_cannot_break(plain, samples):
     """Its accuracy under PGD-10 is false: stronger attacks break nearly all of it."""
-    found = audit(Rippled(plain), *samples, Linf(EPS), checks=["false_robustness"])
-    assert found.weak.fraction > 0.8 and found.strong.fraction < 0.2
-    assert found.clean.fraction > 0.9
+    record = audit(Rippled(plain), *samples, Linf(EPS), checks=["false_robustness"])
+    assert record.weak.fraction > 0.8 and record.strong.fraction < 0.2
+    assert record.clean.fraction > 0.9
     names = ["black_box_stronger", "false_robustness"]
     assert audit(Rippled(plain), *samples, Linf(EPS), checks=names).flagged == tuple(names)
 
 
 @pytest.mark.parametrize("name", ["digits.standard", "digits.pgd"])
 def test_a_sound_model_raises_no_flag(name, trained, samples):
-    found = audit(trained(name), *samples, Linf(EPS))
-    assert found.flagged == (), found
-    assert [c.name for c in found.checks if c.status == "not run"] == ["transfer_stronger"]
+    record = audit(trained(name), *samples, Linf(EPS))
+    assert record.flagged == (), record
+    assert [c.name for c in record.checks if c.status == "not run"] == ["transfer_stronger"]
 
 
 @pytest.mark.slow
@@ -240,9 +240,9 @@ def test_sound_models_of_any_norm_and_seed_raise_no_flag(
     name, norm, seed, trained, digits_test
 ):
     model = trained(name, f"norm={norm}", f"seed={seed}")
-    found = audit(model, *digits_test, Linf(EPS), seed=seed)
-    assert found.clean.fraction > 0.85, "the model did not learn, so it is not sound"
-    assert found.flagged == (), found
+    record = audit(model, *digits_test, Linf(EPS), seed=seed)
+    assert record.clean.fraction > 0.85, "the model did not learn, so it is not sound"
+    assert record.flagged == (), record
 
 
 def test_every_check_has_a_plant_or_a_test_of_its_own_and_a_place_in_the_order():

@@ -15,7 +15,7 @@ from advnorm.threat import Linf
 
 
 @pytest.fixture(scope="module")
-def subject():
+def problem():
     """Train a small network on two noisy patterns: some samples certify, some break."""
     torch.manual_seed(0)
     labels = torch.arange(120) % 2
@@ -33,10 +33,10 @@ def subject():
 
 
 @pytest.mark.parametrize("method", ["ibp", "crown-ibp", "crown"])
-def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(subject, method):
-    asked = {"threat": Linf(0.05), "conditions": ["pgd-10", method]}
-    plain = advnorm.evaluate(*subject, **asked)
-    first = advnorm.evaluate(*subject, **asked, certificate=method)
+def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(problem, method):
+    settings = {"threat": Linf(0.05), "conditions": ["pgd-10", method]}
+    plain = advnorm.evaluate(*problem, **settings)
+    first = advnorm.evaluate(*problem, **settings, certificate=method)
     alone, key = first.verdicts[f"{method}_linf_0.05"], "pgd-10_linf_0.05"
     assert first.verdicts[key].robust == plain.verdicts[key].robust
     assert first.verdicts[key].by == plain.verdicts[key].by
@@ -49,8 +49,8 @@ def test_certificates_first_give_the_same_verdicts_with_fewer_attacks(subject, m
     assert plain.verdicts[key].certified == ()
 
 
-def test_certified_samples_are_not_attacked(subject, monkeypatch):
-    seen, (model, images, labels) = [], subject
+def test_certified_samples_are_not_attacked(problem, monkeypatch):
+    seen, (model, images, labels) = [], problem
 
     def idle(logits_fn, clean, labels, threat, *, draws):
         seen.append(len(clean))
@@ -106,16 +106,16 @@ def test_what_a_certificate_does_not_speak_of_is_no_contradiction(other):
     refuse_broken_certificates([PROOF, other])
 
 
-def test_an_unknown_certificate_says_which_there_are(subject):
+def test_an_unknown_certificate_says_which_there_are(problem):
     with pytest.raises(ValueError, match="crown-ibp"):
-        advnorm.evaluate(*subject, Linf(0.1), certificate="crwn")
+        advnorm.evaluate(*problem, Linf(0.1), certificate="crwn")
 
 
-def test_results_say_where_a_certificate_alone_decided(subject):
-    model, images, labels = subject
+def test_results_say_where_a_certificate_alone_decided(problem):
+    model, images, labels = problem
     names = ["clean", "ibp", "pgd-2"]
-    found = advnorm.evaluate(
+    evaluation = advnorm.evaluate(
         model, images, labels, Linf(0.05), conditions=names, certificate="ibp"
     )
-    kinds = {result.condition: result.kind for result in found.results}
+    kinds = {result.condition: result.kind for result in evaluation.results}
     assert kinds == {"clean": "clean", "ibp": "certificate", "pgd-2": "attack"}

@@ -11,10 +11,10 @@ from advnorm.evaluation import parse_conditions
 from advnorm.threat import L2, Linf
 
 
-def test_cells_carry_their_settings():
-    (cell,) = parse_conditions(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
-    assert cell.key == "pgd-20x3_l2_0.5"
-    assert cell.settings == {"restarts": 3, "steps": 20, "step_size": 0.05}
+def test_conditions_carry_their_settings():
+    (condition,) = parse_conditions(["pgd-20x3"], [L2(0.5)], (0.0, 1.0), step_ratio=2.0)
+    assert condition.key == "pgd-20x3_l2_0.5"
+    assert condition.settings == {"restarts": 3, "steps": 20, "step_size": 0.05}
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_numbers_that_mean_nothing_to_an_attack_are_refused(name, threats):
     ],
 )
 def test_names_are_read_in_full(name, settings):
-    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
-    assert cell.name == name and cell.settings == pytest.approx(settings)
+    (condition,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
+    assert condition.name == name and condition.settings == pytest.approx(settings)
 
 
 def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour(monkeypatch):
@@ -142,9 +142,9 @@ def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
     ],
 )
 def test_options_are_recorded(name, settings):
-    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
-    found = {key: cell.settings[key] for key in settings}
-    assert cell.name == name and found == pytest.approx(settings)
+    (condition,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
+    found = {key: condition.settings[key] for key in settings}
+    assert condition.name == name and found == pytest.approx(settings)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_restarts_from_the_clean_image_may_draw_other_targets():
 
 
 def test_a_fraction_in_a_name_makes_no_folder():
-    (cell,) = parse_conditions(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
-    assert cell.key == "pgd-10+step=1of255_linf_0.1"
+    (condition,) = parse_conditions(["pgd-10+step=1/255"], [Linf(0.1)], (0.0, 1.0))
+    assert condition.key == "pgd-10+step=1of255_linf_0.1"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_fraction_in_a_name_makes_no_folder():
 )
 def test_a_short_square_search_goes_through_the_whole_schedule(name, horizon):
     """AutoAttack's own 5,000 queries keep its schedule, which is for 10,000."""
-    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
-    assert cell.settings.get("horizon") == horizon
+    (condition,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
+    assert condition.settings.get("horizon") == horizon
     (suite,) = parse_conditions(["standard"], [Linf(0.1)], (0.0, 1.0))
     assert not any("horizon" in key for key in suite.settings)

@@ -18,10 +18,10 @@ from advnorm.threat import Linf
 from advnorm.training import train
 
 
-def test_a_cell_judges_the_corrupted_images():
+def test_a_condition_tests_the_corrupted_images():
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     images, labels = torch.rand(30, 1, 8, 8), torch.randint(3, (30,))
-    found = advnorm.evaluate(
+    evaluation = advnorm.evaluate(
         model,
         images,
         labels,
@@ -32,19 +32,19 @@ def test_a_cell_judges_the_corrupted_images():
     )
     draws = Draws.of(5, torch.arange(30))
     worse = corrupt(images, draws, name="fog", severity=4)
-    verdicts = found.verdicts["corruption-fog-4"]
+    verdicts = evaluation.verdicts["corruption-fog-4"]
     assert list(verdicts.predictions) == model(worse).argmax(1).tolist()
-    assert found.results[0].settings == {"corruption": "fog", "severity": 4}
+    assert evaluation.results[0].settings == {"corruption": "fog", "severity": 4}
 
 
 @pytest.mark.parametrize(
     "shape, count", [(None, 95), ((3, 8, 8), 95), ((1, 8, 8), 90), ((2,), 95)]
 )
 def test_one_name_stands_for_all_that_the_images_can_have(shape, count):
-    made = parse_conditions(["clean", "corruptions"], [], (0.0, 1.0), shape=shape)
-    assert len(made) == 1 + count
+    conditions = parse_conditions(["clean", "corruptions"], [], (0.0, 1.0), shape=shape)
+    assert len(conditions) == 1 + count
     named = {f"corruption-{name}-{s}" for name in CORRUPTIONS for s in range(1, 6)}
-    assert {cell.name for cell in made[1:]} <= named
+    assert {condition.name for condition in conditions[1:]} <= named
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_the_published_files_are_evaluated_by_one_name(tmp_path):
     )
     out = tmp_path / "run"
     train(recipe, out)
-    found = evaluate_run(Run.open(out), recipe, root=tmp_path)
-    assert [r.data for r in found][:2] == ["mnist-c:brightness", "mnist-c:canny_edges"]
-    assert len(found) == 16 and all(r.other and r.accuracy.n == 40 for r in found)
+    results = evaluate_run(Run.open(out), recipe, root=tmp_path)
+    assert [r.data for r in results][:2] == ["mnist-c:brightness", "mnist-c:canny_edges"]
+    assert len(results) == 16 and all(r.other and r.accuracy.n == 40 for r in results)

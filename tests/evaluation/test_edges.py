@@ -27,12 +27,12 @@ def test_at_radius_0_the_accuracy_is_the_clean_one_and_nothing_is_attacked(
     wrong = torch.where(torch.arange(60) < 20, (labels + 1) % 5, labels)
     names = ["clean", "pgd-5x3", "pgd-1..10", "pgd-1..10+last", *SUITES]
     names += ["cw"] if norm == "l2" else []
-    found = evaluate(
+    evaluation = evaluate(
         model, images, wrong, THREATS[norm](0), conditions=names, batch_size=60
     )
-    assert {result.accuracy.correct for result in found.results} == {40}
+    assert {result.accuracy.correct for result in evaluation.results} == {40}
     assert passes == [False] * (1 + len(names)), "one look, and one pass a cell"
-    for result in found.results:
+    for result in evaluation.results:
         assert all(a.correct == 40 for a in result.curve.values())
         assert result.threat is None or result.threat.eps == 0
 
@@ -80,19 +80,19 @@ def test_a_model_that_is_nan_only_under_attack_is_no_robust_model():
 def test_a_single_layer_in_train_mode_is_refused_by_name():
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval()
     images, labels = torch.rand(5, 4), torch.zeros(5).long()
-    given = {"threat": Linf(0.1), "conditions": ["clean"]}
-    assert evaluate(model, images, labels, train_mode="refuse", **given).results
+    settings = {"threat": Linf(0.1), "conditions": ["clean"]}
+    assert evaluate(model, images, labels, train_mode="refuse", **settings).results
     model[1].train()
     with pytest.raises(ValueError, match=r"train mode \(layer '1'\)"):
-        evaluate(model, images, labels, train_mode="refuse", **given)
-    assert evaluate(model, images, labels, **given).results and model[1].training
+        evaluate(model, images, labels, train_mode="refuse", **settings)
+    assert evaluate(model, images, labels, **settings).results and model[1].training
 
 
 def test_no_batches_are_no_verdicts():
-    (cell,) = parse_conditions(["pgd-1..5"], [Linf(0.1)], (0.0, 1.0))
-    verdicts = run_condition(nn.Linear(4, 2), [], cell, total=0)
+    (condition,) = parse_conditions(["pgd-1..5"], [Linf(0.1)], (0.0, 1.0))
+    verdicts = run_condition(nn.Linear(4, 2), [], condition, total=0)
     assert verdicts.accuracy().n == 0
-    assert [a.n for a in verdicts.accuracies(cell.counts).values()] == [0, 0, 0]
+    assert [a.n for a in verdicts.accuracies(condition.counts).values()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["pgd-3", "pgd-1..5", "quick", "apgd_t-3", "fab_t-3"])
@@ -120,7 +120,7 @@ def test_one_sample_is_enough(name):
 )
 def test_what_cannot_attack_is_refused_before_anything_runs(names, shape, words):
     model, passes = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), []
-    model.register_forward_hook(lambda *given: passes.append(1))
+    model.register_forward_hook(lambda *settings: passes.append(1))
     with pytest.raises(ValueError, match=words):
         evaluate(
             model, torch.rand(4, *shape), torch.arange(4) % 3, Linf(0.1), conditions=names
@@ -144,8 +144,8 @@ def test_a_group_of_the_caller_does_not_deal_out_the_samples(five_classes, monke
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
-    found = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "pgd-3"])
-    assert found.verdicts == alone.verdicts
+    evaluation = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "pgd-3"])
+    assert evaluation.verdicts == alone.verdicts
     assert ranks.size() == 2
 
 
@@ -228,7 +228,7 @@ def test_a_model_that_learns_in_a_prediction_is_refused_but_can_be_audited():
     for call in (evaluate, lambda m, *a, **k: transfer({"a": m}, {"a": m}, *a, **k)):
         with pytest.raises(ValueError, match="gradients of its own weights"):
             call(model, images, labels, Linf(0.1))
-    found = audit(model, images, labels, Linf(0.1))
-    assert "dynamic" in found.flagged and len(found.checks) > 20
+    record = audit(model, images, labels, Linf(0.1))
+    assert "dynamic" in record.flagged and len(record.checks) > 20
     assert torch.equal(model.net[2].weight, before)
     assert all(p.requires_grad for p in model.parameters())

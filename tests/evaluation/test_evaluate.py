@@ -34,12 +34,14 @@ def linear_problem(seed=0, n=200, d=12, dtype=torch.float64):
 def test_verdicts_equal_the_closed_form_of_a_linear_model(norm, eps):
     """A sample can be broken exactly if its margin is below eps times the dual norm."""
     model, images, labels, w, signed = linear_problem()
-    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=["pgd-50"])
-    robust = torch.tensor(next(iter(found.verdicts.values())).robust)
-    reach = eps * w.norm(p=DUALS[norm])
-    clear = (signed - reach).abs() > 0.03 * reach  # a path of 2.5 eps comes that near
+    evaluation = evaluate(model, images, labels, THREATS[norm](eps), conditions=["pgd-50"])
+    robust = torch.tensor(next(iter(evaluation.verdicts.values())).robust)
+    margin_change = eps * w.norm(p=DUALS[norm])
+    clear = (
+        signed - margin_change
+    ).abs() > 0.03 * margin_change  # a path of 2.5 eps comes that near
     assert clear.float().mean() > 0.9
-    assert torch.equal(robust[clear], (signed > reach)[clear])
+    assert torch.equal(robust[clear], (signed > margin_change)[clear])
     assert 0 < robust.float().mean() < (signed > 0).float().mean()
 
 
@@ -89,12 +91,12 @@ def test_the_order_of_the_samples_does_not_matter():
     """The engine is keyed by the sample's own index, wherever it stands."""
     model = small_net(torch.float64)
     images, labels = torch.rand(40, 3, 2, 2, dtype=torch.float64), torch.arange(40) % 4
-    (cell,) = parse_conditions(["pgd-5"], [Linf(0.05)], (0.0, 1.0))
+    (condition,) = parse_conditions(["pgd-5"], [Linf(0.05)], (0.0, 1.0))
     order = torch.randperm(40)
     samples = torch.arange(40) + 1000
-    straight = run_condition(model, [Batch(images, labels, samples)], cell, total=40)
+    straight = run_condition(model, [Batch(images, labels, samples)], condition, total=40)
     mixed = run_condition(
-        model, [Batch(images[order], labels[order], samples[order])], cell, total=40
+        model, [Batch(images[order], labels[order], samples[order])], condition, total=40
     )
     by_sample = dict(zip(mixed.samples, mixed.robust, strict=True))
     assert [by_sample[s] for s in straight.samples] == list(straight.robust)
@@ -104,12 +106,12 @@ def test_in_single_precision_the_order_changes_at_most_two_verdicts_in_a_thousan
     model = small_net(torch.float32)
     images, samples = torch.rand(2000, 3, 2, 2), torch.arange(2000)
     labels = model.eval()(images).argmax(1)
-    (cell,) = parse_conditions(["pgd-5"], [Linf(0.02)], (0.0, 1.0))
+    (condition,) = parse_conditions(["pgd-5"], [Linf(0.02)], (0.0, 1.0))
     robust = []
     for order in (samples, torch.randperm(2000)):
         batches = [Batch(images[i], labels[i], samples[i]) for i in order.split(300)]
-        found = run_condition(model, batches, cell, total=2000)
-        robust.append(dict(zip(found.samples, found.robust, strict=True)))
+        verdicts = run_condition(model, batches, condition, total=2000)
+        robust.append(dict(zip(verdicts.samples, verdicts.robust, strict=True)))
     assert sum(robust[0][s] != robust[1][s] for s in range(2000)) <= 4
     assert 100 < sum(robust[0].values()) < 1900
 
@@ -122,11 +124,11 @@ def test_no_parameter_requires_a_gradient_during_the_search():
             seen.append(self.weight.requires_grad or self.bias.requires_grad)
             return super().forward(x)
 
-    (cell,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+    (condition,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
     model, images = Spy(6, 2), torch.rand(9, 6)
     batch = Batch(images, model(images).argmax(1), torch.arange(9))
     seen.clear()
-    run_condition(model, [batch], cell, total=9)
+    run_condition(model, [batch], condition, total=9)
     assert len(seen) > 4 and not any(seen) and model.weight.requires_grad
 
 
@@ -150,7 +152,7 @@ def test_the_seed_decides_the_random_starts():
 def test_examples_are_of_the_first_samples_or_of_none():
     model, images = nn.Linear(6, 2), torch.rand(9, 6)
     samples, labels = torch.arange(9), model(images).argmax(1)
-    (cell,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
+    (condition,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
 
     def run(*parts, done=None):
         """Return the verdicts, and the examples that were saved."""
@@ -159,7 +161,7 @@ def test_examples_are_of_the_first_samples_or_of_none():
         def save(verdicts, examples):
             saved.append(examples)
 
-        verdicts = run_condition(model, batches, cell, total=9, done=done, save=save)
+        verdicts = run_condition(model, batches, condition, total=9, done=done, save=save)
         return verdicts, [examples for examples in saved if examples is not None]
 
     first, rest, empty = slice(0, 4), slice(4, 9), slice(0, 0)
@@ -202,8 +204,8 @@ def test_a_success_outside_of_the_ball_does_not_count(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "cheat", AttackEntry("cheat", cheat, "Cheat"))
     model, images, labels, _, _ = linear_problem()
-    found = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "cheat"])
-    assert found.results[0].accuracy == found.results[1].accuracy
+    evaluation = evaluate(model, images, labels, Linf(0.1), conditions=["clean", "cheat"])
+    assert evaluation.results[0].accuracy == evaluation.results[1].accuracy
 
 
 def test_a_lying_attack_is_judged_by_a_fresh_forward_pass(monkeypatch):
@@ -212,8 +214,8 @@ def test_a_lying_attack_is_judged_by_a_fresh_forward_pass(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "idle", AttackEntry("idle", idle, "Idle"))
     model, images, labels, _, signed = linear_problem()
-    found = evaluate(model, images, labels, Linf(0.1), conditions=["idle"])
-    assert found.results[0].accuracy.correct == (signed > 0).sum()
+    evaluation = evaluate(model, images, labels, Linf(0.1), conditions=["idle"])
+    assert evaluation.results[0].accuracy.correct == (signed > 0).sum()
 
 
 def test_wrong_and_broken_samples_are_not_attacked_again(monkeypatch):
@@ -231,7 +233,7 @@ def test_wrong_and_broken_samples_are_not_attacked_again(monkeypatch):
 
     monkeypatch.setitem(ATTACKS._entries, "half", AttackEntry("half", half, "Half"))
     model, images, labels, _, signed = linear_problem(n=64)
-    found = evaluate(
+    evaluation = evaluate(
         model, images, labels, Linf(0.4), conditions=["half-3x4"], batch_size=64
     )
     right = int((signed > 0).sum())
@@ -240,17 +242,17 @@ def test_wrong_and_broken_samples_are_not_attacked_again(monkeypatch):
     for _ in range(4):
         expected.append(left)
         left -= (left + 1) // 2
-    assert sizes == expected and found.results[0].accuracy.correct == left
+    assert sizes == expected and evaluation.results[0].accuracy.correct == left
 
 
 def test_more_restarts_and_larger_radii_never_help_the_defender():
     model = small_net(torch.float64)
     images = torch.rand(60, 3, 2, 2, dtype=torch.float64)
     labels = model.eval()(images).argmax(1)
-    found = evaluate(
+    evaluation = evaluate(
         model, images, labels, [Linf(0.01), Linf(0.05)], conditions=["pgd-5", "pgd-5x4"]
     )
-    counts = [r.accuracy.correct for r in found.results]
+    counts = [r.accuracy.correct for r in evaluation.results]
     assert counts[0] > counts[1] and counts[2] <= counts[0] and counts[3] <= counts[1]
 
 
@@ -263,11 +265,13 @@ def test_noise_counts_every_sample_and_stays_in_the_bounds():
             return torch.stack([1 - x.mean(1), x.mean(1)], 1)
 
     images = torch.full((500, 4), 0.49)
-    found = evaluate(
+    evaluation = evaluate(
         Spy(), images, torch.ones(500).long(), Linf(0.1), conditions=["clean", "noise-0.5"]
     )
-    assert found.results[0].accuracy.correct == 0
-    assert 150 < found.results[1].accuracy.correct < 350, "noise may also repair a sample"
+    assert evaluation.results[0].accuracy.correct == 0
+    assert 150 < evaluation.results[1].accuracy.correct < 350, (
+        "noise may also repair a sample"
+    )
     noisy = seen[-2]
     assert noisy.min() >= 0 and noisy.max() <= 1 and noisy.std() > 0.3
     evaluate(
@@ -333,14 +337,19 @@ def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
     ],
 )
 def test_bad_input_has_one_sentence_that_says_what_to_do(change, words):
-    given = {
+    arguments = {
         "model": nn.Linear(6, 3),
         "images": torch.rand(4, 6),
         "labels": torch.tensor([0, 1, 2, 0]),
         "threat": Linf(0.1),
     } | change
     with pytest.raises(ValueError, match=words) as error:
-        evaluate(given.pop("model"), given.pop("images"), given.pop("labels"), **given)
+        evaluate(
+            arguments.pop("model"),
+            arguments.pop("images"),
+            arguments.pop("labels"),
+            **arguments,
+        )
     assert "\n" not in str(error.value)
 
 
@@ -352,13 +361,15 @@ def test_logits_that_are_not_finite_are_refused():
 
 
 def test_one_sample_and_two_classes_work():
-    found = evaluate(nn.Linear(6, 2), torch.rand(1, 6), torch.zeros(1).long(), Linf(0.1))
-    assert all(r.accuracy.n == 1 for r in found.results)
+    evaluation = evaluate(
+        nn.Linear(6, 2), torch.rand(1, 6), torch.zeros(1).long(), Linf(0.1)
+    )
+    assert all(r.accuracy.n == 1 for r in evaluation.results)
 
 
 def test_the_package_itself_is_the_way_in():
     model = nn.Linear(6, 2)
-    found = advnorm.evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), Linf(0.1))
-    text = str(found)
+    evaluation = advnorm.evaluate(model, torch.rand(5, 6), torch.zeros(5).long(), Linf(0.1))
+    text = str(evaluation)
     assert "clean" in text and "pgd-50_linf_0.1" in text and "n=5" in text
     assert advnorm.evaluation.parse_conditions is parse_conditions

@@ -49,10 +49,10 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
     model, images, labels, distance = problem(classes, norm)
     eps = distance.median().item()
     names = [*SUITES, *ALONE, "square-300"]
-    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
+    evaluation = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
     beyond, within = distance > eps * (1 + 1e-6), distance < 0.9 * eps
-    for result in found.results:
-        robust = torch.tensor(found.verdicts[result.key].robust)
+    for result in evaluation.results:
+        robust = torch.tensor(evaluation.verdicts[result.key].robust)
         assert robust[beyond].all(), f"{result.condition} breaks what cannot be broken"
         missed = (robust & within).sum().item()
         most = 0 if classes == 2 or result.condition in EVERY_WAY else 2
@@ -66,9 +66,9 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
 def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
     for name in (*ATTACKS, *SUITES):
         threat = L2(0.1) if name == "cw" else Linf(0.1)
-        (cell,) = parse_conditions([name], [threat], (0.0, 1.0))
-        families = {attack.entry.name for attack in cell.attacks}
-        notes = cell.notes(classes)
+        (condition,) = parse_conditions([name], [threat], (0.0, 1.0))
+        families = {attack.entry.name for attack in condition.attacks}
+        notes = condition.notes(classes)
         assert {note.partition(":")[0].partition("-")[0] for note in notes} == (
             families & told
         )
@@ -79,9 +79,9 @@ def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
 def test_a_note_stands_beside_the_number_in_python():
     model, images, labels, _ = problem(3, "linf", n=4)
     names = ["apgd_ce-2", "apgd_t-2"]
-    found = evaluate(model, images, labels, Linf(0.01), conditions=names)
-    plain, noted = str(found).splitlines()
-    assert found.results[0].notes == () and "!" not in plain
+    evaluation = evaluate(model, images, labels, Linf(0.01), conditions=names)
+    plain, noted = str(evaluation).splitlines()
+    assert evaluation.results[0].notes == () and "!" not in plain
     assert noted.endswith(
         "n=4  ! apgd_t-2: the targeted DLR needs 4 classes, there are 3: "
         "the plain margin is climbed instead"

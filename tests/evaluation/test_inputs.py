@@ -134,6 +134,6 @@ def test_a_loader_in_the_place_of_images_is_one_sentence(model, images):
 
 def test_a_whole_audit_of_a_function_asks_every_check(model, images):
     labels = model(images).argmax(1)
-    found = audit(lambda x: model(x), images, labels, Linf(0.1), suite=["apgd_ce-2"])
-    assert [check.name for check in found.checks] == list(ALL_CHECKS)
-    assert "stateful" not in found.flagged
+    record = audit(lambda x: model(x), images, labels, Linf(0.1), suite=["apgd_ce-2"])
+    assert [check.name for check in record.checks] == list(ALL_CHECKS)
+    assert "stateful" not in record.flagged

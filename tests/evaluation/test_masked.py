@@ -101,18 +101,18 @@ def test_scores_and_gradients_that_both_lie_do_not_help_under_the_standard_suite
 @pytest.mark.parametrize("name", ["patient memory of queries", "memory of queries"])
 def test_an_audit_flags_a_memory_of_queries(name, plain, samples):
     images, labels = samples
-    found = audit(
+    record = audit(
         MASKED[name](plain), images[:8], labels[:8], Linf(EPS), checks=["stateful"]
     )
-    assert found.flagged == ("stateful",), found
+    assert record.flagged == ("stateful",), record
 
 
 def test_an_audit_counts_decisions_where_scores_say_nothing(plain, samples):
     checks = ["uninformative_scores", "decisions_stronger", "false_robustness"]
     masked = MASKED["smooth scores without information"](plain)
-    found = audit(masked, *samples, Linf(EPS), checks=checks, suite=["apgd_ce-5"])
-    assert "decisions_stronger" in found.flagged
-    assert found.strong.fraction < 0.3 < 0.8 < found.weak.fraction
+    record = audit(masked, *samples, Linf(EPS), checks=checks, suite=["apgd_ce-5"])
+    assert "decisions_stronger" in record.flagged
+    assert record.strong.fraction < 0.3 < 0.8 < record.weak.fraction
 
 
 class GlobalMemory(Wrapped):
@@ -173,11 +173,11 @@ def test_a_model_that_cannot_be_cast_is_measured_in_its_own_precision(plain, sam
             raise TypeError("not me")
 
     images, labels = samples
-    found = audit(Single(plain), images, labels, Linf(EPS), checks=["wrong_gradients"])
-    assert found.flagged == () and found.checks[0].numbers["double precision"] == 0
+    record = audit(Single(plain), images, labels, Linf(EPS), checks=["wrong_gradients"])
+    assert record.flagged == () and record.checks[0].numbers["double precision"] == 0
     masked = Single(MASKED["negated gradients"](plain))
-    found = audit(masked, images, labels, Linf(EPS), checks=["wrong_gradients"])
-    assert found.flagged == ("wrong_gradients",)
+    record = audit(masked, images, labels, Linf(EPS), checks=["wrong_gradients"])
+    assert record.flagged == ("wrong_gradients",)
 
 
 def test_a_radius_of_zero_is_no_reason_for_a_flag(plain, samples):
@@ -255,8 +255,8 @@ def test_200_evaluations_of_sound_models_raise_no_flag():
     count = 0
     for item in zoo():
         for eps, norm in ((8 / 255, "linf"), (0.5, "l2")):
-            found = evaluate(item.model, item.images, item.labels, THREATS[norm](eps))
-            assert flags(found.results) == set(), (item.name, norm, found)
+            evaluation = evaluate(item.model, item.images, item.labels, THREATS[norm](eps))
+            assert flags(evaluation.results) == set(), (item.name, norm, evaluation)
             count += 1
     assert count >= 200
 
@@ -335,9 +335,11 @@ def test_a_tie_between_classes_is_never_right():
             return torch.zeros(len(x), 4) + 0 * x.flatten(1).sum(1, keepdim=True)
 
     images, labels = torch.rand(8, 1, 4, 4), torch.zeros(8, dtype=torch.long)
-    found = evaluate(Constant(), images, labels, Linf(0.1), conditions=["clean", "pgd-5"])
-    assert [result.accuracy.correct for result in found.results] == [0, 0]
-    assert set(found.verdicts["clean"].predictions) == {1}
+    evaluation = evaluate(
+        Constant(), images, labels, Linf(0.1), conditions=["clean", "pgd-5"]
+    )
+    assert [result.accuracy.correct for result in evaluation.results] == [0, 0]
+    assert set(evaluation.verdicts["clean"].predictions) == {1}
 
 
 def test_an_image_on_the_boundary_is_broken():
@@ -345,10 +347,10 @@ def test_an_image_on_the_boundary_is_broken():
     model = nn.Linear(1, 2, bias=False)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0], [-1.0]]))
-    found = evaluate(
+    evaluation = evaluate(
         model, torch.tensor([[0.25]]), [0], Linf(0.25, bounds=(-1, 1)), conditions=["fgsm"]
     )
-    assert found.results[0].accuracy.correct == 0
+    assert evaluation.results[0].accuracy.correct == 0
 
 
 def test_the_memory_is_what_its_docstring_says(plain, samples):

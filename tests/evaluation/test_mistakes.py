@@ -84,9 +84,9 @@ def test_a_wrong_setting_is_one_sentence_and_leaves_no_file(
     write_npz(trained / "empty.npz", test=0)
     before = files(trained / "run")
     change = change.format(folder=trained)
-    code, said = call(monkeypatch, capsys, command, trained / "run", "--set", change)
-    assert code == 2 and words in said and "Traceback" not in said, said
-    assert sum(line.startswith("advnorm: ") for line in said.splitlines()) == 1
+    code, output = call(monkeypatch, capsys, command, trained / "run", "--set", change)
+    assert code == 2 and words in output and "Traceback" not in output, output
+    assert sum(line.startswith("advnorm: ") for line in output.splitlines()) == 1
     assert files(trained / "run") == before
 
 
@@ -100,8 +100,8 @@ def test_a_wrong_setting_is_one_sentence_and_leaves_no_file(
 )
 def test_a_suite_that_is_none_is_named(trained, monkeypatch, capsys, suite, words):
     run = trained / "run"
-    code, said = call(monkeypatch, capsys, "audit", run, "--suite", suite)
-    assert code == 2 and words in said, said
+    code, output = call(monkeypatch, capsys, "audit", run, "--suite", suite)
+    assert code == 2 and words in output, output
     assert not (run / "audits").exists()
 
 
@@ -110,12 +110,12 @@ def test_a_run_without_weights_says_to_train_it(trained, monkeypatch, capsys, co
     empty = trained / "bare"
     shutil.copytree(trained / "run", empty, dirs_exist_ok=True)
     shutil.rmtree(empty / "checkpoints", ignore_errors=True)
-    code, said = call(monkeypatch, capsys, command, empty)
-    assert code == 2 and "bare has no whole 'best' checkpoint: train it" in said, said
+    code, output = call(monkeypatch, capsys, command, empty)
+    assert code == 2 and "bare has no whole 'best' checkpoint: train it" in output, output
 
 
 def test_a_split_that_became_empty_is_said(trained, monkeypatch, capsys):
     write_npz(trained / "own.npz", test=0)
-    code, said = call(monkeypatch, capsys, "evaluate", trained / "run")
+    code, output = call(monkeypatch, capsys, "evaluate", trained / "run")
     write_npz(trained / "own.npz")
-    assert code == 2 and "without any image" in said and "Traceback" not in said, said
+    assert code == 2 and "without any image" in output and "Traceback" not in output, output

@@ -24,14 +24,16 @@ from advnorm.threat import L2, Linf
 )
 def test_an_option_is_the_attacks_own_argument(five_classes, name, settings, threat):
     model, images, labels = five_classes
-    (found,) = evaluate(model, images, labels, threat, conditions=[name]).verdicts.values()
+    (evaluation,) = evaluate(
+        model, images, labels, threat, conditions=[name]
+    ).verdicts.values()
     size = 2.5 * threat.eps / 6
     size = {"step": 0.01, "ratio": 1.2 * threat.eps / 6}.get(name[6:].split("=")[0], size)
     path = "pgd" if "step" in name else name
     draws = Draws.of(0, torch.arange(60)).stream(path, 0)
     x = pgd(model, images, labels, threat, steps=6, step_size=size, draws=draws, **settings)
     expected = (model(x).argmax(1) == labels).tolist()
-    assert list(found.robust) == expected and 0 < sum(expected) < 60
+    assert list(evaluation.robust) == expected and 0 < sum(expected) < 60
 
 
 def test_a_targeted_search_succeeds_with_any_wrong_class():
@@ -42,8 +44,8 @@ def test_a_targeted_search_succeeds_with_any_wrong_class():
         model.bias.copy_(torch.tensor([0.0, -5.0, -12.0]))
     images, labels = torch.tensor([[0.4], [0.1]]).double(), torch.zeros(2).long()
     name = "pgd-10+least_likely+step=0.05"
-    found = evaluate(model, images, labels, Linf(0.2), conditions=[name])
-    verdicts = next(iter(found.verdicts.values()))
+    evaluation = evaluate(model, images, labels, Linf(0.2), conditions=[name])
+    verdicts = next(iter(evaluation.verdicts.values()))
     assert verdicts.robust == (False, True) and verdicts.predictions == (1, 0)
 
 

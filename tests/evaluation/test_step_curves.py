@@ -24,16 +24,16 @@ def separate(problem, norm, eps, options):
     """Return for each sample whether it is right after each of the step counts."""
     model, images, labels = problem
     names = [f"pgd-{steps}{options}" for steps in STEPS]
-    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
-    return torch.tensor([v.robust for v in found.verdicts.values()]).T
+    evaluation = evaluate(model, images, labels, THREATS[norm](eps), conditions=names)
+    return torch.tensor([v.robust for v in evaluation.verdicts.values()]).T
 
 
 @pytest.mark.parametrize("norm, eps, options", SETTINGS)
 def test_the_last_iterates_are_those_of_separate_runs(five_classes, norm, eps, options):
     model, images, labels = five_classes
     name = f"pgd-1..30{options}+last"
-    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
-    (result,), (verdicts,) = found.results, found.verdicts.values()
+    evaluation = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
+    (result,), (verdicts,) = evaluation.results, evaluation.verdicts.values()
     expected = separate(five_classes, norm, eps, options)
     assert torch.equal(torch.tensor(verdicts.curve), expected)
     assert {n: a.correct for n, a in result.curve.items()} == dict(
@@ -46,8 +46,8 @@ def test_the_last_iterates_are_those_of_separate_runs(five_classes, norm, eps, o
 def test_the_worst_so_far_is_that_of_all_shorter_runs(five_classes, norm, eps, options):
     model, images, labels = five_classes
     name = f"pgd-1..30{options}"
-    found = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
-    (verdicts,) = found.verdicts.values()
+    evaluation = evaluate(model, images, labels, THREATS[norm](eps), conditions=[name])
+    (verdicts,) = evaluation.verdicts.values()
     expected = separate(five_classes, norm, eps, options).cummin(1).values
     assert torch.equal(torch.tensor(verdicts.curve), expected)
     assert list(verdicts.robust) == expected[:, -1].tolist()
@@ -66,8 +66,8 @@ def test_the_two_meanings_differ_where_a_path_comes_back():
 
     images, labels = torch.full((1, 1), 0.4).double(), torch.zeros(1).long()
     names = ["pgd-1..10+clean+step=0.06", "pgd-1..10+clean+step=0.06+last"]
-    found = evaluate(Ridge(), images, labels, Linf(0.2), conditions=names)
-    worst_so_far, last = found.verdicts.values()
+    evaluation = evaluate(Ridge(), images, labels, Linf(0.2), conditions=names)
+    worst_so_far, last = evaluation.verdicts.values()
     assert worst_so_far.curve == ((True, False, False, False),)
     assert last.curve == ((True, False, True, False),)
 
@@ -86,8 +86,10 @@ def test_broken_samples_are_dropped_and_steps_are_not_repeated():
         model.bias.copy_(torch.tensor([-0.5, 0.5]))
     images = torch.tensor([[0.515], [0.555], [0.9]])  # broken after 2 and 6 steps, never
     name = "pgd-1..20+clean+step=0.01"
-    found = evaluate(model, images, torch.zeros(3).long(), Linf(0.2), conditions=[name])
-    curve = next(iter(found.verdicts.values())).curve
+    evaluation = evaluate(
+        model, images, torch.zeros(3).long(), Linf(0.2), conditions=[name]
+    )
+    curve = next(iter(evaluation.verdicts.values())).curve
     assert curve == (
         (True, False, False, False, False),
         (True,) * 3 + (False,) * 2,
@@ -104,8 +106,8 @@ def test_counts_are_the_ends_and_a_series_between():
 
 def test_a_curve_survives_its_record(five_classes):
     model, images, labels = five_classes
-    found = evaluate(model, images, labels, Linf(0.05), conditions=["pgd-1..5"])
-    (result,), (verdicts,) = found.results, found.verdicts.values()
+    evaluation = evaluate(model, images, labels, Linf(0.05), conditions=["pgd-1..5"])
+    (result,), (verdicts,) = evaluation.results, evaluation.verdicts.values()
     assert Result.model_validate_json(result.model_dump_json()) == result
     assert Verdicts.model_validate_json(verdicts.model_dump_json()) == verdicts
 
@@ -126,12 +128,12 @@ def test_the_worst_of_two_branches_is_the_worst_at_each_count():
     assert worst_of(found).curve == ((True, False), (True, False))
 
 
-def test_what_a_certificate_covers_stands_at_every_count(five_classes):
+def test_certified_samples_are_robust_at_every_count(five_classes):
     model, images, labels = five_classes
     names = ["pgd-1..10", "pgd-1..10+last"]
-    given = {"threat": Linf(0.01), "conditions": names}
-    plain = evaluate(model, images, labels, **given)
-    spared = evaluate(model, images, labels, certificate="ibp", **given)
+    settings = {"threat": Linf(0.01), "conditions": names}
+    plain = evaluate(model, images, labels, **settings)
+    spared = evaluate(model, images, labels, certificate="ibp", **settings)
     for key, verdicts in spared.verdicts.items():
         assert 0 < sum(verdicts.certified) < 60
         assert verdicts.curve == plain.verdicts[key].curve

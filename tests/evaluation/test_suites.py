@@ -30,9 +30,9 @@ def test_the_standard_suite_equals_the_closed_form_and_says_who_broke_what(monke
     )
     model, images, labels, distance = problem()
     eps = distance.median().item()
-    found = evaluate(model, images, labels, Linf(eps), conditions=["standard"])
-    (result,) = found.results
-    verdicts = found.verdicts[result.key]
+    evaluation = evaluate(model, images, labels, Linf(eps), conditions=["standard"])
+    (result,) = evaluation.results
+    verdicts = evaluation.verdicts[result.key]
     assert result.condition == "standard" and result.settings["apgd_ce-20.steps"] == 20
     clear = (distance - eps).abs() > 1e-6
     assert torch.equal(torch.tensor(verdicts.robust)[clear], (distance > eps)[clear])
@@ -41,7 +41,7 @@ def test_the_standard_suite_equals_the_closed_form_and_says_who_broke_what(monke
     assert set(verdicts.by) <= {"", *SUITES["standard"]} and "apgd_ce-20" in verdicts.by
 
 
-def test_a_later_attack_sees_only_what_still_stands(monkeypatch):
+def test_a_later_attack_sees_only_samples_that_are_still_robust(monkeypatch):
     seen = []
 
     def spy(name, breaks):
@@ -61,9 +61,9 @@ def test_a_later_attack_sees_only_what_still_stands(monkeypatch):
             ATTACKS._entries, name, AttackEntry(name, spy(name, breaks), name)
         )
     monkeypatch.setitem(SUITES, "mine", ("first", "second", "third"))
-    found = evaluate(model, images, labels, Linf(0.4), conditions=["mine"])
+    evaluation = evaluate(model, images, labels, Linf(0.4), conditions=["mine"])
     assert seen == [("first", 10), ("second", 6), ("third", 3)]
-    (verdicts,) = found.verdicts.values()
+    (verdicts,) = evaluation.verdicts.values()
     assert verdicts.by == ("first",) * 4 + ("second",) * 3 + ("",) * 3
 
 
@@ -83,13 +83,15 @@ def test_an_attack_has_the_same_draws_alone_and_in_a_suite(monkeypatch):
 
 @pytest.mark.parametrize("name", list(SUITES))
 def test_every_suite_is_made_of_known_attacks_and_takes_no_number(name):
-    (cell,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
-    assert tuple(attack.text for attack in cell.attacks) == SUITES[name]
+    (condition,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
+    assert tuple(attack.text for attack in condition.attacks) == SUITES[name]
     with pytest.raises(ValueError, match="takes no number"):
         parse_conditions([f"{name}-3"], [Linf(0.1)], (0.0, 1.0))
 
 
 def test_attacks_without_a_number_take_their_published_steps():
-    found = parse_conditions(["apgd_ce", "square", "pgd"], [Linf(0.1)], (0.0, 1.0))
-    assert [cell.settings["steps"] for cell in found] == [100, 5000, 10]
-    assert "step_size" not in found[0].settings and "step_size" in found[2].settings
+    conditions = parse_conditions(["apgd_ce", "square", "pgd"], [Linf(0.1)], (0.0, 1.0))
+    assert [condition.settings["steps"] for condition in conditions] == [100, 5000, 10]
+    assert (
+        "step_size" not in conditions[0].settings and "step_size" in conditions[2].settings
+    )

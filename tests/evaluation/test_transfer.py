@@ -1,21 +1,13 @@
-"""Adversarial examples of one model, judged by others."""
-
-import json
-import sys
+"""Adversarial examples of one model, tested on others."""
 
 import pytest
 import torch
 from torch import nn
 
 import advnorm
-from advnorm import cli
 from advnorm.draws import Draws
 from advnorm.evaluation.conditions import attack_search
-from advnorm.recipe import EvaluationSpec, EvaluationThreatSpec, parse
-from advnorm.records import Run, TransferMatrix
-from advnorm.runs import evaluate_run, transfer_runs
 from advnorm.threat import Linf
-from advnorm.training import train
 
 
 def linear(seed, scale=1.0):
@@ -35,7 +27,7 @@ def problem(count=60):
 def test_where_source_and_target_are_one_it_is_the_white_box_evaluation(attack):
     images, labels = problem()
     models = {"a": linear(0), "b": linear(1)}
-    found = advnorm.evaluation.transfer(
+    matrix = advnorm.evaluation.transfer(
         models, models, images, labels, Linf(0.05), attack=attack, seed=3, batch_size=17
     )
     for number, model in enumerate(models.values()):
@@ -43,18 +35,18 @@ def test_where_source_and_target_are_one_it_is_the_white_box_evaluation(attack):
             model, images, labels, Linf(0.05), conditions=["clean", attack], seed=3
         )
         clean, attacked = (result.accuracy for result in alone.results)
-        assert found.accuracies[number][number] == attacked
-        assert found.clean[number] == clean
-        assert found.settings == alone.results[1].settings
+        assert matrix.accuracies[number][number] == attacked
+        assert matrix.clean[number] == clean
+        assert matrix.settings == alone.results[1].settings
 
 
-def test_every_target_is_asked_about_every_attacked_sample():
+def test_every_target_is_tested_on_every_attacked_sample():
     """By hand: one BIM on all samples, also those that the source gets wrong."""
     images, labels = problem()
     source, target = linear(1), linear(0)
     wrong = source(images).argmax(1) != labels
     assert wrong.any() and not wrong.all()
-    found = advnorm.evaluation.transfer(
+    matrix = advnorm.evaluation.transfer(
         {"s": source}, {"t": target}, images, labels, Linf(0.3), attack="bim-10"
     )
     (bim,) = attack_search("bim-10", Linf(0.3)).attacks
@@ -62,7 +54,7 @@ def test_every_target_is_asked_about_every_attacked_sample():
     x = bim.attack(source, images, labels, draws=draws)
     right = int((target(x).argmax(1) == labels).sum())
     left_alone = torch.where(wrong[:, None, None, None], images, x)
-    assert found.accuracies[0][0].correct == right
+    assert matrix.accuracies[0][0].correct == right
     assert right != int((target(left_alone).argmax(1) == labels).sum()), "a weak test"
 
 
@@ -70,10 +62,10 @@ def test_a_transfer_to_the_same_weights_is_as_strong_as_the_attack():
     """The right answers on what the white box calls broken or wrong are none."""
     images, labels = problem()
     model, twin = linear(1), linear(1)
-    found = advnorm.evaluation.transfer(
+    matrix = advnorm.evaluation.transfer(
         {"a": model}, {"a": model, "twin": twin}, images, labels, Linf(0.1), attack="bim-5"
     )
-    white, transferred = found.accuracies[0]
+    white, transferred = matrix.accuracies[0]
     assert transferred.correct == white.correct
 
 
@@ -104,77 +96,14 @@ def test_models_and_random_numbers_are_left_as_they_were():
 def test_mistakes_are_one_sentence(change, words):
     images, labels = problem(5)
     model = linear(0)
-    given = {
+    arguments = {
         "sources": {"a": model},
         "targets": {"a": model},
         "images": images,
         "labels": labels,
         "threat": Linf(0.1),
     }
-    given |= change
-    tensors = [given.pop(key) for key in ("sources", "targets", "images", "labels")]
+    arguments |= change
+    tensors = [arguments.pop(key) for key in ("sources", "targets", "images", "labels")]
     with pytest.raises(ValueError, match=words):
-        advnorm.evaluation.transfer(*tensors, **given)
-
-
-def recipe(norm, **more):
-    return parse(
-        {
-            "data": {"name": "digits", "train": 96, "test": 40, **more},
-            "model": {"name": "mlp", "options": {"depth": 1, "width": 8}},
-            "norm": {"name": norm},
-            "epochs": 1,
-            "validation": {"samples": 10, "steps": 2},
-            "attack": {"steps": 2},
-            "evaluation": {
-                "conditions": ["pgd-3"],
-                "threat": {"eps": [0.1]},
-                "samples": 30,
-            },
-        }
-    )
-
-
-def test_runs_transfer_between_each_other(tmp_path, monkeypatch, capsys):
-    recipes = [recipe("batch"), recipe("none")]
-    runs = []
-    for name, each in zip(("one", "two"), recipes, strict=True):
-        train(each, tmp_path / name)
-        runs.append(Run.open(tmp_path / name))
-    (found,) = transfer_runs(runs, recipes)
-    assert found.sources == found.targets == ("one", "two")
-    for number, (run, each) in enumerate(zip(runs, recipes, strict=True)):
-        (alone,) = evaluate_run(run, each)
-        assert found.accuracies[number][number] == alone.accuracy
-        assert found.weights[run.path.name] == alone.weights
-    l2 = EvaluationSpec(threat=EvaluationThreatSpec(norm="l2", eps=(0.5,)))
-    other = [each.replace(evaluation=l2) for each in recipes]
-    (found_l2,) = transfer_runs(runs, other)
-    assert (found_l2.threat.norm, found_l2.threat.eps) == ("l2", 0.5)
-    (alone,) = evaluate_run(runs[0], other[0])
-    assert found_l2.accuracies[0][0] == alone.accuracy
-    out = tmp_path / "matrix.json"
-    command = ["transfer", *map(str, (run.path for run in runs)), "--out", str(out)]
-    more = ["--set", "conditions=[pgd-3]", "--set", "eps=[0.1]", "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", ["advnorm", *command, *more])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert not end.value.code
-    shown = capsys.readouterr().out
-    written = TransferMatrix.model_validate(json.loads(out.read_text())[0])
-    assert written.accuracies == found.accuracies
-    assert str(written) in shown and "n=30" in shown
-
-
-def test_runs_on_other_test_data_are_refused(tmp_path):
-    recipes = [recipe("none"), recipe("none", test=30)]
-    runs = []
-    for name, each in zip(("one", "two"), recipes, strict=True):
-        train(each, tmp_path / name)
-        runs.append(Run.open(tmp_path / name))
-    with pytest.raises(ValueError, match="one and two have different test data"):
-        transfer_runs(runs, recipes)
-    with pytest.raises(ValueError, match="at least two runs"):
-        transfer_runs(runs[:1], recipes[:1])
-    with pytest.raises(ValueError, match="named twice"):
-        transfer_runs([runs[0], runs[0]], [recipes[0]] * 2)
+        advnorm.evaluation.transfer(*tensors, **arguments)

@@ -39,11 +39,13 @@ def test_a_model_in_another_precision_is_fed_its_own_and_attacked_in_a_wide_one(
         model, images = Spy(6, 2).to(dtype), torch.rand(50, 6)
         labels = model(images.to(dtype)).argmax(1)
         got.clear()
-        found = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "spy-10"])
+        evaluation = evaluate(
+            model, images, labels, Linf(0.05), conditions=["clean", "spy-10"]
+        )
     checked = {(torch.float64, torch.float64)}  # a copy, for finite differences
     assert got - checked == {(dtype, dtype)} - checked
     assert searched == {torch.promote_types(dtype, torch.float32)}
-    clean, robust = (r.accuracy.correct for r in found.results)
+    clean, robust = (r.accuracy.correct for r in evaluation.results)
     assert clean >= 49 and robust < clean
 
 
@@ -54,8 +56,8 @@ def test_steps_below_half_precision_are_not_lost():
         model.weight.copy_(torch.tensor([[64.0], [-64.0]]))
         model.bias.copy_(torch.tensor([-64.0 * 0.9985, 64.0 * 0.9985]))
     images, labels = torch.full((5, 1), 0.9995), torch.zeros(5).long()
-    found = evaluate(model, images, labels, Linf(2e-3), conditions=["clean", "bim-50"])
-    assert [r.accuracy.correct for r in found.results] == [5, 0]
+    evaluation = evaluate(model, images, labels, Linf(2e-3), conditions=["clean", "bim-50"])
+    assert [r.accuracy.correct for r in evaluation.results] == [5, 0]
 
 
 def test_a_model_without_parameters_is_evaluated_in_single_precision():
@@ -97,8 +99,8 @@ def test_labels_are_integers_of_any_size(dtype):
 def test_radii_are_numbers_of_any_kind(eps):
     model, images, labels = nn.Linear(6, 2), torch.rand(5, 6), torch.zeros(5).long()
     threats = [Linf(each) for each in eps] if np.ndim(eps) else Linf(eps)
-    found = evaluate(model, images, labels, threats, conditions=["fgsm"])
-    radii = [r.threat.eps for r in found.results]
+    evaluation = evaluate(model, images, labels, threats, conditions=["fgsm"])
+    radii = [r.threat.eps for r in evaluation.results]
     assert radii == pytest.approx(np.atleast_1d(np.asarray(eps, dtype=float)).tolist())
     assert all(type(radius) is float for radius in radii)
 
@@ -132,10 +134,10 @@ def test_the_search_is_given_tensors_of_its_own(monkeypatch):
     """No inference tensors, which cannot be saved for a gradient, and no caller's graph."""
     seen = []
 
-    def spy(model, batches, cell, **settings):
+    def spy(model, batches, condition, **settings):
         batches = list(batches)
         seen.extend(batches)
-        return run_condition(model, batches, cell, **settings)
+        return run_condition(model, batches, condition, **settings)
 
     monkeypatch.setattr("advnorm.evaluation.api.run_condition", spy)
     model, images = nn.Linear(6, 2), torch.rand(5, 6, requires_grad=True)
@@ -174,12 +176,12 @@ def test_a_mixture_model_is_judged_on_the_branch_of_its_route_which_is_named():
     answers = {}
     for domain in ("clean", "adversarial"):
         with norms.route(model, domain=domain):
-            found = evaluate(
+            evaluation = evaluate(
                 model, images, torch.zeros(30).long(), Linf(0.1), conditions=["clean"]
             )
             expected = model.eval()(images).argmax(1).tolist()
-        assert [result.branch for result in found.results] == [domain]
-        answers[domain] = found.verdicts[f"clean@{domain}"].predictions
+        assert [result.branch for result in evaluation.results] == [domain]
+        answers[domain] = evaluation.verdicts[f"clean@{domain}"].predictions
         assert list(answers[domain]) == expected
     default = evaluate(
         model, images, torch.zeros(30).long(), Linf(0.1), conditions=["clean"]

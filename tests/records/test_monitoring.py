@@ -76,8 +76,8 @@ def test_the_peak_of_a_distance_is_of_the_second_half():
         MonitoredStep(step=i, epoch=i, numbers={"wasserstein/clean": value})
         for i, value in enumerate(values, start=1)
     ]
-    (found,) = over_training(lines)
-    assert found.numbers == {"clean, mean": 4.6, "clean, end": 2.0, "clean, peak": 3.0}
+    (diagnosis,) = over_training(lines)
+    assert diagnosis.numbers == {"clean, mean": 4.6, "clean, end": 2.0, "clean, peak": 3.0}
 
 
 def test_jumps_do_not_depend_on_level_or_scale_and_one_step_has_none():

@@ -27,8 +27,10 @@ def runs(tmp_path_factory):
 
 def test_the_answer_is_that_of_the_question_itself(tiny, runs):
     run, recipe = runs(tiny)
-    asked = parse_questions(["hessian"], ["hessian.steps=4", "hessian.loss=adversarial"])
-    (found,) = diagnose_run(run, recipe, asked, samples=12, device="cpu")
+    questions = parse_questions(
+        ["hessian"], ["hessian.steps=4", "hessian.loss=adversarial"]
+    )
+    (diagnosis,) = diagnose_run(run, recipe, questions, samples=12, device="cpu")
     data = load_data(recipe, root=None)
     model, weights, _ = load_trained(run, recipe, data, weights="best", warnings=[])
     rows = torch.arange(12)
@@ -41,39 +43,43 @@ def test_the_answer_is_that_of_the_question_itself(tiny, runs):
         steps=4,
         loss="adversarial",
     )
-    assert found.numbers == again.numbers and found.settings["n"] == 12
-    assert found.weights == weights and found.seconds > 0 and found.branch is None
-    assert Run.open(run.path).diagnoses() == [found]
+    assert diagnosis.numbers == again.numbers and diagnosis.settings["n"] == 12
+    assert (
+        diagnosis.weights == weights and diagnosis.seconds > 0 and diagnosis.branch is None
+    )
+    assert Run.open(run.path).diagnoses() == [diagnosis]
 
 
-def test_a_mixture_norm_is_asked_on_the_branch_that_the_recipe_names(tiny, runs):
+def test_a_mixture_norm_is_diagnosed_on_the_branch_that_the_recipe_names(tiny, runs):
     changes = ["norm.name=mixture", "objective.name=mixed"]
     run, recipe = runs(tiny, *changes)
-    asked = parse_questions(["hessian"], ["hessian.steps=3", "hessian.statistics=running"])
+    questions = parse_questions(
+        ["hessian"], ["hessian.steps=3", "hessian.statistics=running"]
+    )
     numbers = []
     for branch in ("adversarial", "clean"):
         chosen = override(recipe, [f"evaluation.branch={branch}"])
-        (found,) = diagnose_run(run, chosen, asked, samples=12, device="cpu")
-        assert found.branch == branch and f"{branch} branch" in str(found)
-        numbers.append(found.numbers)
+        (diagnosis,) = diagnose_run(run, chosen, questions, samples=12, device="cpu")
+        assert diagnosis.branch == branch and f"{branch} branch" in str(diagnosis)
+        numbers.append(diagnosis.numbers)
     assert numbers[0] != numbers[1]
 
 
-def test_double_precision_runs_are_asked_in_double(tiny, runs):
+def test_double_precision_runs_are_diagnosed_in_double(tiny, runs):
     run, recipe = runs(tiny, "precision=float64")
-    asked = parse_questions(["hessian"], ["hessian.steps=2"])
-    (found,) = diagnose_run(run, recipe, asked, samples=8, device="cpu")
-    assert found.numbers["largest"] > 0
+    questions = parse_questions(["hessian"], ["hessian.steps=2"])
+    (diagnosis,) = diagnose_run(run, recipe, questions, samples=8, device="cpu")
+    assert diagnosis.numbers["largest"] > 0
 
 
-def test_what_cannot_be_asked_is_left_out_of_all_and_said(tiny, runs):
+def test_questions_that_do_not_apply_are_left_out_of_all_and_reported(tiny, runs):
     run, recipe = runs(tiny)
-    asked = dict(parse_questions(["hessian"], ["hessian.steps=2"]))
+    questions = dict(parse_questions(["hessian"], ["hessian.steps=2"]))
 
     def refuses(*_, **__):
         raise ValueError("the model has no batch norm")
 
-    asked = {"impossible": refuses, **asked}
+    questions = {"impossible": refuses, **questions}
     lines = []
 
     class Lines:
@@ -83,11 +89,11 @@ def test_what_cannot_be_asked_is_left_out_of_all_and_said(tiny, runs):
         def line(self, text):
             lines.append(text)
 
-    found = diagnose_run(run, recipe, asked, samples=8, skip=True, progress=Lines())
-    assert [d.question for d in found] == ["hessian"]
+    diagnosis = diagnose_run(run, recipe, questions, samples=8, skip=True, progress=Lines())
+    assert [d.question for d in diagnosis] == ["hessian"]
     assert lines == ["impossible: not asked (the model has no batch norm)"]
     with pytest.raises(ValueError, match="no batch norm"):
-        list(diagnose_run(run, recipe, asked, samples=8))
+        list(diagnose_run(run, recipe, questions, samples=8))
 
 
 def test_fractions_and_lists_are_numbers():
@@ -97,8 +103,8 @@ def test_fractions_and_lists_are_numbers():
 
     try:
         name = "a question of this test"
-        asked = parse_questions([name], [f"{name}.radii=[1/4, 1/2]"])
-        assert asked[name](None, None, None) == (0.25, 0.5)
+        questions = parse_questions([name], [f"{name}.radii=[1/4, 1/2]"])
+        assert questions[name](None, None, None) == (0.25, 0.5)
     finally:
         del QUESTIONS._entries[name]
 
@@ -115,7 +121,7 @@ def test_a_diagnosis_prints_its_numbers_and_how_to_read_them():
     assert str(found) == text
 
 
-def test_the_model_of_the_run_is_asked_in_evaluation(tiny, runs):
+def test_the_model_of_the_run_is_diagnosed_in_evaluation_mode(tiny, runs):
     """With running statistics asked for, a batch norm in training mode would differ."""
     run, recipe = runs(tiny)
     seen = []

@@ -7,19 +7,19 @@ import torch
 from advnorm.progress import Quiet
 from advnorm.recipe import RecipeError, override
 from advnorm.records import Run
-from advnorm.runs import condition as judged_cells
+from advnorm.runs import condition as condition_module
 from advnorm.runs import evaluate_run
 from advnorm.training import checkpoints, train
 
 
 class Lines(Quiet):
-    """Keep what is told."""
+    """Keep the lines of the progress."""
 
     def __init__(self):
-        self.told = []
+        self.lines = []
 
     def line(self, text):
-        self.told.append(text)
+        self.lines.append(text)
 
 
 @pytest.fixture
@@ -32,14 +32,14 @@ def few(tiny, tmp_path):
 @pytest.fixture
 def judgements(monkeypatch):
     """Count the samples that are judged, by cell."""
-    seen, original = [], judged_cells.run_condition
+    seen, original = [], condition_module.run_condition
 
-    def judge(model, batches, cell, **settings):
+    def run_and_stop(model, batches, condition, **settings):
         batches = list(batches)
-        seen.append((cell.name, sum(len(batch.samples) for batch in batches)))
-        return original(model, batches, cell, **settings)
+        seen.append((condition.name, sum(len(batch.samples) for batch in batches)))
+        return original(model, batches, condition, **settings)
 
-    monkeypatch.setattr(judged_cells, "run_condition", judge)
+    monkeypatch.setattr(condition_module, "run_condition", run_and_stop)
     return seen
 
 
@@ -57,7 +57,7 @@ def test_a_look_at_a_few_samples_loses_no_verdict(few, judgements):
         assert verdicts == before[result.key] and len(verdicts.samples) == 40
         assert result.accuracy.correct == sum(verdicts.robust[:15])
         assert run.result(result.key) == result and result.seconds >= of_all.seconds
-    assert any("verdicts on all 40 stay" in line for line in lines.told)
+    assert any("verdicts on all 40 stay" in line for line in lines.lines)
     again = evaluate_run(run, recipe)
     assert not judgements
     for one, other in zip(again, whole, strict=True):
@@ -68,10 +68,10 @@ def test_more_samples_go_on_from_fewer(few, judgements, tmp_path):
     recipe, run = few
     evaluate_run(run, override(recipe, ["evaluation.samples=15"]))
     judgements.clear()
-    found = evaluate_run(run, recipe)
+    results = evaluate_run(run, recipe)
     assert judgements == [("clean", 25), ("pgd-3", 25)]
     other = train(recipe, tmp_path / "other")
-    for one, alone in zip(found, evaluate_run(other, recipe), strict=True):
+    for one, alone in zip(results, evaluate_run(other, recipe), strict=True):
         assert one.accuracy == alone.accuracy and one.accuracy.n == 40
         assert run.verdicts(one.key) == other.verdicts(alone.key)
 
@@ -94,7 +94,7 @@ def test_fewer_samples_of_other_settings_say_what_they_replace(few):
     evaluate_run(run, override(recipe, changes), progress=lines)
     assert (
         f"{attacked.key}: replaces {attacked.accuracy}, of other settings or weights"
-        in (lines.told)
+        in (lines.lines)
     )
     assert run.result(attacked.key).accuracy.n == 15
 
@@ -206,12 +206,12 @@ def test_whatever_decides_a_verdict_makes_it_anew_and_nothing_else_does(
 ):
     recipe, run = done
     evaluate_run(run, recipe)
-    judged = []
-    original = judged_cells.run_condition
+    tested = []
+    original = condition_module.run_condition
     monkeypatch.setattr(
-        judged_cells,
+        condition_module,
         "run_condition",
-        lambda *a, **k: (judged.append(a[2].key), original(*a, **k))[1],
+        lambda *a, **k: (tested.append(a[2].key), original(*a, **k))[1],
     )
     if change == "seed":
         changed = override(recipe, ["seed=1"])
@@ -231,7 +231,7 @@ def test_whatever_decides_a_verdict_makes_it_anew_and_nothing_else_does(
         changed = override(recipe, [f"evaluation.{change}"])
     results = evaluate_run(run, changed)
     expected = {"none": 0, "samples=20": 0, "step_ratio=1.0": 2}.get(change, 3)
-    assert len(judged) == expected, judged
+    assert len(tested) == expected, tested
     if change == "data=npz":
         assert all("~npz-" in r.key and r.other for r in results)
     evaluate_run(run, recipe)
@@ -253,8 +253,8 @@ def test_a_result_of_old_settings_is_not_taken_for_the_new(done, monkeypatch):
 
 def test_statistics_that_are_not_numbers_are_refused_before_an_attack(done, tmp_path):
     recipe, run = done
-    found = newest(run, "best")
-    spoilt = {k: v.clone() for k, v in found.tensors.items()}
+    checkpoint = newest(run, "best")
+    spoilt = {k: v.clone() for k, v in checkpoint.tensors.items()}
     name = next(k for k in spoilt if k.endswith("running_var"))
     spoilt[name][0] = torch.nan
     other = Run(tmp_path / "run")

@@ -21,7 +21,7 @@ FORWARD = 2 * (64 * 10 + 10 * 10)  # digits: 64 pixels, 10 hidden, 10 classes
 FIRST = 2 * 64 * 10  # the first layer's share
 
 
-def made(*changes):
+def plan_of(*changes):
     return plan(override(Recipe(), [*MLP, "attack.steps=3", *changes]))
 
 
@@ -42,9 +42,9 @@ TRAIN = 3 * FORWARD - FIRST
     ],
 )
 def test_a_step_by_hand(objective, expected):
-    found = made(f"objective.name={objective}", "norm.name=none")
-    assert found.forward == FORWARD
-    assert found.step == 8 * expected
+    cost = plan_of(f"objective.name={objective}", "norm.name=none")
+    assert cost.forward == FORWARD
+    assert cost.step == 8 * expected
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,19 @@ def test_a_step_by_hand(objective, expected):
 )
 def test_a_second_pass_by_hand(rule, second):
     """SAM and APART: one more pass over all or some samples, no second attack."""
-    found = made("norm.name=batch", f"gradient={rule}")
-    assert found.step == 8 * (ATTACK + TRAIN + second * TRAIN)
+    cost = plan_of("norm.name=batch", f"gradient={rule}")
+    assert cost.step == 8 * (ATTACK + TRAIN + second * TRAIN)
 
 
 def test_parameters_epochs_and_state_by_hand():
-    found = made("norm.name=none", "data.train=100", "optimizer.name=adam")
-    assert found.parameters == 64 * 10 + 10 + 10 * 10 + 10
-    assert found.steps_per_epoch == 12 and found.epoch == 12 * found.step
-    assert found.state == 4 * 4 * found.parameters  # weight, gradient, two moments
+    cost = plan_of("norm.name=none", "data.train=100", "optimizer.name=adam")
+    assert cost.parameters == 64 * 10 + 10 + 10 * 10 + 10
+    assert cost.steps_per_epoch == 12 and cost.epoch == 12 * cost.step
+    assert cost.state == 4 * 4 * cost.parameters  # weight, gradient, two moments
     for name, momentum, copies in (("sgd", 0, 2), ("sgd", 0.9, 3), ("rmsprop", 0.9, 4)):
-        other = made(f"optimizer={{name: {name}, momentum: {momentum}}}", "norm.name=none")
+        other = plan_of(
+            f"optimizer={{name: {name}, momentum: {momentum}}}", "norm.name=none"
+        )
         assert other.state == 4 * copies * other.parameters
 
 
@@ -77,27 +79,27 @@ FIVE = ["norm.name=none", "data.train=40"]  # steps an epoch
 def test_epochs_of_crown_ibp_cost_what_they_do():
     """Clean up to epoch 1, by both bounds until epoch 3, by intervals alone from there."""
     ramp = "{kind: ramp, first: 1, last: 3, start: %d, stop: %d}"
-    found = made(
+    cost = plan_of(
         *FIVE,
         "epochs=5",
         f"threat.schedule={ramp % (0, 1)}",
         f"objective={{name: crown_ibp, beta_schedule: {ramp % (1, 0)}}}",
     )
     clean, both, ibp = (
-        made(*FIVE, f"objective={objective}")
+        plan_of(*FIVE, f"objective={objective}")
         for objective in ("{name: standard}", "{name: crown_ibp, beta: 0.5}", "{name: ibp}")
     )
     assert clean.step < ibp.step < both.step
-    assert found.training == 6 * clean.step + 9 * both.step + 10 * ibp.step
-    assert found.epoch == found.training // 5
-    assert found.step == both.step and found.activations == both.activations
+    assert cost.training == 6 * clean.step + 9 * both.step + 10 * ibp.step
+    assert cost.epoch == cost.training // 5
+    assert cost.step == both.step and cost.activations == both.activations
 
 
 def test_a_bound_that_gains_weight_later_is_counted():
     """At epoch 0 beta is 0, from epoch 1 on 1; in between there are gradients of both."""
     rises = "objective={name: crown_ibp, beta_schedule: {kind: ramp, last: 1}}"
     crown, both, ibp = (
-        made(*FIVE, f"objective={objective}")
+        plan_of(*FIVE, f"objective={objective}")
         for objective in (
             "{name: crown_ibp}",
             "{name: crown_ibp, beta: 0.5}",
@@ -105,14 +107,14 @@ def test_a_bound_that_gains_weight_later_is_counted():
         )
     )
     assert ibp.step < crown.step < both.step
-    found = made(*FIVE, "epochs=2", rises)
-    assert found.training == ibp.step + 4 * both.step + 5 * crown.step
+    cost = plan_of(*FIVE, "epochs=2", rises)
+    assert cost.training == ibp.step + 4 * both.step + 5 * crown.step
 
 
 def test_steps_without_a_radius_or_with_shorter_attacks_by_hand():
-    radius = made(*FIVE, "epochs=2", "threat.schedule={kind: ramp, first: 0.5, last: 1}")
+    radius = plan_of(*FIVE, "epochs=2", "threat.schedule={kind: ramp, first: 0.5, last: 1}")
     assert radius.training == 8 * (10 * TRAIN + 7 * ATTACK)  # not at 0, 0.2 and 0.4
-    shorter = made(*FIVE, "epochs=2", "attack.steps_schedule={kind: ramp, last: 2}")
+    shorter = plan_of(*FIVE, "epochs=2", "attack.steps_schedule={kind: ramp, last: 2}")
     lengths = [1, 1, 1, 1, 1, 2, 2, 2, 2, 3]  # of 0, 0.3, ... 2.7, to the nearest
     assert shorter.training == 8 * (10 * TRAIN + sum(lengths) * 2 * FORWARD)
     assert shorter.step == 8 * (TRAIN + ATTACK)
@@ -126,15 +128,15 @@ def test_steps_without_a_radius_or_with_shorter_attacks_by_hand():
     ],
 )
 def test_a_weight_of_what_is_computed_anyway_changes_no_cost(objective):
-    found = made(*FIVE, "epochs=3", f"objective={objective}")
+    cost = plan_of(*FIVE, "epochs=3", f"objective={objective}")
     name = objective[1:].partition(",")[0]
-    assert found.training == 15 * made(*FIVE, f"objective={{{name}}}").step
+    assert cost.training == 15 * plan_of(*FIVE, f"objective={{{name}}}").step
 
 
 def test_schedules_of_rates_and_later_epochs_change_no_epoch():
-    rates = "optimizer.schedule={kind: cosine, end: 4}"
-    found = made(*FIVE, "epochs=4", rates, "norm.freeze_epochs=1", "data.mixup=1")
-    assert found.training == 4 * found.epoch == 20 * found.step == 20 * made(*FIVE).step
+    schedule = "optimizer.schedule={kind: cosine, end: 4}"
+    cost = plan_of(*FIVE, "epochs=4", schedule, "norm.freeze_epochs=1", "data.mixup=1")
+    assert cost.training == 4 * cost.epoch == 20 * cost.step == 20 * plan_of(*FIVE).step
 
 
 def test_the_table_says_what_is_an_average():
@@ -154,7 +156,7 @@ def test_the_table_says_what_is_an_average():
 
 def test_a_part_of_one_sample_is_refused_as_in_training():
     with pytest.raises(RecipeError, match="a batch of 8 passes by 1 at a time"):
-        made("optimizer.accumulate=8", "norm.name=batch")
+        plan_of("optimizer.accumulate=8", "norm.name=batch")
 
 
 def test_hours_by_hand():
@@ -179,8 +181,8 @@ def test_a_convolution_by_hand_and_by_a_real_model():
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_every_objective_is_counted(objective):
-    found = made(f"objective.name={objective}", "norm.name=none")
-    assert found.step >= 8 * TRAIN and found.activations > 0
+    cost = plan_of(f"objective.name={objective}", "norm.name=none")
+    assert cost.step >= 8 * TRAIN and cost.activations > 0
 
 
 @pytest.mark.parametrize(
@@ -193,20 +195,20 @@ def test_every_objective_is_counted(objective):
 )
 def test_what_is_remembered_of_a_shape_changes_no_count(changes, monkeypatch):
     deep = ["model={name: mlp, options: {depth: 4, width: 10}}", "data.size=9", *changes]
-    remembered = made(*deep)
+    remembered = plan_of(*deep)
     monkeypatch.setattr(operation_counter, "_key", lambda func, args, kwargs: None)
-    assert made(*deep) == remembered
+    assert plan_of(*deep) == remembered
 
 
 def test_a_remembered_result_is_as_new():
     """Shape, strides, kind and memory of its own; views and scalars are told apart."""
     x = torch.empty(2, 3, 4, 4, device="meta").contiguous(memory_format=torch.channels_last)
-    with operation_counter.OperationCounter() as found:
+    with operation_counter.OperationCounter() as counter:
         one, two = x + 1, x + 1
         whole, real = (x.int().contiguous() + y for y in (1, 1.0))
         pooled = [F.max_pool2d(x, 2, return_indices=True) for _ in range(2)]
         shared = [torch.ops.aten._unsafe_view(whole, (6, 16)) for _ in range(2)]
-    assert two.stride() == x.stride() == one.stride() and found.flops == 0
+    assert two.stride() == x.stride() == one.stride() and counter.flops == 0
     assert two.untyped_storage()._cdata != one.untyped_storage()._cdata
     assert (whole.dtype, real.dtype) == (torch.int32, torch.float32)
     assert [t.dtype for t in pooled[1]] == [torch.float32, torch.int64]
@@ -215,20 +217,20 @@ def test_a_remembered_result_is_as_new():
 
 
 def test_more_steps_cost_the_same_each():
-    steps = [made(f"attack.steps={k}").step for k in (1, 2, 7)]
+    steps = [plan_of(f"attack.steps={k}").step for k in (1, 2, 7)]
     assert steps[2] - steps[0] == 6 * (steps[1] - steps[0]) > 0
 
 
 def test_a_batch_twice_as_large_keeps_twice_as_much():
-    one, two = made("batch_size=8"), made("batch_size=16")
+    one, two = plan_of("batch_size=8"), plan_of("batch_size=16")
     assert 1.9 < two.activations / one.activations <= 2.0
-    assert made("precision=bfloat16").activations == pytest.approx(one.activations / 2)
+    assert plan_of("precision=bfloat16").activations == pytest.approx(one.activations / 2)
 
 
 def test_nothing_is_allocated():
     """A model of 10^13 weights is planned."""
-    found = made("model.options.width=1000000", "model.options.depth=11")
-    assert found.parameters > 10**13
+    cost = plan_of("model.options.width=1000000", "model.options.depth=11")
+    assert cost.parameters > 10**13
 
 
 @pytest.mark.slow
@@ -236,8 +238,8 @@ def test_nothing_is_allocated():
 def test_every_recipe_can_be_planned(name):
     recipe = find(name)
     assert recipe.data.name in SETS
-    found = plan(recipe)
-    assert found.step > found.forward * recipe.batch_size > 0
+    cost = plan(recipe)
+    assert cost.step > cost.forward * recipe.batch_size > 0
     assert all(device in table(recipe, DEVICES) for device in DEVICES)
 
 
@@ -248,7 +250,7 @@ def test_the_command_names_the_devices(monkeypatch, capsys):
             cli.main()
         return end.value.code or 0, capsys.readouterr()
 
-    code, said = call("digits.pgd", "--device", "v100")
-    assert code == 0 and "v100" in said.out and "a100" not in said.out
-    code, said = call("digits.pgd", "--device", "v1000")
-    assert code == 2 and "v100" in said.err
+    code, output = call("digits.pgd", "--device", "v100")
+    assert code == 0 and "v100" in output.out and "a100" not in output.out
+    code, output = call("digits.pgd", "--device", "v1000")
+    assert code == 2 and "v100" in output.err

@@ -38,7 +38,7 @@ class SignalAt(Quiet):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Heard(Quiet):
+class RecordedLines(Quiet):
     """Keeps the lines."""
 
     def __init__(self):
@@ -72,15 +72,15 @@ def stopped(recipe, out, step):
 )
 def test_a_result_says_how_far_training_was(recipe, tmp_path, step, epochs, steps, words):
     run = stopped(recipe, tmp_path / "run", step)
-    asked = override(recipe, ["evaluation.weights=last"])
-    results = evaluate_run(run, asked, progress=(heard := Heard()))
+    last_weights = override(recipe, ["evaluation.weights=last"])
+    results = evaluate_run(run, last_weights, progress=(recorded := RecordedLines()))
     assert len(results) == 2
     for result in (*results, *run.results()):
         assert result.training == TrainingProgress(epochs=epochs, steps=steps, planned=3)
     for result in results:
         assert any(
             line.startswith(result.key) and line.endswith(f"(unfinished: {words})")
-            for line in heard.lines
+            for line in recorded.lines
         )
 
 
@@ -151,10 +151,10 @@ def test_every_record_of_a_run_has_the_mark(recipe, tmp_path):
     (answer,) = diagnose_run(run, few, parse_questions(["dead"]), samples=10)
     assert str(answer).count(mark) == len(answer.numbers)
     assert run.diagnoses() == [answer]
-    heard = Heard()
-    for result in perturb_run(run, few, progress=heard):
+    recorded = RecordedLines()
+    for result in perturb_run(run, few, progress=recorded):
         assert result.training == audit.training == answer.training
-        assert f"{result.key}: {result.accuracy} {mark}" in heard.lines
+        assert f"{result.key}: {result.accuracy} {mark}" in recorded.lines
     certified = override(few, ["evaluation.conditions=[ibp]"])
     assert evaluate_run(run, certified)[0].training == audit.training
     attacked = [override(few, ["evaluation.conditions=[pgd-2]"])] * 2
@@ -181,9 +181,9 @@ def test_perturbed_results_lose_the_mark_too(recipe, tmp_path, monkeypatch):
 
 def test_a_finished_run_has_no_mark_anywhere(recipe, tmp_path):
     run = train(recipe, tmp_path / "run")
-    heard = Heard()
-    evaluate_run(run, recipe, progress=heard)
-    assert "unfinished" not in "\n".join([*heard.lines, comparison_text([run])])
+    recorded = RecordedLines()
+    evaluate_run(run, recipe, progress=recorded)
+    assert "unfinished" not in "\n".join([*recorded.lines, comparison_text([run])])
     assert "unfinished: " not in write_page([run], tmp_path / "page.html").read_text()
 
 
@@ -265,13 +265,16 @@ def test_a_record_without_the_field_is_read(recipe, tmp_path):
 
 def test_a_start_from_an_unfinished_run_is_said(recipe, tmp_path):
     run = stopped(recipe, tmp_path / "run", 7)
-    tuned, heard = override(recipe, [f"init_from={run.path}", "epochs=1"]), Heard()
-    train(tuned, tmp_path / "tuned", progress=heard)
-    assert f"start: {run.path} is unfinished: 2 of 3 epochs and 1 step" in heard.lines
+    tuned, recorded = (
+        override(recipe, [f"init_from={run.path}", "epochs=1"]),
+        RecordedLines(),
+    )
+    train(tuned, tmp_path / "tuned", progress=recorded)
+    assert f"start: {run.path} is unfinished: 2 of 3 epochs and 1 step" in recorded.lines
     train(recipe, run.path, resume=True)
     shutil.rmtree(tmp_path / "tuned")
-    train(tuned, tmp_path / "tuned", progress=(heard := Heard()))
-    assert not any("unfinished" in line for line in heard.lines)
+    train(tuned, tmp_path / "tuned", progress=(recorded := RecordedLines()))
+    assert not any("unfinished" in line for line in recorded.lines)
 
 
 def test_the_commands_print_the_mark_beside_each_number(

@@ -29,7 +29,7 @@ def test_weight_decay_with_and_without_norm_parameters(tiny):
     assert groups(spared) == {(5e-4, 1.0): [2, 2], (0.0, 1.0): [1, 1, 1, 1]}
 
 
-def test_fixup_scalars_have_their_own_rate(tiny):
+def test_fixup_scalars_have_their_own_lr(tiny):
     changes = ["data.size=16", "model={name: fixup_resnet20, options: {width: 4}}"]
     changes += ["norm.name=none", "optimizer.scalar_lr_factor=0.1", "attack.steps=1"]
     experiment = build_experiment(override(tiny, changes), root=None, device="cpu")
@@ -248,7 +248,7 @@ def test_trying_out_moves_nothing(tiny, rule):
     assert all(p.grad is None and p.requires_grad for p in experiment.model.parameters())
 
 
-def test_a_problem_is_told_once(tiny):
+def test_a_problem_is_reported_once(tiny):
     with pytest.raises(RecipeError) as error:
         build_experiment(override(tiny, ["objective.name=pdg"]), root=None, device="cpu")
     assert str(error.value).count("no objective 'pdg'") == 1

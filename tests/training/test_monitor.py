@@ -278,7 +278,7 @@ def test_a_stopped_run_goes_on_with_the_same_lines(tiny, tmp_path, monkeypatch):
         ),
     ],
 )
-def test_what_cannot_be_watched_is_refused(tiny, tmp_path, changes, words):
+def test_what_cannot_be_monitored_is_refused(tiny, tmp_path, changes, words):
     with pytest.raises(RecipeError, match=words):
         train(override(tiny, changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -11,9 +11,6 @@ from advnorm import norms
 from advnorm.data import Batch
 from advnorm.evaluation import Perturbation, perturbed_statistics
 from advnorm.evaluation.perturbed_statistics import directions
-from advnorm.recipe import override
-from advnorm.runs import perturb_run
-from advnorm.training import train
 
 
 def trained(seed=0):
@@ -41,7 +38,7 @@ def test_running_statistics_are_shifted_as_section_4_5_says(direction, part):
     model, images, labels = trained()
     what = Perturbation(direction, part)
     v = directions(model, what, seed=3)[model[1]]
-    found = perturbed_statistics(model, images, labels, radii=[0.6], what=what, seed=3)
+    accuracies = perturbed_statistics(model, images, labels, radii=[0.6], what=what, seed=3)
     twin = deepcopy(model).eval()
     layer = twin[1]
     if part == "mean":
@@ -50,7 +47,7 @@ def test_running_statistics_are_shifted_as_section_4_5_says(direction, part):
         sigma = (layer.running_var + layer.eps).sqrt() * (1 + 0.6 * v.deviation)
         layer.running_var.copy_(sigma**2 - layer.eps)
     correct = (twin(images).argmax(1) == labels).sum()
-    assert found[0.6].correct == correct and found[0.6].n == 240
+    assert accuracies[0.6].correct == correct and accuracies[0.6].n == 240
     with norms.perturbed(model.eval(), what.shifts({model[1]: v}, 0.6)):
         assert torch.allclose(model(images), twin(images))
 
@@ -92,7 +89,7 @@ def test_radius_0_is_the_clean_accuracy_and_the_model_is_as_before(direction):
     model, images, labels = trained()
     model.train()
     before, flags = deepcopy(model.state_dict()), [m.training for m in model.modules()]
-    found = perturbed_statistics(
+    accuracies = perturbed_statistics(
         model, images, labels, radii=[0.0, 0.5], what=Perturbation(direction, "both")
     )
     after = model.state_dict()
@@ -100,19 +97,19 @@ def test_radius_0_is_the_clean_accuracy_and_the_model_is_as_before(direction):
     assert [m.training for m in model.modules()] == flags
     assert all(p.grad is None or p.requires_grad for p in model.parameters())
     clean = (model.eval()(images).argmax(1) == labels).sum()
-    assert found[0.0].correct == clean
+    assert accuracies[0.0].correct == clean
 
 
 def test_groups_see_only_themselves():
     model, images, labels = trained()
     what = Perturbation("sign", "both", batch=True, groups=8)
-    found = perturbed_statistics(
+    accuracies = perturbed_statistics(
         model, images, labels, radii=[0.0], what=what, batch_size=240
     )
     model.train()
     with norms.keep_statistics(model):
         right = sum((model(images[j::8]).argmax(1) == labels[j::8]).sum() for j in range(8))
-    assert found[0.0].correct == right
+    assert accuracies[0.0].correct == right
 
 
 @pytest.mark.parametrize(
@@ -128,60 +125,3 @@ def test_groups_see_only_themselves():
 def test_refusals(make, words):
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
-    recipe = override(
-        override_tiny(),
-        ["perturbation={radii: [0, 0.3], directions: [sign, adversarial]}"],
-    )
-    run = train(recipe, tmp_path / "run")
-    weights = {p.name: p.read_bytes() for p in run.checkpoints.iterdir()}
-    first = perturb_run(run, recipe)
-    assert len(first) == 2 * 2 * 2
-    assert {r.key for r in run.results()} == {r.key for r in first}
-    assert "statistics-sign_mean_0.3" in {r.key for r in first}
-    for result in first:
-        assert result.accuracy.n == 40 and result.statistics == "running"
-        assert run.verdicts(result.key).accuracy() == result.accuracy
-    clean = {r.accuracy.correct for r in first if r.threat.eps == 0}
-    assert len(clean) == 1
-    assert perturb_run(run, recipe) == first
-    assert {p.name: p.read_bytes() for p in run.checkpoints.iterdir()} == weights
-    batch = override(
-        recipe,
-        [
-            "perturbation={statistics: batch, groups: 4, split: train, radii: [0.1]}",
-            "evaluation={batch_size: 20, samples: 80}",
-        ],
-    )
-    found = perturb_run(run, batch)
-    assert {r.condition for r in found} == {"statistics-sign-batch-4"}
-    assert {(r.accuracy.n, r.split, r.statistics) for r in found} == {
-        (80, "train", "batch")
-    }
-
-
-def test_groups_that_do_not_divide_the_batches_of_a_run_are_refused(tmp_path):
-    recipe = override_tiny()
-    run = train(recipe, tmp_path / "run")
-    wrong = override(recipe, ["perturbation={statistics: batch, groups: 3}"])
-    with pytest.raises(ValueError, match="groups=3 does not divide"):
-        perturb_run(run, wrong)
-
-
-def override_tiny():
-    from advnorm.recipe import Recipe
-
-    return override(
-        Recipe(),
-        [
-            "data={train: 96, test: 40}",
-            "model.options={depth: 1, width: 8}",
-            "objective.name=standard",
-            "epochs=1",
-            "batch_size=32",
-            "validation={samples: 30, steps: 1}",
-            "evaluation.batch_size=16",
-        ],
-    )
