@@ -16,11 +16,11 @@ def odd(tmp_path) -> dict[str, Path]:
     (tmp_path / "folder").mkdir()
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "to pipe").symlink_to(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as made:
+    with socket.socket(socket.AF_UNIX) as server:
         here = os.getcwd()
         os.chdir(tmp_path)  # the path of a socket may have a hundred characters
         try:
-            made.bind("socket")
+            server.bind("socket")
         finally:
             os.chdir(here)
     names = ("pipe", "folder", "zero", "to pipe", "socket")

@@ -13,7 +13,7 @@ import advnorm
 
 ROOT = Path(__file__).parents[1]
 FUNCTIONS = [name for name in advnorm.__all__ if inspect.isfunction(getattr(advnorm, name))]
-GIVEN = """\
+DEFINITIONS = """\
 import torch
 
 model: torch.nn.Module
@@ -98,8 +98,8 @@ def test_the_wheel_is_complete(installed, tmp_path):
 def test_mypy_accepts_the_examples_of_the_readme(installed, tmp_path):
     examples = "".join(block.text for block in readme_blocks())
     wrong = "\nimport advnorm\n\nadvnorm.evaluate(model, images, nothing=1)\n"
-    (tmp_path / "examples.py").write_text(GIVEN + examples)
-    (tmp_path / "mistake.py").write_text(GIVEN + wrong)
+    (tmp_path / "examples.py").write_text(DEFINITIONS + examples)
+    (tmp_path / "mistake.py").write_text(DEFINITIONS + wrong)
     strict = (sys.executable, "-m", "mypy", "--strict", "--python-executable", installed)
     here = (*strict, "--cache-dir", tmp_path / "cache", "--config-file", "")
     assert "Success" in run(*here, tmp_path / "examples.py", cwd=tmp_path)

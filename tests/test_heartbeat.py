@@ -46,11 +46,11 @@ def test_a_rank_that_ends_is_named_by_the_first(heartbeats):
 
 def test_the_kernel_probes_the_connections_for_as_long_as_asked(heartbeats, monkeypatch):
     (link,) = heartbeats[1]._links.values()
-    asked = [
+    probes = [
         link.getsockopt(socket.IPPROTO_TCP, option)
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
     ]
-    assert asked[0] + asked[1] * asked[2] == heartbeat.DEFAULT_TIMEOUT
+    assert probes[0] + probes[1] * probes[2] == heartbeat.DEFAULT_TIMEOUT
     assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
@@ -110,8 +110,8 @@ def test_a_process_that_is_killed_shuts_nothing():
     ours.sendall(b"x")
     assert theirs.recv(1) == b"x"
     monitor.close()
-    for one in (ours, theirs, server):
-        one.close()
+    for connection in (ours, theirs, server):
+        connection.close()
 
 
 @pytest.mark.parametrize("text", ["4", "-1", "soon", "60.5", ""])

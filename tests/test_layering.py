@@ -60,7 +60,7 @@ def modules():
 
 def imported(path: Path) -> set[str]:
     """Return the parts of the package that a file imports, also inside functions."""
-    found = set()
+    parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom):
@@ -70,8 +70,8 @@ def imported(path: Path) -> set[str]:
                 names = [f"advnorm.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("advnorm.")}
-    return found
+        parts |= {name.split(".")[1] for name in names if name.startswith("advnorm.")}
+    return parts
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))

@@ -12,8 +12,8 @@ HOSTILE = "file\x1b]0;title\x07\u202e [red]a[/nothing] \udcff"
 
 def test_plain_lines_are_cleaned(capsys):
     Plain().line(HOSTILE)
-    said = capsys.readouterr().err
-    assert said == "file\\x1b]0;title\\x07\\u202e [red]a[/nothing] \\xff\n"
+    printed = capsys.readouterr().err
+    assert printed == "file\\x1b]0;title\\x07\\u202e [red]a[/nothing] \\xff\n"
 
 
 def test_a_bar_takes_no_orders(monkeypatch):
@@ -26,9 +26,9 @@ def test_a_bar_takes_no_orders(monkeypatch):
     bar.line(HOSTILE)
     bar.update(1, 2, HOSTILE)
     bar.close()
-    said = screen.getvalue()
-    assert "\x1b]0;" not in said and "\x07" not in said and "\u202e" not in said
-    assert said.count("\\x1b]0;title") >= 2 and "[/nothing]" in said
+    printed = screen.getvalue()
+    assert "\x1b]0;" not in printed and "\x07" not in printed and "\u202e" not in printed
+    assert printed.count("\\x1b]0;title") >= 2 and "[/nothing]" in printed
 
 
 @pytest.mark.parametrize("text", ["a", "two\nlines"])

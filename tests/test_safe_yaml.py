@@ -56,10 +56,10 @@ def test_an_alias_bomb_in_a_setting_is_refused(tmp_path):
         before = chr(ord(level) - 1)
         nested += f"&{level} [{', '.join([f'*{before}'] * 9)}], "
     setting = f"evaluation.conditions={nested}]"
-    said = refused(
+    message = refused(
         tmp_path, "train", "digits.pgd", "--out", tmp_path / "run", "--set", setting
     )
-    assert "expanded" in said and len(said) < 1000
+    assert "expanded" in message and len(message) < 1000
 
 
 def test_a_bomb_of_merge_keys_is_refused():
@@ -136,8 +136,8 @@ def test_a_huge_number_is_refused_and_not_written_out(number, key):
 def test_mistakes_are_counted_where_they_are_many_and_keys_cut():
     with pytest.raises(RecipeError) as error:
         parse({f"key{i}" + "y" * 2000: i for i in range(500)})
-    said = str(error.value)
-    assert said.endswith("and 480 more mistakes") and len(said) < 20_000
+    message = str(error.value)
+    assert message.endswith("and 480 more mistakes") and len(message) < 20_000
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", "{a: {b: c}}", "text"])

@@ -12,18 +12,18 @@ CALLS = {"eval", "exec", "extractall", "extract", "unsafe_load", "full_load", "l
 
 def faults(source: str) -> list[str]:
     """Return what a source file does that reading data must never need."""
-    found = []
+    faults = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [a.name for a in node.names if a.name.split(".")[0] in MODULES]
+            faults += [a.name for a in node.names if a.name.split(".")[0] in MODULES]
         elif (
             isinstance(node, ast.ImportFrom)
             and (node.module or "").split(".")[0] in MODULES
         ):
-            found.append(node.module)
+            faults.append(node.module)
         elif isinstance(node, ast.Call):
-            found += _call_faults(node)
-    return found
+            faults += _call_faults(node)
+    return faults
 
 
 def _call_faults(call: ast.Call) -> list[str]:
@@ -35,20 +35,20 @@ def _call_faults(call: ast.Call) -> list[str]:
     owner = getattr(getattr(call.func, "value", None), "id", "")
     keywords = {k.arg: getattr(k.value, "value", None) for k in call.keywords}
     method_eval = isinstance(call.func, ast.Attribute) and name == "eval"  # model.eval()
-    found = [name] if name in CALLS and not method_eval else []
+    faults = [name] if name in CALLS and not method_eval else []
     if owner == "yaml" and name.endswith("Loader") and name != "SafeLoader":
-        found.append(f"{owner}.{name}")
+        faults.append(f"{owner}.{name}")
     if (owner, name) in {("torch", "load"), ("yaml", "load")}:
-        found.append(f"{owner}.{name}")
+        faults.append(f"{owner}.{name}")
     if keywords.get("weights_only", True) is False or keywords.get("allow_pickle", False):
-        found.append(f"{name} with pickles allowed")
+        faults.append(f"{name} with pickles allowed")
     if (owner, name) == ("np", "load") and keywords.get("allow_pickle") is not False:
-        found.append("np.load without allow_pickle=False")
+        faults.append("np.load without allow_pickle=False")
     if name in {"import_module", "__import__"} and not isinstance(
         call.args[0], ast.Constant | ast.JoinedStr
     ):
-        found.append("an import path that is not written in the source")
-    return found
+        faults.append("an import path that is not written in the source")
+    return faults
 
 
 @pytest.mark.parametrize(

@@ -67,17 +67,17 @@ def test_a_value_is_shown_short_however_large():
 def test_every_line_to_the_terminal_goes_through_one_function():
     """Elsewhere ``typer.echo``, ``print`` or a stream would let escapes through."""
     ways = {("typer", "echo"), ("click", "echo"), ("stdout", "write"), ("stderr", "write")}
-    found = {}
+    calls_by_file = {}
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = node.func.value
                 name = getattr(owner, "id", getattr(owner, "attr", ""))
                 if (name, node.func.attr) in ways:
-                    found.setdefault(str(path.relative_to(ROOT)), []).append(node)
-    assert {name: len(calls) for name, calls in found.items()} == {
+                    calls_by_file.setdefault(str(path.relative_to(ROOT)), []).append(node)
+    assert {name: len(calls) for name, calls in calls_by_file.items()} == {
         "cli/output.py": 1,
         "progress.py": 1,
     }
-    for calls in found.values():
+    for calls in calls_by_file.values():
         assert "printable" in ast.unparse(calls[0])

@@ -67,7 +67,7 @@ class _Gap(NamedTuple):
 
 @dataclass(frozen=True)
 class CWProblem:
-    """What is asked of every sample of a batch."""
+    """The search problem that all samples of a batch share."""
 
     logits_fn: LogitsFn
     bounds: Bounds

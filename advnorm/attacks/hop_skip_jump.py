@@ -84,7 +84,7 @@ def hop_skip_jump(
 
 
 def count_queries(steps: int) -> int:
-    """Return how many decisions about a sample so many hops take, at most."""
+    """Return the largest number of queries a sample that a number of hops takes."""
     starts, each = 30, 2 * _HALVINGS  # candidates; the two searches of a hop
     hops = [*range(1, min(TRIAL, steps) + 1)] * STARTS + [*range(TRIAL + 1, steps + 1)]
     normals = sum(ceil(QUERIES * sqrt(hop)) for hop in hops)
@@ -136,7 +136,7 @@ class _Nearest:
 
 
 def _classifier(logits_fn: LogitsFn) -> Classify:
-    """Return a function that asks for decisions, so many images at a time."""
+    """Return a function that queries decisions, in batches of a limited size."""
 
     @torch.no_grad()
     def ask(images: Tensor, labels: Tensor) -> Tensor:

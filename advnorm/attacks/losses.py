@@ -77,7 +77,7 @@ def targeted_dlr(labels: Tensor, targets: Tensor) -> Gain:
 
 
 def dlr_reason(classes: int) -> str | None:
-    """Say why :func:`dlr` climbs the plain margin with so many classes, if it does."""
+    """Say why :func:`dlr` uses the plain margin with few classes, if it does."""
     return _reason("DLR", classes, _CLASSES)
 
 

@@ -236,7 +236,7 @@ def refusal(text: str, advice: str) -> ValueError:
 
 
 def _positive(text: str) -> float:
-    """Read a number > 0; 0 stands for anything else."""
+    """Read a number > 0; return 0 for anything else."""
     try:
         value = parse_number(text) if re.fullmatch(r"[0-9./e-]+", text) else 0.0
     except ValueError:

@@ -13,7 +13,7 @@ ROWS = 512
 
 
 def runs_together(attempts: range, images: int) -> range:
-    """Return those of the attempts left that run together on so many images.
+    """Return which of the waiting attempts run together on a number of images.
 
     The first runs alone: it breaks most images that are broken at all, and spares the
     others the cost.

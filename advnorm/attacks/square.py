@@ -160,7 +160,7 @@ def _parts(steps: int, share_at: Callable[[int], float]) -> Iterator[_Part]:
 
 
 class QueryPace:
-    r"""How many queries of a sample are asked at once; nothing but time depends on it.
+    r"""How many queries of a sample share a pass; only the time depends on it.
 
     Let a pass cost as much as :math:`a` images on top of its own, and a query be kept with
     probability q. Asking k of each of m samples costs :math:`a + m k` and settles about
@@ -173,7 +173,7 @@ class QueryPace:
         self.kept = rarest  # so that no later pass needs more memory than the first
 
     def width(self, samples: int) -> int:
-        """Return how many queries to ask of each of so many samples."""
+        """Return how many queries of each sample to make in one pass."""
         best = sqrt(2 * self.overhead / (samples * max(self.kept, self.rarest)))
         return max(1, min(int(best), self.rows // samples))
 

@@ -26,7 +26,7 @@ SUITES = {
 ``strong`` has the same kinds of attacks, shorter.
 """
 ALL_CORRUPTIONS = "corruptions"
-"""The name that stands for every corruption at every severity."""
+"""The name of every corruption at every severity."""
 
 _SIGMA = NamePart(
     r"(?:-(?P<sigma>(?=[0-9.]*[1-9])[0-9]*\.?[0-9]+))?",

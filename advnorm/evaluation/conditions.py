@@ -95,7 +95,7 @@ class Condition:
         return ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds)
 
     def notes(self, classes: int) -> tuple[str, ...]:
-        """Say which of its attacks fall back to something else with so many classes."""
+        """Say which of its attacks use a fallback with this number of classes."""
         reasons = ((name.text, name.entry.fallback(classes)) for name in self.attacks)
         return tuple(f"{name}: {reason}" for name, reason in reasons if reason)
 

@@ -20,7 +20,7 @@ from advnorm.threat import Threat
 
 _ONE_STEP = "fgsm"
 _PASSES_DIFFER = frozenset({"randomized", "dynamic"})
-"""Flags of models whose answers differ anyway, so that a memory cannot be told."""
+"""Flags of models whose answers vary anyway: their state cannot be checked."""
 
 
 class Screening:

@@ -1,4 +1,4 @@
-"""Adversarial examples of one model, judged by others (galloway2019, Table 12, E.2)."""
+"""Adversarial examples of one model, tested on others (galloway2019, Table 12, E.2)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack

@@ -122,7 +122,7 @@ class LedgerEntry(Record):
     row: str
     seed: int
     fingerprint: str
-    """A hash of what was trained and asked."""
+    """A hash of what was trained and measured."""
     run: str
     numbers: dict[str, float]
     """By column; not yet as ratios."""
@@ -159,7 +159,7 @@ class Reproduction(Record):
     seconds: float = 0.0
     """What training and judging took, over all runs, wherever they were made."""
     entries: tuple[LedgerEntry, ...] = ()
-    """What each job gave, also of rows and seeds that were not asked for this time."""
+    """The numbers of every job, also of rows and seeds that were left out this time."""
     defaults: dict[str, Any] = {}
     """The settings of a recipe that says nothing, when it was written."""
 

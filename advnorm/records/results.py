@@ -66,7 +66,7 @@ class Result(Record):
     """``None`` for what has no adversary: clean images and noise."""
     accuracy: Accuracy
     curve: dict[int, Accuracy] = {}
-    """Of a curve: the accuracy after so many steps; the last is ``accuracy``."""
+    """Of a curve: the accuracy by step count; the last is ``accuracy``."""
     data: str
     other: bool = False
     """Whether this is another data set than the run's own."""
@@ -157,7 +157,7 @@ class Verdicts(Record):
 
 
 class TransferMatrix(Record):
-    """One attack made on each source and judged by each target."""
+    """One attack made on each source and tested on each target."""
 
     attack: str
     settings: dict[str, Setting] = {}

@@ -18,7 +18,7 @@ class Device:
     source: str
 
     def hours(self, flops: float, *, half: bool) -> float:
-        """Return the time of so many operations at :data:`UTILIZATION`."""
+        """Return the time that operations take at :data:`UTILIZATION`."""
         peak = self.half if half else self.single
         return flops / (peak * 1e12 * UTILIZATION) / 3600
 

@@ -23,7 +23,7 @@ from advnorm.runs.load import first_samples, open_run
 from advnorm.threat import Threat
 
 SAMPLES = 200
-"""Test samples of a question, where nothing else is said."""
+"""The default number of test samples of a question."""
 
 Questions = Mapping[str, Callable[..., Diagnosis]]
 """Functions of :mod:`advnorm.diagnosis` by name, with their options set."""

@@ -78,7 +78,7 @@ class Plan:
         return self.training // self.epochs
 
     def hours(self, device: Device, *, epochs: int = 1) -> float:
-        """Return the hours that so many epochs take on one device."""
+        """Return the hours that a number of epochs takes on one device."""
         return device.hours(self.epoch * epochs, half=self.half)
 
 
@@ -158,7 +158,7 @@ class _StepCost(NamedTuple):
     activations: int
 
     def of(self, steps: int, attack: int) -> int:
-        """Return the operations of so many steps with so many of attack in all."""
+        """Return the operations of ``steps`` steps with ``attack`` attack steps in all."""
         return steps * self.flops + (attack - steps) * self.further
 
 

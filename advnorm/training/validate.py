@@ -42,7 +42,7 @@ class _Stopping(Quiet):
         self._stop = stop
 
     def update(self, done: int, total: int, text: str) -> None:
-        """Stop here if asked to."""
+        """Raise :class:`StoppedError` if a signal asked to stop."""
         self._stop.check()
 
 

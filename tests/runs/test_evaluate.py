@@ -34,12 +34,12 @@ def judgements(monkeypatch):
     """Count the samples that are judged, by cell."""
     seen, original = [], condition_module.run_condition
 
-    def run_and_stop(model, batches, condition, **settings):
+    def recording(model, batches, condition, **settings):
         batches = list(batches)
         seen.append((condition.name, sum(len(batch.samples) for batch in batches)))
         return original(model, batches, condition, **settings)
 
-    monkeypatch.setattr(condition_module, "run_condition", run_and_stop)
+    monkeypatch.setattr(condition_module, "run_condition", recording)
     return seen
 
 

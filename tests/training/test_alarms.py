@@ -34,12 +34,12 @@ def test_masked_gradients_raise_the_alarm_and_sound_ones_do_not(tiny, tmp_path, 
         build_experiment(recipe, root=None, device="cpu"),
     )
     model, _, _ = load_trained(run, recipe, experiment.data, weights="last", warnings=[])
-    found = validate(
+    validated = validate(
         replace(experiment, model=nn.Sequential(model, Times()) if masked else model),
         Stop(),
     )
-    assert len(found.strong.samples) == min(FEW, 30)
-    alarms = guards.alarms(None, *found, classes=10)
+    assert len(validated.strong.samples) == min(FEW, 30)
+    alarms = guards.alarms(None, *validated, classes=10)
     assert [("false robustness" in alarm) for alarm in alarms] == [True] * masked
     assert not any(epoch.alarms for epoch in run.epochs())
 

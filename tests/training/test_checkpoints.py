@@ -22,9 +22,9 @@ def test_round_trip_keeps_every_bit_of_every_dtype(tmp_path):
         for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.bool)
     }
     save(tmp_path, "state", 3, named, {"x": 0.1 + 0.2})
-    found = load(tmp_path, "state", warnings=[])
-    assert found.facts == {"x": 0.1 + 0.2}
-    assert all(torch.equal(found.tensors[name], named[name]) for name in named)
+    checkpoint = load(tmp_path, "state", warnings=[])
+    assert checkpoint.facts == {"x": 0.1 + 0.2}
+    assert all(torch.equal(checkpoint.tensors[name], named[name]) for name in named)
 
 
 def test_two_of_a_kind_are_kept(tmp_path):
@@ -55,10 +55,13 @@ def test_fifty_kills_while_saving_always_leave_a_loadable_checkpoint(tmp_path):
         os.kill(pid, signal.SIGKILL)
         assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
         warnings: list[str] = []
-        found = load(tmp_path, "state", warnings=warnings)
-        assert found is not None and not warnings
-        step = found.facts["step"]
-        assert found.tensors["b"].item() == step and (found.tensors["a"] == step).all()
+        checkpoint = load(tmp_path, "state", warnings=warnings)
+        assert checkpoint is not None and not warnings
+        step = checkpoint.facts["step"]
+        assert (
+            checkpoint.tensors["b"].item() == step
+            and (checkpoint.tensors["a"] == step).all()
+        )
         landed |= {path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")}
     assert landed, "no kill hit a write: the test shows nothing"
 
@@ -94,8 +97,8 @@ def test_damage_is_named_and_the_previous_checkpoint_used(tmp_path, damage, suff
     newest = save(tmp_path, "state", 2, tensors(2), {"step": 2})
     damage(newest.with_suffix(suffix))
     warnings: list[str] = []
-    found = load(tmp_path, "state", warnings=warnings)
-    assert found.facts["step"] == 1 and found.tensors["b"].item() == 1
+    checkpoint = load(tmp_path, "state", warnings=warnings)
+    assert checkpoint.facts["step"] == 1 and checkpoint.tensors["b"].item() == 1
     if not (damage is damage_remove and suffix == ".json"):  # that one was never finished
         assert len(warnings) == 1 and "state-00000002" in warnings[0]
 

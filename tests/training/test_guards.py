@@ -16,8 +16,8 @@ from advnorm.training.build import build_experiment
 
 
 def finite_on_disk(out):
-    found = checkpoints.load(out / "checkpoints", "state", warnings=[])
-    floats = [t for t in found.tensors.values() if t.is_floating_point()]
+    checkpoint = checkpoints.load(out / "checkpoints", "state", warnings=[])
+    floats = [t for t in checkpoint.tensors.values() if t.is_floating_point()]
     return all(torch.isfinite(t).all() for t in floats)
 
 

@@ -16,19 +16,22 @@ def newest(run, kind="state"):
 def test_nesterov_reaches_the_optimizer(tiny):
     for value in (True, False):
         recipe = override(tiny, [f"optimizer.nesterov={str(value).lower()}"])
-        made = build_optimizer(recipe, nn.Linear(2, 2))
-        assert made.defaults["nesterov"] is value and made.defaults["momentum"] == 0.9
+        optimizer = build_optimizer(recipe, nn.Linear(2, 2))
+        assert (
+            optimizer.defaults["nesterov"] is value
+            and optimizer.defaults["momentum"] == 0.9
+        )
 
 
 def test_rmsprop_takes_the_step_of_its_equation(tiny):
     """In turn: v = 0.9 v + 0.1 g^2; m = 0.5 m + g / (sqrt(v) + 1); w -= lr m."""
     recipe = override(tiny, ["optimizer={name: rmsprop, lr: 0.1, momentum: 0.5}"])
     layer = nn.Linear(1, 1, bias=False).double()
-    made, w = build_optimizer(recipe, layer), layer.weight.item()
+    optimizer, w = build_optimizer(recipe, layer), layer.weight.item()
     v = m = 0.0
     for g in (2.0, -1.0, 0.5):
         layer.weight.grad = torch.full_like(layer.weight, g)
-        made.step()
+        optimizer.step()
         v = 0.9 * v + 0.1 * g * g
         m = 0.5 * m + g / (v**0.5 + 1)
         w -= 0.1 * m

@@ -31,13 +31,13 @@ class SignalAt(Quiet):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Return a function that trains a recipe without a stop, once a recipe."""
-    made = {}
+    runs = {}
 
     def make(recipe):
         key = repr(recipe)
-        if key not in made:
-            made[key] = train(recipe, tmp_path_factory.mktemp("whole") / "run")
-        return made[key]
+        if key not in runs:
+            runs[key] = train(recipe, tmp_path_factory.mktemp("whole") / "run")
+        return runs[key]
 
     return make
 

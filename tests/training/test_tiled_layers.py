@@ -13,7 +13,7 @@ SGD = ["optimizer={name: sgd, lr: 0.05, momentum: 0.5, weight_decay: 0.1}"]
 
 
 def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):
-    found = []
+    runs = []
     for tile in (1, 2):
         changes = [*ENLARGED, *SGD, "precision=float64", f"model.options.tile={tile}"]
         recipe = override(tiny, changes)
@@ -23,8 +23,8 @@ def test_a_run_with_tiles_is_the_run_without(tiny, tmp_path):
         )
         assert not [layer for layer in model.modules() if isinstance(layer, TiledLinear)]
         evaluate_run(run, recipe)
-        found.append((model.state_dict(), [r.accuracy for r in run.results()]))
-    (plain, expected), (tiled, accuracies) = found
+        runs.append((model.state_dict(), [r.accuracy for r in run.results()]))
+    (plain, expected), (tiled, accuracies) = runs
     # the first weights are parted in float32, as they are drawn
     torch.testing.assert_close(tiled, plain, rtol=1e-6, atol=1e-8)
     assert accuracies == expected

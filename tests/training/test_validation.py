@@ -90,9 +90,9 @@ def test_a_margin_within_rounding_is_not_certified_by_a_validation():
         threat=threat,
         device=torch.device("cpu"),
     )
-    found = validate(experiment, SimpleNamespace(check=lambda: None))
+    validated = validate(experiment, SimpleNamespace(check=lambda: None))
     batches = samples.batches(torch.arange(2), batch_size=2, device=None)
     condition = certificate_condition("ibp", threat)
     expected = run_condition(model, batches, condition, total=2)
-    assert found.clean.robust == (True, True)
-    assert found.robust.robust == expected.robust == (False, True)
+    assert validated.clean.robust == (True, True)
+    assert validated.robust.robust == expected.robust == (False, True)

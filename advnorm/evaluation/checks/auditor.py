@@ -124,7 +124,7 @@ def probe(model: nn.Module, batch: Batch, threat: Threat) -> tuple[Check, ...]:
 
 
 def flags_of(checks: Sequence[Check]) -> tuple[str, ...]:
-    """Return what stands beside an accuracy: a sentence a flagged check."""
+    """Return the warnings beside an accuracy: a sentence for each flagged check."""
     return tuple(check.flag for check in checks if check.status == "flagged")
 
 

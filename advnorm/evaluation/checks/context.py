@@ -75,7 +75,7 @@ class AuditContext:
         self.logits_fn = logits_of(model)
         self.draws = Draws.of(seed, self.samples).stream("audit")
         self.history: History | None = None
-        """The model's first answers, where it is asked about a memory."""
+        """The model's first answers, where the check ``stateful`` is run."""
         self.masked = False
         """Whether a check found gradients or scores suspect, so far."""
         self._robust_cache: dict[tuple[str, float], Tensor] = {}

@@ -15,7 +15,7 @@ larger, and a kink of the model may lie within one."""
 FACTOR = 5.0
 """By which the typical slope may change with the distance."""
 _ENOUGH = 8
-"""Samples from which a typical slope can be told."""
+"""The number of samples that give a typical slope."""
 
 
 @CHECKS.register("wrong_gradients")

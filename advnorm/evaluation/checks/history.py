@@ -19,7 +19,7 @@ from advnorm.evaluation.engine import logits_of
 from advnorm.threat import Threat
 
 FEW = 32
-"""Samples that are asked about."""
+"""The number of samples that are compared."""
 _STEP = 0.1
 """Between neighbours, in units of eps."""
 
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class History:
-    """The answers of a model before anything else is asked: make it first."""
+    """The answers of a model before any other query: make it first."""
 
     def __init__(self, model: nn.Module, batch: Batch, threat: Threat) -> None:
         self.logits_fn = logits_of(model)

@@ -143,7 +143,7 @@ def batch_dependent(context: AuditContext) -> Finding:
 
 @CHECKS.register("grad_mode_dependent")
 def grad_mode_dependent(context: AuditContext) -> Finding:
-    """Ask whether answers change where gradients are enabled, or asked for.
+    """Ask whether answers change where gradients are enabled, or required.
 
     A search runs there; a verdict does not.
     """

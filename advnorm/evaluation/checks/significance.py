@@ -45,7 +45,7 @@ def count(mask: Tensor) -> int:
 
 
 def clearly_lower(suspect: Tensor, trusted: Tensor) -> bool:
-    """Tell whether fewer samples stand under ``suspect`` than under ``trusted``.
+    """Return whether fewer samples are robust under ``suspect`` than ``trusted``.
 
     The exact sign test on the samples that only one of the two attacks breaks.
 

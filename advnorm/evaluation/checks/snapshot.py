@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class _Slot(NamedTuple):
-    """Where a tensor stands in a module, which one it is, and what it held."""
+    """The place of a tensor in a module, the tensor, and a copy of its values."""
 
     store: dict[str, Any]
     name: str
@@ -15,7 +15,7 @@ class _Slot(NamedTuple):
     value: Tensor
 
     def moved(self) -> bool:
-        """Tell whether another tensor stands there, or other numbers are in it."""
+        """Return whether the tensor was replaced, or its values changed."""
         now = self.store.get(self.name)
         return now is not self.tensor or not torch.equal(
             self.tensor.detach().nan_to_num(), self.value.nan_to_num()
