@@ -45,12 +45,12 @@ def cases(folder: Path) -> dict[str, Case]:
 
     torch.manual_seed(0)
     from advnorm import attacks
-    from advnorm.models import MODELS
+    from advnorm.models import build
     from advnorm.norms import NORMS
     from advnorm.threat import Linf
 
     images, labels = torch.rand(128, 1, 28, 28), torch.arange(128) % 10
-    net = MODELS["cnn_small"](shape=(1, 28, 28), classes=10, norm=NORMS["batch"]()).eval()
+    net = build("cnn_small", shape=(1, 28, 28), classes=10, norm=NORMS["batch"]()).eval()
     for parameter in net.parameters():
         parameter.requires_grad_(False)
     threat, small = Linf(0.1), Linf(0.01)
@@ -111,6 +111,7 @@ def _help() -> object:
 
 def worker() -> None:
     """Time the case that each line of standard input names."""
+    sys.meta_path = [f for f in sys.meta_path if "Editable" not in str(f)]  # its own tree
     with tempfile.TemporaryDirectory() as folder:
         work = cases(Path(folder))
         print("\t".join(work), flush=True)
