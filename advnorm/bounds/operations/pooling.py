@@ -44,8 +44,10 @@ def average_rounding(call: Call, output: Box) -> Tensor:
 
 
 TIE = 1e-6
-"""Of the largest value: lower bounds that are nearer than this are equal, and the first one
-is picked. Instance norms in a large ball make all of them equal, but for rounding.
+"""Lower bounds that are nearer than this share of a sample's largest value are a tie.
+
+The first of them is picked. Instance norms in a large ball make all of them equal, and
+rounding must not pick.
 """
 
 
@@ -74,7 +76,8 @@ def pool_bounds(layer: nn.MaxPool1d | nn.MaxPool2d, box: Box) -> PoolBounds:
         layer.dilation,
         layer.ceil_mode,
     )
-    grid = TIE * lower.abs().amax().clamp(min=torch.finfo(lower.dtype).tiny)
+    largest = lower.abs().flatten(1).amax(1).view(-1, *(1,) * (lower.ndim - 1))
+    grid = TIE * largest.clamp(min=torch.finfo(lower.dtype).tiny / TIE)
     _, index = pool((lower / grid).round(), *settings, return_indices=True)
     best = lower.flatten(2).gather(2, index.flatten(2)).view_as(index)
     return PoolBounds(index, _second(upper, index, layer) <= best, pool(upper, *settings))
