@@ -25,6 +25,20 @@ from advnorm.text import shorten
 Bounds = tuple[float, float]
 
 
+def check_threat(threat: object) -> None:
+    """Refuse what is given in the place of a threat.
+
+    >>> check_threat(0.03)
+    Traceback (most recent call last):
+    ValueError: threat is Linf(8/255) or L2(0.5), not 0.03: from advnorm import Linf, L2
+    """
+    if isinstance(threat, type) or not hasattr(threat, "bounds"):
+        raise ValueError(
+            f"threat is Linf(8/255) or L2(0.5), not {shorten(threat)}: "
+            "from advnorm import Linf, L2"
+        )
+
+
 class Threat(Protocol):
     """A set of admissible inputs around each clean input of a batch."""
 

@@ -134,3 +134,41 @@ def run(*command, cwd=None):
     done = start(*command, cwd=cwd)
     assert not done.returncode, done.stdout + done.stderr
     return done.stdout
+
+
+def _front_door_mistakes():
+    import torch
+    from torch import nn
+
+    from advnorm import Linf
+
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval()
+    images, labels, threat = torch.rand(6, 1, 2, 2), torch.arange(6) % 3, Linf(0.1)
+    data = (model, images, labels)
+    for name in ("evaluate", "audit", "certify"):
+        for wrong in (0.1, Linf, "linf", None):
+            yield name, (*data, wrong), {}, r"threat is Linf\(8/255\)"
+    yield "certify", (*data, [threat]), {}, r"threat is Linf\(8/255\)"
+    yield "certify", (*data, threat), {"method": "crwn"}, "did you mean 'crown'"
+    yield "certify", (model, images, threat, labels), {}, "images and labels are tensors"
+    yield "evaluate", (*data, threat), {"conditions": "pgd-5"}, r"write \['pgd-5'\]"
+    yield "diagnose", (*data, 0.1, ["dead"]), {}, r"threat is Linf\(8/255\)"
+    yield "diagnose", (*data, threat, "dead"), {}, r"write \['dead'\]"
+    yield "diagnose", (*data, threat, []), {}, "name at least one"
+    yield "diagnose", (*data, threat, ["ded"]), {}, "did you mean 'dead'"
+    yield "diagnose", (model, images, [[1], "a"], threat, ["dead"]), {}, "labels"
+    yield "train", ("digits.pgd", "out"), {}, r"recipes\.find\('digits\.pgd'\)"
+
+
+def test_a_mistake_at_the_front_door_is_one_sentence():
+    for name, arguments, settings, words in _front_door_mistakes():
+        with pytest.raises(ValueError, match=words) as error:
+            getattr(advnorm, name)(*arguments, **settings)
+        assert "\n" not in str(error.value)
+
+
+def test_load_refuses_weights_that_there_are_not(tmp_path):
+    recipe = advnorm.recipe.Recipe(epochs=1, data=advnorm.recipe.DataSpec(train=64))
+    advnorm.train(recipe, tmp_path / "run", device="cpu")
+    with pytest.raises(ValueError, match="weights is 'best' or 'last', not 'bst'"):
+        advnorm.load(tmp_path / "run", weights="bst")

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recipes": {"recipe", "registry"},
     "models": BASE | {"norms"},
     "attacks": BASE | {"threat"},
-    "bounds": BASE | {"norms"},
+    "bounds": BASE | {"norms", "threat"},
     "objectives": BASE | {"attacks", "bounds", "norms", "threat"},
     "gradients": BASE | {"objectives", "norms"},
     "evaluation": BASE | {"attacks", "bounds", "norms", "threat", "data", "records"},

@@ -27,6 +27,7 @@ from advnorm.bounds.interval import ibp_margins_and_rounding
 from advnorm.bounds.methods import METHODS, batch_size, compute_margins, prepare_graph
 from advnorm.bounds.precision import exact_products
 from advnorm.bounds.simplify import SimplifiedGraph
+from advnorm.threat import check_threat
 
 _CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
 
@@ -80,6 +81,7 @@ def certify(
         An image that is not certified may be robust or not: nothing is known.
     """
     images, labels = _as_tensors(images, labels)
+    check_threat(threat)
     with torch.no_grad(), exact_products(images.device):
         graph = prepare_graph(model, images, labels, threat)
         margins, slack = _interval_margins(graph, images, labels, threat)
@@ -103,6 +105,7 @@ def is_certified(
     """
     tighter_methods = _after_ibp(method)
     images, labels = _as_tensors(images, labels)
+    check_threat(threat)
     if not len(images):
         return labels.new_zeros(0, dtype=torch.bool)
     with torch.no_grad(), exact_products(images.device):

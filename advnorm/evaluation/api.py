@@ -141,6 +141,8 @@ def _beside(result: Result) -> str:
 def _conditions(
     names: Sequence[str], threats: Sequence[Threat], shape: Sequence[int]
 ) -> list[Condition]:
+    if isinstance(names, str):
+        raise ValueError(f"conditions is a list of names: write [{names!r}]")
     if not names:
         raise ValueError("conditions is empty: name at least one, such as 'pgd-50'")
     return parse_conditions(names, threats, threats[0].bounds, shape=shape)

@@ -6,7 +6,7 @@ from math import prod, sqrt
 import torch
 from torch import Tensor, nn
 
-from advnorm.threat import Bounds, Threat
+from advnorm.threat import Bounds, Threat, check_threat
 
 
 def check_images(images: Tensor, bounds: Bounds) -> None:
@@ -39,15 +39,12 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
 
 def threats_of(threat: Threat | Sequence[Threat]) -> list[Threat]:
     """Return one threat or several as a list; anything else is refused."""
-    threats = list(threat) if isinstance(threat, Sequence) else [threat]
+    several = isinstance(threat, Sequence) and not isinstance(threat, str)
+    threats: list[Threat] = list(threat) if several else [threat]  # type: ignore[arg-type,list-item]
     if not threats:
         raise ValueError("there are no threats: give at least one, such as Linf(8/255)")
     for each in threats:
-        if isinstance(each, type) or not callable(getattr(each, "project", None)):
-            raise ValueError(
-                f"threat is Linf(8/255) or L2(0.5), or a list of them, not {each!r}: "
-                "from advnorm import Linf, L2"
-            )
+        check_threat(each)
     if len({each.bounds for each in threats}) > 1:
         raise ValueError(
             "the threats have different bounds: the images have one range, so evaluate "

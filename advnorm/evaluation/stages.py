@@ -173,7 +173,7 @@ class StepCurve:
     """The accuracy after 10 to 2000 steps of PGD, all from one run (xie2020, Figure 2).
 
     Projected gradient ascent has no memory: N steps are the first N of any longer run with
-    the same step size. So one run is judged at each step count. Two meanings of "accuracy
+    the same step size. So one run is tested at each step count. Two meanings of "accuracy
     under N steps" are offered, because the loss may fall again along the path:
 
     ``worst``: a sample is robust if it was classified correctly at every listed count up

@@ -14,13 +14,14 @@ from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import validate_options
 from advnorm.evaluation.engine import check
 from advnorm.evaluation.inputs import check_labels
+from advnorm.evaluation.samples import as_samples
 from advnorm.model_state import eval_mode
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
 from advnorm.runs.load import first_samples, open_run
-from advnorm.threat import Threat
+from advnorm.threat import Threat, check_threat
 
 SAMPLES = 200
 """The default number of test samples of a question."""
@@ -62,9 +63,15 @@ def diagnose_model(
     >>> dead.question
     'dead'
     """
-    batch = Batch(images, labels, arange(len(images)))
-    _check_model(model, batch, threat)
+    check_threat(threat)
+    if isinstance(questions, str):
+        raise ValueError(f"questions is a list of names: write [{questions!r}]")
+    if not questions:
+        raise ValueError("questions is empty: name at least one, such as 'hessian'")
     chosen = questions if isinstance(questions, Mapping) else parse_questions(questions)
+    samples = as_samples(images, labels, threat.bounds)
+    batch = Batch(samples.images, samples.labels, arange(len(samples.images)))
+    _check_model(model, batch, threat)
     answers = _answers(model, batch, threat, chosen, branch, skip, progress or Quiet())
     return [answer.model_copy(update={"weights": name}) for answer in answers]
 

@@ -134,6 +134,8 @@ def name_of(checkpoint: Path, digest: str) -> str:
 
 def kind_of(weights: str) -> str:
     """Return the kind of checkpoint that holds the best or the last weights."""
+    if weights not in ("best", "last"):
+        raise ValueError(f"weights is 'best' or 'last', not {weights!r}")
     return "best" if weights == "best" else "state"
 
 

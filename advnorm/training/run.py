@@ -13,6 +13,7 @@ from advnorm.allocator import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run, RunLostError
+from advnorm.text import shorten
 from advnorm.training import checkpoints
 from advnorm.training.build import Experiment, build_experiment, choose_device
 from advnorm.training.completion import read_completion
@@ -62,6 +63,11 @@ def train(
     ...     [epoch.step for epoch in run.epochs()]
     [2]
     """
+    if not isinstance(recipe, Recipe):
+        raise ValueError(
+            "recipe is a Recipe, such as advnorm.recipes.find('digits.pgd'), not "
+            f"{shorten(recipe)}"
+        )
     out = Path(out)
     with (
         _naming_checkpoint(out),

@@ -161,7 +161,7 @@ def grad_mode_dependent(context: AuditContext) -> Finding:
     return Finding(
         max(numbers.values()) > 0,
         "the model answers otherwise where gradients are enabled or wanted, so a search "
-        "attacks another model than the one that is judged: remove that branch",
+        "attacks another model than the one that predicts: remove that branch",
         numbers,
     )
 
