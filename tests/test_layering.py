@@ -46,7 +46,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_IMPORT["training"] = set(MAY_IMPORT) - {"report", "recipes"}
 MAY_IMPORT["runs"] = MAY_IMPORT["training"] | {"training"}
-MAY_IMPORT["studies"] = {"recipe", "diagnosis", "training", "runs", "records"} | BASE
+MAY_IMPORT["studies"] = {
+    *("recipe", "training", "runs", "evaluation", "diagnosis", "records"),
+    *BASE,
+}
 MAY_IMPORT["papers"] = {
     *("recipe", "training", "runs", "studies", "evaluation", "diagnosis", "records"),
     *BASE,

@@ -13,10 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from advnorm.papers.artefact import Artefact, Job, seeded
-from advnorm.papers.defaults import default_settings, same_defaults
 from advnorm.papers.jobs import JobResult
 from advnorm.recipe import Recipe
 from advnorm.records import LedgerEntry, Reproduction, Scale, read_reproduction
+from advnorm.studies.defaults import default_settings, same_defaults
 from advnorm.studies.trained_runs import run_name, training_settings
 from advnorm.training import load_data
 

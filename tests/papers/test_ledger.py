@@ -12,10 +12,10 @@ from tiny_recipe import TINY
 
 from advnorm.diagnosis import REVISIONS
 from advnorm.papers import ARTEFACTS, Artefact, Job, Workspace, record_path, reproduce
-from advnorm.papers.defaults import default_settings, same_defaults
 from advnorm.papers.ledger import job_fingerprint
 from advnorm.recipe import override
 from advnorm.records import LedgerEntry, read_reproduction, reproductions
+from advnorm.studies.defaults import default_settings, same_defaults
 
 module = import_module("advnorm.papers.reproduce")
 ledger_module = import_module("advnorm.papers.ledger")
