@@ -4,7 +4,7 @@ The random numbers of a sample must not depend on the other samples of its batch
 order of the data or on the number of ranks, and the caller's random state must not change.
 So nothing here has a state: each number is a hash of a key and a position (the finalizer of
 SplitMix64, Steele et al., 2014), computed for a whole batch at once, with the same bits on
-every device.
+every device. The one exception is :meth:`Draws.fresh`, for attacks called directly.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from torch import Tensor
 
 _MULTIPLIERS = (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)  # two's complement, 64 bits
 _GOLDEN = -0x61C8864680B583EB
+_LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,19 @@ class Draws:
         """Return the streams of these sample indices under ``seed``."""
         # For torch.compile, plain integers are folded outside of the graph.
         return cls(_mix(samples.long() * _GOLDEN + _mix_int(seed)))
+
+    @classmethod
+    def fresh(
+        cls, count: int, device: torch.device, generator: torch.Generator | None = None
+    ) -> "Draws":
+        """Return new streams at each call, from ``generator``.
+
+        Without one they come from torch's global generator of the device, and advance it,
+        as ``torch.rand`` does.
+        """
+        source = device if generator is None else generator.device
+        keys = torch.randint(_LARGEST, (count,), generator=generator, device=source)
+        return cls(keys.to(device))
 
     def stream(self, *words: str | int) -> "Draws":
         """Return streams independent of these, named by ``words`` (a purpose, an epoch)."""
@@ -75,6 +89,31 @@ class Draws:
     def integers(self, high: int, *shape: int) -> Tensor:
         """Draw from 0 to ``high - 1``, shape ``(batch, *shape)``."""
         return (self.uniform(*shape, dtype=torch.float64) * high).long()
+
+
+def draws_of_call(
+    draws: Draws | None, generator: torch.Generator | None, samples: Tensor
+) -> Draws:
+    """Return the draws of one call of an attack on ``samples``, one row a sample.
+
+    These are ``draws`` where the caller has them. Otherwise they are fresh in every call,
+    from ``generator`` or else from torch's global generator.
+    """
+    if draws is None:
+        if not (generator is None or isinstance(generator, torch.Generator)):
+            raise ValueError(
+                f"generator is a torch.Generator, not {type(generator).__name__}: write "
+                "torch.Generator().manual_seed(0)"
+            )
+        return Draws.fresh(len(samples), samples.device, generator)
+    if generator is not None:
+        raise ValueError("draws and generator are both set: an attack takes one of them")
+    if len(draws) != len(samples):
+        raise ValueError(
+            f"{len(samples)} samples but {len(draws)} draws: pass one key a sample, as in "
+            "Draws.of(seed, torch.arange(len(images)))"
+        )
+    return draws
 
 
 def permutation(count: int, seed: int, *words: str | int) -> Tensor:

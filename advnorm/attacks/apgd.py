@@ -11,7 +11,7 @@ from advnorm.attacks.auto_pgd import AutoPGDResult, auto_pgd
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.attacks.parallel_runs import runs_together
 from advnorm.attacks.targets import AttackGoal, Gain, LogitsFn, hard_labels, untargeted
-from advnorm.draws import Draws
+from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import Threat
 
 
@@ -25,6 +25,7 @@ def apgd(
     rho: float = 0.75,
     goal: AttackGoal = untargeted,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Climb with a step size that adapts itself (Auto-PGD), from a random point.
 
@@ -38,8 +39,9 @@ def apgd(
         rho: Share :math:`\rho` of the steps since the last checkpoint that must have raised
             the gain, else the step size is halved.
         goal: What to maximize.
-        draws: The samples' random numbers; by default those of samples 0, 1, ... under
-            seed 0.
+        draws: The samples' random numbers; by default fresh ones at every call.
+        generator: Where fresh ones come from; by default torch's global generator, which
+            advances as in ``torch.rand``.
 
     Returns:
         Admissible inputs, detached: the first iterate that fools the model where one does,
@@ -48,7 +50,7 @@ def apgd(
     Raises:
         NonFiniteGradientError: If a gradient, or the largest logit, was NaN or infinite.
     """
-    draws = draws or _default_draws(clean)
+    draws = draws_of_call(draws, generator, clean)
     gain = goal(logits_fn, clean, labels, draws)
     start = threat.sample(clean, draws.stream("start"))
     hard = hard_labels(labels)
@@ -66,9 +68,19 @@ def apgd_ce(
     steps: int = 100,
     rho: float = 0.75,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Climb the cross-entropy of the label with Auto-PGD."""
-    return apgd(logits_fn, clean, labels, threat, steps=steps, rho=rho, draws=draws)
+    return apgd(
+        logits_fn,
+        clean,
+        labels,
+        threat,
+        steps=steps,
+        rho=rho,
+        draws=draws,
+        generator=generator,
+    )
 
 
 def apgd_dlr(
@@ -80,13 +92,22 @@ def apgd_dlr(
     steps: int = 100,
     rho: float = 0.75,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Climb the difference of logits ratio with Auto-PGD.
 
     With 2 classes it is the plain margin: :func:`advnorm.attacks.losses.dlr_reason`.
     """
     return apgd(
-        logits_fn, clean, labels, threat, steps=steps, rho=rho, goal=_ratio, draws=draws
+        logits_fn,
+        clean,
+        labels,
+        threat,
+        steps=steps,
+        rho=rho,
+        goal=_ratio,
+        draws=draws,
+        generator=generator,
     )
 
 
@@ -100,6 +121,7 @@ def apgd_t(
     rho: float = 0.75,
     targets: int = 9,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Climb the targeted ratio with Auto-PGD, towards the likeliest wrong classes in turn.
 
@@ -119,7 +141,8 @@ def apgd_t(
         steps: Number of ascent steps of each run.
         rho: As in :func:`apgd`.
         targets: Number of target classes; all wrong ones where there are fewer.
-        draws: The samples' random numbers.
+        draws: As in :func:`apgd`.
+        generator: As in :func:`apgd`.
 
     Returns:
         Admissible inputs, detached: an adversarial one where a run met one, else the one
@@ -132,7 +155,7 @@ def apgd_t(
         raise ValueError(f"targets is a number of classes from 1, not {targets}")
     if not len(clean):
         return clean.clone()
-    draws = draws or _default_draws(clean)
+    draws = draws_of_call(draws, generator, clean)
     hard = hard_labels(labels)
     ranked, left = _rank(logits_fn, clean, hard)
     images = clean.clone()
@@ -184,7 +207,3 @@ def _rank(logits_fn: LogitsFn, clean: Tensor, labels: Tensor) -> tuple[Tensor, T
 
 def _ratio(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
     return dlr(hard_labels(labels))
-
-
-def _default_draws(clean: Tensor) -> Draws:
-    return Draws.of(0, torch.arange(len(clean), device=clean.device))

@@ -55,6 +55,7 @@ def cw(
     search: CWSettings = PUBLISHED,
     targets: Tensor | None = None,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Return the nearest adversarial image where it is in the L2 ball, else the clean one.
 
@@ -65,7 +66,8 @@ def cw(
         threat: An L2 ball with finite bounds.
         search: How hard to look.
         targets: Class indices to reach ``(batch,)``; by default any wrong class will do.
-        draws: Not used: the attack is deterministic.
+        draws: Not used, as nothing here is random; every attack takes it.
+        generator: Not used either.
     """
     if threat.name != "l2":
         raise ValueError(

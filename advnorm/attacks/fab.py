@@ -62,12 +62,13 @@ def fab_t(
     steps: int = 100,
     targets: int = 9,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """FAB, targeted: minimum-norm boundary attack (Croce & Hein, 2020).
 
     An image is finished once an adversarial image inside the ball is known.
 
-    The defaults are those of AutoAttack (Croce & Hein, 2020b). Nothing here is random.
+    The defaults are those of AutoAttack (Croce & Hein, 2020b).
 
     Args:
         logits_fn: Maps inputs in the threat's bounds to logits.
@@ -76,7 +77,8 @@ def fab_t(
         threat: The set to search, of norm ``"linf"`` or ``"l2"``.
         steps: Number of steps for each target.
         targets: Number of target classes, at most all the wrong ones.
-        draws: Not needed; every attack takes it.
+        draws: Not used, as nothing here is random; every attack takes it.
+        generator: Not used either.
 
     Returns:
         An admissible misclassified input where one was found, else the clean one.

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from advnorm.attacks.pgd import fgsm
 from advnorm.attacks.targets import Gain, LogitsFn
-from advnorm.draws import Draws
+from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import L2, Bounds
 
 
@@ -33,7 +33,7 @@ class FoolingImages(NamedTuple):
     """How many steps each image took, shape ``(batch,)``."""
 
 
-def fooling(
+def fooling(  # noqa: PLR0913 (what every attack takes, and where to stop)
     logits_fn: LogitsFn,
     targets: Tensor,
     *,
@@ -44,6 +44,7 @@ def fooling(
     confidence: float = 0.9,
     noise: float = 0.1,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> FoolingImages:
     """Turn white noise into images of the target classes, as the model sees them.
 
@@ -56,13 +57,14 @@ def fooling(
         step_size: L2 length of a step.
         confidence: Softmax margin at which an image is finished; above 1, none ever is.
         noise: Standard deviation of the start, which has mean 0 before it is clipped.
-        draws: The images' random numbers; by default those of samples 0, 1, ... under
-            seed 0.
+        draws: The images' random numbers; by default fresh ones at every call.
+        generator: Where fresh ones come from; by default torch's global generator, which
+            advances as in ``torch.rand``.
 
     Raises:
         NonFiniteGradientError: If a gradient held NaN or infinity.
     """
-    draws = draws or Draws.of(0, torch.arange(len(targets), device=targets.device))
+    draws = draws_of_call(draws, generator, targets)
     white = draws.stream("fooling").normal(*shape, dtype=torch.get_default_dtype())
     return transform(
         logits_fn,
@@ -98,7 +100,14 @@ def transform(
         if not len(rows):
             break
         towards = _Towards(targets[rows])
-        moved = fgsm(logits_fn, images[rows], targets[rows], ball, goal=towards)
+        moved = fgsm(
+            logits_fn,
+            images[rows],
+            targets[rows],
+            ball,
+            goal=towards,
+            draws=Draws.of(0, rows),  # not read, and so the caller's generator stays
+        )
         confidences[rows] = towards.margin.to(confidences)  # a model may be in double
         far = (towards.margin < confidence).nonzero().squeeze(1)
         rows = rows[far]

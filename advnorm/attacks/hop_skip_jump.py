@@ -26,7 +26,7 @@ from torch import Tensor
 
 from advnorm.attacks.classify import classify
 from advnorm.attacks.targets import LogitsFn
-from advnorm.draws import Draws
+from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import Threat
 
 ROWS = 2048
@@ -54,6 +54,7 @@ def hop_skip_jump(
     *,
     steps: int = 20,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Walk along the decision boundary towards the clean image (HopSkipJump).
 
@@ -67,12 +68,14 @@ def hop_skip_jump(
         labels: Class indices ``(batch,)``.
         threat: The set to search.
         steps: Hops along the boundary: about ``100 sqrt(t)`` decisions in the t-th.
-        draws: Random numbers by sample.
+        draws: The samples' random numbers; by default fresh ones at every call.
+        generator: Where fresh ones come from; by default torch's global generator, which
+            advances as in ``torch.rand``.
 
     Returns:
         Inputs in the threat's set, shape ``(batch, ...)``.
     """
-    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
+    draws = draws_of_call(draws, generator, clean)
     task = _Task(_classifier(logits_fn), clean, labels, threat, draws)
     best = _Nearest(clean, threat)
     choices = _choices(task)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.targets import AttackGoal, Gain, LogitsFn, untargeted
-from advnorm.draws import Draws
+from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import Threat
 
 
@@ -16,7 +16,7 @@ class NonFiniteGradientError(FloatingPointError):
     """The gradient that an attack follows is not a number."""
 
 
-def pgd(
+def pgd(  # noqa: PLR0913 (what every attack takes, and a start)
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,
@@ -27,6 +27,7 @@ def pgd(
     goal: AttackGoal = untargeted,
     clean_start: float = 0.0,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""Climb the loss inside the threat model, from a random admissible point.
 
@@ -46,8 +47,9 @@ def pgd(
         step_size: Length :math:`\alpha` of a step, in units of the threat's norm.
         goal: What to maximize.
         clean_start: Probability to start at the clean input (xie2020 section 3: 0.2).
-        draws: The samples' random numbers; by default those of samples 0, 1, ... under
-            seed 0.
+        draws: The samples' random numbers; by default fresh ones at every call.
+        generator: Where fresh ones come from; by default torch's global generator, which
+            advances as in ``torch.rand``.
 
     Returns:
         Admissible inputs, detached, same shape as ``clean``.
@@ -55,7 +57,7 @@ def pgd(
     Raises:
         NonFiniteGradientError: If a gradient held NaN or infinity.
     """
-    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
+    draws = draws_of_call(draws, generator, clean)
     gain = goal(logits_fn, clean, labels, draws)
     x = starting_point(clean, threat, clean_start=clean_start, draws=draws)
     return ascend(logits_fn, x, clean, threat, gain, steps=steps, step_size=step_size)
@@ -69,6 +71,7 @@ def fgsm(
     *,
     goal: AttackGoal = untargeted,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Take one step of length eps from the clean input (fast gradient sign method)."""
     return bim(
@@ -80,6 +83,7 @@ def fgsm(
         step_size=threat.eps,
         goal=goal,
         draws=draws,
+        generator=generator,
     )
 
 
@@ -93,6 +97,7 @@ def bim(
     step_size: float,
     goal: AttackGoal = untargeted,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Climb from the clean input (basic iterative method): PGD without a random start."""
     return pgd(
@@ -105,6 +110,7 @@ def bim(
         goal=goal,
         clean_start=1.0,
         draws=draws,
+        generator=generator,
     )
 
 

@@ -42,7 +42,7 @@ from advnorm.attacks.square_proposals import (
     SquareState,
 )
 from advnorm.attacks.targets import LogitsFn, hard_labels
-from advnorm.draws import Draws
+from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import Threat
 
 HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # queries, of 10000
@@ -50,7 +50,7 @@ _BLOCK = 100  # queries whose random numbers are drawn at once
 Propose = Callable[[SquareState, Tensor, Tensor], Proposals]
 
 
-def square(
+def square(  # noqa: PLR0913 (what every attack takes, and its schedule)
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,
@@ -61,6 +61,7 @@ def square(
     horizon: int = 10_000,
     rows: int = 512,
     draws: Draws | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """Square Attack: random search on scores (Andriushchenko et al., 2020).
 
@@ -78,14 +79,15 @@ def square(
             table as it is, so this is the default; ``steps`` runs through the whole table.
         rows: Images a pass up to which several queries of a sample are asked at once;
             nothing but time and memory depends on it.
-        draws: The samples' random numbers; by default those of samples 0, 1, ... under
-            seed 0.
+        draws: The samples' random numbers; by default fresh ones at every call.
+        generator: Where fresh ones come from; by default torch's global generator, which
+            advances as in ``torch.rand``.
 
     Returns:
         The admissible images of the lowest margin met, same shape as ``clean``.
     """
     _refuse(clean, horizon)
-    draws = draws or Draws.of(0, torch.arange(len(clean), device=clean.device))
+    draws = draws_of_call(draws, generator, clean)
     norm, pace = NORMS[threat.name], QueryPace(rows=rows)
     with torch.no_grad():  # a model may cache tensors: those of inference mode would harm
         clean, labels = clean.detach(), hard_labels(labels)

@@ -16,7 +16,7 @@ from advnorm.diagnosis.common import (
     predict_logits,
     stratified_halves,
 )
-from advnorm.draws import permutation
+from advnorm.draws import Draws, permutation
 from advnorm.norms import Norm
 from advnorm.progress import Progress
 from advnorm.threat import Threat
@@ -104,7 +104,8 @@ def attack_with_bim(
 
     def search(rows: Tensor) -> Tensor:
         x, y = images[rows], labels[rows]
-        return bim(model, x, y, threat, steps=steps, step_size=step_size)
+        draws = Draws.of(0, rows)
+        return bim(model, x, y, threat, steps=steps, step_size=step_size, draws=draws)
 
     return attack_in_batches(search, images, "images attacked", progress)
 

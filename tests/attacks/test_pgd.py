@@ -162,7 +162,12 @@ def test_an_attack_leaves_everything_as_it_was(attack):
     with torch.random.fork_rng():  # dropout draws from the global state; the attack may not
         rng = torch.get_rng_state()
         with norms.mode(model, "running"):
-            attack(model.eval(), clean, labels, Linf(0.1), steps=3, step_size=0.05)
+            settings = {
+                "steps": 3,
+                "step_size": 0.05,
+                "draws": Draws.of(0, torch.arange(8)),
+            }
+            attack(model.eval(), clean, labels, Linf(0.1), **settings)
         assert torch.equal(rng, torch.get_rng_state())
     assert torch.equal(clean, clean_before) and not clean.requires_grad
     assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
@@ -175,11 +180,10 @@ def test_an_attack_leaves_everything_as_it_was(attack):
 def test_an_attack_works_where_gradients_are_switched_off():
     clean, labels = torch.rand(3, 6), torch.zeros(3, dtype=torch.long)
     model = nn.Linear(6, 3)
+    settings = {"steps": 3, "step_size": 0.05, "draws": Draws.of(0, torch.arange(3))}
     with torch.no_grad():
-        inside = pgd(model, clean, labels, Linf(0.1), steps=3, step_size=0.05)
-    assert torch.equal(
-        inside, pgd(model, clean, labels, Linf(0.1), steps=3, step_size=0.05)
-    )
+        inside = pgd(model, clean, labels, Linf(0.1), **settings)
+    assert torch.equal(inside, pgd(model, clean, labels, Linf(0.1), **settings))
 
 
 def test_a_samples_result_does_not_depend_on_its_batch():

@@ -376,11 +376,12 @@ def test_nothing_depends_on_the_rows_of_a_pass(seed, rows, batch, round_ball):
 
 def test_queries_that_are_not_kept_share_passes_up_to_the_rows():
     queries, clean = [], torch.rand(10, 1, 8, 8).double()
-    square(deaf(queries), clean, zeros(10), Linf(0.1), steps=300, rows=60)
+    settings = {"steps": 300, "draws": Draws.of(0, torch.arange(10))}
+    square(deaf(queries), clean, zeros(10), Linf(0.1), rows=60, **settings)
     sizes = [len(x) for x in queries]
     assert len(sizes) < 80 and 45 < max(sizes) <= 60
     every = []
-    square(deaf(every), clean, zeros(10), Linf(0.1), steps=300, rows=1)
+    square(deaf(every), clean, zeros(10), Linf(0.1), rows=1, **settings)
     assert len(every) > 290  # the same queries: none is asked twice where none is kept
     assert torch.equal(
         *(torch.cat(x).flatten(1).sum(1).sort()[0] for x in (queries, every))
@@ -463,8 +464,9 @@ def test_soft_labels_two_classes_and_no_samples_are_fine(make):
     weight, clean, labels = linear(8, classes=2, batch=5)
     model = lambda x: x.flatten(1) @ weight.T  # noqa: E731
     soft = nn.functional.one_hot(labels, 2).double()
-    hard = square(model, clean, labels, make(0.1), steps=5)
-    assert torch.equal(hard, square(model, clean, soft, make(0.1), steps=5))
+    settings = {"steps": 5, "draws": Draws.of(0, torch.arange(5))}
+    hard = square(model, clean, labels, make(0.1), **settings)
+    assert torch.equal(hard, square(model, clean, soft, make(0.1), **settings))
     none = square(model, clean[:0], labels[:0], make(0.1), steps=5)
     assert none.shape == (0, 2, 6, 6)
 
@@ -485,7 +487,8 @@ def test_an_attack_leaves_everything_as_it_was_and_asks_without_gradients(make):
         graphs.append(logits.requires_grad)
         return logits
 
-    x = square(logits_fn, clean.requires_grad_(), labels, make(0.1), steps=20)
+    draws = Draws.of(0, torch.arange(5))
+    x = square(logits_fn, clean.requires_grad_(), labels, make(0.1), steps=20, draws=draws)
     assert torch.equal(rng, torch.get_rng_state()) and not any(graphs)
     assert torch.equal(clean, before) and clean.grad is None and not x.requires_grad
     assert torch.equal(model[0].weight.grad, torch.ones_like(model[0].weight))
