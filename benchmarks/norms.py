@@ -21,8 +21,18 @@ from torch.nn import functional as F
 from advnorm import norms
 from advnorm.models import build
 
-LIMITS = {"mixture": 1.15, "borrowed": 1.15, "dual": 1.5}
-NAMES = ("batch", "mixture", "borrowed", "dual", "group", "layer", "instance", "none")
+LIMITS = {"mixture": 1.15, "borrowed": 1.15, "affine": 1.15, "dual": 1.5}
+NAMES = (
+    "batch",
+    "mixture",
+    "borrowed",
+    "affine",
+    "dual",
+    "group",
+    "layer",
+    "instance",
+    "none",
+)
 
 
 def network(norm: norms.Norm) -> nn.Module:

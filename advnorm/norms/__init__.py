@@ -1,9 +1,12 @@
 """Normalization layers, and scopes for their mode (statistics) and route (domains)."""
 
+from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
+from advnorm.norms.branched import BranchedNorm, active_branch, has_branches
 from advnorm.norms.convert import check_statistics, collapse, convert
 from advnorm.norms.dual import DualNorm, likelihood
-from advnorm.norms.mixture import MixtureNorm, active_branch
+from advnorm.norms.kinds import count_norms, has_norm
+from advnorm.norms.mixture import MixtureNorm
 from advnorm.norms.mode import (
     Mode,
     batch_norms,
@@ -26,8 +29,10 @@ from advnorm.norms.standard import NORMS, BatchNorm, Norm
 
 __all__ = [
     "NORMS",
+    "AffineNorm",
     "BatchNorm",
     "BorrowedNorm",
+    "BranchedNorm",
     "Domain",
     "DualNorm",
     "MixtureNorm",
@@ -43,7 +48,10 @@ __all__ = [
     "check_statistics",
     "collapse",
     "convert",
+    "count_norms",
     "freeze_statistics",
+    "has_branches",
+    "has_norm",
     "keep_statistics",
     "likelihood",
     "mode",

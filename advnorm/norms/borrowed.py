@@ -3,11 +3,11 @@ r"""Borrowed norm: one domain's moments normalize both domains (sridhar2021, sec
 from torch import Tensor
 
 from advnorm import ranks
-from advnorm.norms.borrowed_kernel import borrowed_batch_norm
 from advnorm.norms.kernel_tools import affine_parameters
 from advnorm.norms.mode import updates_running, uses_batch
 from advnorm.norms.moments import to_single, update_running
 from advnorm.norms.route import Domain, RoutedLayer
+from advnorm.norms.shared_moments_kernel import AffineRows, shared_moments_batch_norm
 from advnorm.norms.standard import BatchNorm, register_layer
 
 
@@ -57,7 +57,8 @@ class BorrowedNorm(BatchNorm, RoutedLayer):
         self._check_input_dim(input)
         like = input.new_empty(self.num_features)
         weight, bias = affine_parameters(self.weight, self.bias, like)
-        output, moments = borrowed_batch_norm(input, lender, weight, bias, self.eps)
+        every_row = AffineRows(slice(len(input)), weight, bias)
+        output, moments = shared_moments_batch_norm(input, lender, [every_row], self.eps)
         if updates_running(self):
             update_running(self, moments)
         return output

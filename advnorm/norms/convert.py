@@ -9,7 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
+from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
+from advnorm.norms.branched import BranchedNorm
 from advnorm.norms.dual import DualNorm
 from advnorm.norms.mixture import MixtureNorm
 from advnorm.norms.route import DOMAINS, Domain
@@ -21,6 +23,7 @@ _LAYERS: dict[str, type[nn.Module]] = {
     "mixture": MixtureNorm,
     "dual": DualNorm,
     "borrowed": BorrowedNorm,
+    "affine": AffineNorm,
 }
 _TORCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 _DIMS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
@@ -34,8 +37,8 @@ def convert(
     Affine parameters, running statistics, momentum, eps, device, dtype, training flags and
     ``requires_grad`` are kept; a layer used in several places stays one layer. With the
     running statistics the copy computes what ``model`` does, for every route. ``name`` is
-    ``batch``, ``mixture``, ``dual`` or ``borrowed``; ``options`` are those of the norm,
-    except for eps, momentum, affine and start, which are taken from each layer.
+    ``batch``, ``mixture``, ``dual``, ``borrowed`` or ``affine``; ``options`` are those of
+    the norm, except for eps, momentum, affine and start, which are taken from each layer.
     """
     if name not in _LAYERS:
         NORMS[name]  # an unknown name says which exist
@@ -79,7 +82,7 @@ def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
         raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
 
     def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
-        if not isinstance(layer, BatchNorm | DualNorm | MixtureNorm):
+        if not isinstance(layer, BatchNorm | DualNorm | BranchedNorm):
             return None
         for inner in layer.modules():
             _refuse_losses(path, inner)
@@ -173,7 +176,7 @@ def _refuse_ties(model: nn.Module) -> None:
 def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
     """Tell whether a layer is a batch norm; one that does more is refused by name."""
     kind = type(layer)
-    if kind in (MixtureNorm, DualNorm, BorrowedNorm):
+    if kind in (MixtureNorm, DualNorm, BorrowedNorm, AffineNorm):
         raise ValueError(f"layer {path!r} is a {kind.__name__} already: collapse it first")
     if not isinstance(layer, _BatchNorm):
         return False
@@ -211,7 +214,7 @@ def _refuse_losses(path: str, layer: nn.Module) -> None:
     more = (
         set(layer._buffers) - buffers,
         set(layer._parameters) - {"weight", "bias"},
-        set(layer._modules) if own else (),
+        set(layer._modules) - {"clean", "adversarial"} if own else (),
     )
     if any(hooks) or any(more) or is_parametrized(layer):
         raise NotImplementedError(
@@ -233,14 +236,21 @@ def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:
     for branch in branches:
         branch.dims = getattr(layer, "dims", None) or _DIMS.get(type(layer))
         _copy_statistics(layer, branch)
-    for affine in [new] if isinstance(new, DualNorm) else branches:
+    for affine in _affine_owners(new):
         _copy_affine(layer, affine)
     return new.train(layer.training)
 
 
+def _affine_owners(layer: nn.Module) -> list[nn.Module]:
+    """Return the modules that have the affine parameters of a norm."""
+    return [
+        m for m in layer.modules() if "weight" in m._parameters or "bias" in m._parameters
+    ]
+
+
 def _branch(path: str, layer: nn.Module, domain: Domain) -> BatchNorm:
     """Return the batch norm of a layer in one domain."""
-    if isinstance(layer, MixtureNorm):
+    if isinstance(layer, BranchedNorm):
         return layer.branch(domain)
     if isinstance(layer, BatchNorm):
         return layer

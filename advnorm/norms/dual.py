@@ -10,14 +10,14 @@ from torch.nn import functional as F
 from advnorm import ranks
 from advnorm.norms.dual_kernel import dual_batch_norm, reference_dual_batch_norm
 from advnorm.norms.kernel_tools import affine_parameters
-from advnorm.norms.mixture import TwoBranchNorm
+from advnorm.norms.mixture import TwoBatchNorms
 from advnorm.norms.mode import updates_running, uses_batch
 from advnorm.norms.moments import Moments, measure_moments, to_single, update_running
 from advnorm.norms.standard import BatchNorm, register_layer
 
 
 @register_layer("dual")
-class DualNorm(TwoBranchNorm):
+class DualNorm(TwoBatchNorms):
     r"""Dual batch norm (DBN, sitawarin2021): two sets of moments and a Gaussian gate.
 
     Each position is normalized by both domains' moments, weighted by the posterior of each

@@ -3,13 +3,14 @@ r"""Mixture batch norm: each domain has its own batch norm (xie2020, section 4.2
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from advnorm.norms.branched import BranchedNorm
 from advnorm.norms.route import Domain, RoutedLayer
 from advnorm.norms.standard import BatchNorm, register_layer
 
 
-class TwoBranchNorm(RoutedLayer):
+class TwoBatchNorms(RoutedLayer):
     """Two batch norms, ``clean`` and ``adversarial``, one for each domain."""
 
     def __init__(
@@ -33,7 +34,7 @@ class TwoBranchNorm(RoutedLayer):
 
 
 @register_layer("mixture")
-class MixtureNorm(TwoBranchNorm):
+class MixtureNorm(TwoBatchNorms, BranchedNorm):
     r"""Mixture batch norm (MBN, xie2020): a separate batch norm for each domain.
 
     .. math::
@@ -52,11 +53,3 @@ class MixtureNorm(TwoBranchNorm):
             return torch.cat([self.clean(clean), self.adversarial(adversarial)])
         output: Tensor = self.clean(input) if rows else self.adversarial(input)
         return output
-
-
-def active_branch(model: nn.Module) -> Domain | None:
-    """Return the branch that a whole batch would use now; ``None`` without branches."""
-    for layer in model.modules():
-        if isinstance(layer, MixtureNorm):
-            return layer.route.domain
-    return None

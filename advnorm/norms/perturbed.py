@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import ranks
+from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
 from advnorm.norms.kernel_tools import affine_parameters
@@ -29,7 +30,12 @@ from advnorm.norms.perturbed_kernel import perturbed_batch_norm
 from advnorm.norms.standard import BatchNorm, affine
 from advnorm.norms.thread_scope import exclusive
 
-_FORWARDS = (_BatchNorm.forward, BatchNorm.forward, BorrowedNorm.forward)
+_FORWARDS = (
+    _BatchNorm.forward,
+    BatchNorm.forward,
+    BorrowedNorm.forward,
+    AffineNorm.forward,
+)
 
 
 class StatisticsShift(NamedTuple):
@@ -61,7 +67,7 @@ def check_perturbable(model: nn.Module) -> None:
         if isinstance(layer, DualNorm):
             raise NotImplementedError(
                 f"layer {path!r} is a DualNorm, whose gate has no perturbed form: use the "
-                "norm batch, mixture or borrowed"
+                "norm batch, mixture, affine or borrowed"
             )
         plain = type(layer).forward in _FORWARDS or type(layer) is nn.SyncBatchNorm
         if isinstance(layer, _BatchNorm) and not plain:
@@ -151,6 +157,14 @@ def _forward(
     layer: _BatchNorm, shift: StatisticsShift, scope: _Scope, input: Tensor
 ) -> Tensor:
     """Replace ``layer.forward``."""
+    normalized = _normalize(layer, shift, scope, input)
+    return layer.scale(normalized) if isinstance(layer, AffineNorm) else normalized
+
+
+def _normalize(
+    layer: _BatchNorm, shift: StatisticsShift, scope: _Scope, input: Tensor
+) -> Tensor:
+    """Normalize by perturbed statistics; the layer's own parameters are applied too."""
     layer._check_input_dim(input)  # type: ignore[no-untyped-call]
     if not (uses_batch(layer) or scope.batch):
         return _by_running(layer, shift, input)

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterator
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from advnorm.norms.affine import DomainParameters
 from advnorm.norms.dual import DualNorm
 from advnorm.norms.standard import Norm
 
-_KINDS = (_NormBase, nn.GroupNorm, nn.LayerNorm, DualNorm)
+_KINDS = (_NormBase, nn.GroupNorm, nn.LayerNorm, DualNorm, DomainParameters)
 
 
 class SelectiveNorm:

@@ -124,6 +124,14 @@ def affine(
     return (to_single(x) * scale.view(shape) + shift.view(shape)).to(x.dtype)
 
 
+def scale_features(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    r"""Return :math:`\gamma x + \beta`, one pair per feature, in x's precision."""
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    y = to_single(x)
+    y = y if weight is None else y * weight.view(shape)
+    return (y if bias is None else y + bias.view(shape)).to(x.dtype)
+
+
 @NORMS.register("batch")
 def batch(
     *,

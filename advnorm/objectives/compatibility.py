@@ -13,11 +13,10 @@ def check_combination(
 
     ``clean_rows`` is the number of clean images in a batch, if not all are used.
     """
-    if objective in CERTIFIED and norm in ("mixture", "dual"):
+    if objective in CERTIFIED and norm in ("mixture", "dual", "affine"):
         raise ValueError(
-            f"objective {objective!r} normalizes the clean map and both bounds by the "
-            f"clean moments (sridhar2021, Alg. 1), which a {norm} norm separates: set "
-            "norm.name=batch"
+            f"objective {objective!r} normalizes the clean map and both bounds alike "
+            f"(sridhar2021, Alg. 1), which a {norm} norm separates: set norm.name=batch"
         )
     two = objective in TWO_DOMAINS and clean_rows != 0
     if norm == "dual" and not two:

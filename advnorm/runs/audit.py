@@ -9,7 +9,7 @@ from torch.nn import Module
 
 from advnorm.evaluation.checks.auditor import Auditor
 from advnorm.evaluation.checks.context import STRONG
-from advnorm.norms import Domain, MixtureNorm, route
+from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
@@ -63,8 +63,8 @@ def audit_run(
 
 
 def _branches(recipe: Recipe, model: Module) -> Sequence[Domain | None]:
-    """Return the branches of a mixture norm that the recipe names."""
-    if not any(isinstance(layer, MixtureNorm) for layer in model.modules()):
+    """Return the branches of the norms that the recipe names."""
+    if not has_branches(model):
         return [None]
     branch = recipe.evaluation.branch
     return DOMAINS if branch == "worst" else [branch]

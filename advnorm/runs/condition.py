@@ -13,7 +13,7 @@ from advnorm import ranks
 from advnorm.data import corruption_of
 from advnorm.evaluation import Condition, run_condition
 from advnorm.evaluation.engine import Examples
-from advnorm.norms import Domain, MixtureNorm, route
+from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
 from advnorm.records import Result, Run, Verdicts, mark_of, result_key, with_flags
@@ -21,14 +21,14 @@ from advnorm.runs.load import LoadedRun
 
 
 def branches_of(loaded: LoadedRun) -> Sequence[Domain | None]:
-    """Return the branches of a mixture norm that the recipe asks for; else no branch."""
+    """Return the branches of the norms that the recipe asks for; else no branch."""
     branch = loaded.recipe.evaluation.branch
-    if any(isinstance(layer, MixtureNorm) for layer in loaded.model.modules()):
+    if has_branches(loaded.model):
         return DOMAINS if branch == "worst" else [branch]
     if branch == "clean":
         raise ValueError(
-            "evaluation.branch=clean, but the model has no mixture norm, and so no "
-            "branches: leave it out"
+            "evaluation.branch=clean, but the model has no mixture norm or "
+            "affine norm, and so no branches: leave it out"
         )
     return [None]
 

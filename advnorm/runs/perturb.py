@@ -18,7 +18,7 @@ from advnorm.evaluation.perturbed_statistics import (
     directions,
     run_perturbed,
 )
-from advnorm.norms import Domain, MixtureNorm, check_perturbable, route
+from advnorm.norms import Domain, check_perturbable, has_branches, route
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe
 from advnorm.records import Result, Run, ThreatRecord, Verdicts, mark_of
@@ -148,7 +148,7 @@ def _attacked(loaded: LoadedRun) -> Batch:
 
 
 def _branch(loaded: LoadedRun) -> Domain | None:
-    if not any(isinstance(layer, MixtureNorm) for layer in loaded.model.modules()):
+    if not has_branches(loaded.model):
         return None
     return "clean" if loaded.recipe.evaluation.branch == "clean" else "adversarial"
 

@@ -31,6 +31,7 @@ NORMS = {
     "batch": norms.BatchNorm,
     "mixture": norms.MixtureNorm,
     "borrowed": norms.BorrowedNorm,
+    "affine": norms.AffineNorm,
     "dual": norms.DualNorm,
     "group": lambda features: nn.GroupNorm(1, features),
     "instance": None,

@@ -41,7 +41,9 @@ class Users(nn.Module):
         )
 
 
-@pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "borrowed", "group"])
+@pytest.mark.parametrize(
+    "norm", ["batch", "mixture", "dual", "borrowed", "affine", "group"]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_our_models_are_traced(name, norm):
     options = {"width": 4} if "resnet" in name else {}

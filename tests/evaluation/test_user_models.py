@@ -169,9 +169,10 @@ def test_images_may_touch_the_bounds_in_their_own_precision(of_images, of_model)
     assert all((x >= edges[0]).all() and (x <= edges[1]).all() for x in seen)
 
 
-def test_a_mixture_model_is_judged_on_the_branch_of_its_route_which_is_named():
-    model = nn.Sequential(nn.Linear(6, 8), norms.MixtureNorm(8), nn.ReLU(), nn.Linear(8, 2))
-    model[1].clean.running_mean.fill_(1.0)
+@pytest.mark.parametrize("norm", [norms.MixtureNorm, norms.AffineNorm])
+def test_a_model_is_judged_on_the_branch_of_its_route_which_is_named(norm):
+    model = nn.Sequential(nn.Linear(6, 8), norm(8), nn.ReLU(), nn.Linear(8, 2))
+    nn.init.constant_(model[1].clean.bias, 1.0)
     images = torch.rand(30, 6)
     answers = {}
     for domain in ("clean", "adversarial"):

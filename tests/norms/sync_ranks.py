@@ -11,6 +11,7 @@ CASES = [
     ("batch", {}),
     ("mixture", {}),
     ("dual", {}),
+    ("affine", {}),
     ("borrowed", {"lender": "clean"}),
     ("borrowed", {"lender": "adversarial"}),
 ]

@@ -10,7 +10,7 @@ from torch import nn
 from advnorm import norms
 from advnorm.models import MODELS, build, options
 
-KINDS = ["batch", "mixture", "dual", "borrowed"]
+KINDS = ["batch", "mixture", "dual", "borrowed", "affine"]
 SMALL = {"width": 4, "depth": 2, "widen": 1}
 SHAPES = {"lenet5": (1, 28, 28), "linear": (1, 5, 5), "mlp": (1, 5, 5)}
 NORMED = [name for name in MODELS if not name.startswith("fixup")]
@@ -163,7 +163,7 @@ def test_a_collapsed_model_runs_without_the_package(tmp_path):
 def test_a_norm_without_running_statistics_is_converted_where_that_makes_sense():
     model = nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False))
     x = torch.randn(6, 3)
-    for kind in ("mixture", "borrowed"):
+    for kind in ("mixture", "borrowed", "affine"):
         converted = norms.convert(model, kind)
         torch.testing.assert_close(converted(x), model(x))
         torch.testing.assert_close(norms.collapse(converted)(x), model(x))
@@ -331,7 +331,7 @@ def test_what_a_new_layer_would_lose_is_refused(make, words, kind):
         norms.convert(make(), kind)
 
 
-@pytest.mark.parametrize("kind", ["batch", "mixture", "dual"])
+@pytest.mark.parametrize("kind", ["batch", "mixture", "dual", "affine"])
 def test_hooks_are_not_lost_by_collapsing(kind):
     model = norms.convert(nn.Sequential(nn.BatchNorm1d(3)), kind)
     model(torch.rand(4, 3))

@@ -13,6 +13,7 @@ LAYERS = {
     "batch": {},
     "mixture": {},
     "dual": {},
+    "affine": {},
     "borrowed": {"lender": "clean"},
     "borrowed-adversarial": {"lender": "adversarial"},
 }
@@ -82,6 +83,17 @@ class Expected:
             if len(part):
                 parts.append(reference.batch_norm(part, *found, EPS, bn.weight, bn.bias))
         return torch.cat(parts)
+
+    def affine(self, x, clean, adversarial):
+        statistics = self.measured(self.layer, x)
+        owners = (self.layer.clean, self.layer.adversarial)
+        return torch.cat(
+            [
+                reference.batch_norm(part, *statistics, EPS, own.weight, own.bias)
+                for own, part in zip(owners, (clean, adversarial), strict=True)
+                if len(part)
+            ]
+        )
 
     def borrowed(self, x, clean, adversarial):
         lent = {"clean": clean, "adversarial": adversarial}[self.layer.lender]
@@ -252,11 +264,13 @@ def test_a_wrong_lender_is_refused():
         norms.BorrowedNorm(3, lender="pgd")
 
 
-def test_norms_in_selected_places_and_their_parameters():
-    some = norms.SelectiveNorm(norms.NORMS["mixture"](), [1])
+@pytest.mark.parametrize("name", ["mixture", "affine"])
+def test_norms_in_selected_places_and_their_parameters(name):
+    some = norms.SelectiveNorm(norms.NORMS[name](), [1])
     model = nn.Sequential(*(some(4) for _ in range(3)), nn.Linear(4, 2), nn.GroupNorm(2, 4))
     kinds = [type(layer).__name__ for layer in model]
-    assert kinds == ["Identity", "MixtureNorm", "Identity", "Linear", "GroupNorm"]
+    layer = {"mixture": "MixtureNorm", "affine": "AffineNorm"}[name]
+    assert kinds == ["Identity", layer, "Identity", "Linear", "GroupNorm"]
     assert len(list(norms.norm_parameters(model))) == 4 + 2
 
 
@@ -283,7 +297,7 @@ def test_layers_of_half_precision_run_near_those_of_double(name, mode, dtype):
     torch.testing.assert_close(outputs[1].double(), outputs[0], rtol=0.05, atol=0.1)
 
 
-@pytest.mark.parametrize("name", ["dual", "borrowed"])
+@pytest.mark.parametrize("name", ["dual", "borrowed", "affine"])
 def test_a_second_derivative_is_refused_and_not_silently_wrong(name):
     """A loss that is linear in the output, with fixed parameters: nothing else would tell."""
     layer = make(name).requires_grad_(False)
@@ -295,7 +309,7 @@ def test_a_second_derivative_is_refused_and_not_silently_wrong(name):
 
 
 @pytest.mark.parametrize("mode", ["batch", "running"])
-@pytest.mark.parametrize("name", ["dual", "borrowed", "mixture"])
+@pytest.mark.parametrize("name", ["dual", "borrowed", "mixture", "affine"])
 def test_second_derivatives_are_right_inside_twice_differentiable(name, mode):
     """The same values and first derivatives, and a second one that finite steps confirm."""
     layer, x = make(name), data((7, 3, 2)).requires_grad_()
@@ -315,7 +329,7 @@ def test_second_derivatives_are_right_inside_twice_differentiable(name, mode):
 
 
 @pytest.mark.parametrize("eps", [1e-5, 1.0, 1e3])
-@pytest.mark.parametrize("name", ["dual", "borrowed"])
+@pytest.mark.parametrize("name", ["dual", "borrowed", "affine"])
 def test_running_variances_do_not_depend_on_the_constant_c(name, eps):
     """Taken back from 1 / sqrt(var + c), a small variance would be lost, or negative."""
     layer = norms.NORMS[name](eps=eps, momentum=1.0)(2)
@@ -323,7 +337,8 @@ def test_running_variances_do_not_depend_on_the_constant_c(name, eps):
     with norms.route(layer, clean=20):
         layer(x)
     bn = layer.clean if name == "dual" else layer
-    expected = x[:20].double().var(0).float()
+    measured = x if name == "affine" else x[:20]
+    expected = measured.double().var(0).float()
     torch.testing.assert_close(bn.running_var, expected, rtol=1e-2, atol=1e-12)
     assert (bn.running_var >= 0).all()
 

@@ -99,6 +99,34 @@ def test_running_statistics_are_shifted_in_evaluation():
         assert torch.allclose(found, twin(x))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("running", [False, True])
+def test_an_affine_norm_is_perturbed_with_the_parameters_of_each_domain(groups, running):
+    """Four clean rows and two adversarial; groups are the even and the odd rows."""
+    layer = norms.AffineNorm(3).double().train(not running)
+    for own in (layer.clean, layer.adversarial):
+        nn.init.uniform_(own.weight, 0.5, 1.5)
+        nn.init.normal_(own.bias)
+    layer.running_mean.uniform_(-1, 1)
+    x, shift = torch.randn(6, 3, 2, 2, dtype=torch.float64), shift_of(3)
+    scope = norms.perturbed(layer, {layer: shift}, groups=groups)
+    with norms.route(layer, clean=4), scope:
+        perturbed = layer(x)
+    for row in range(6):
+        own = layer.clean if row < 4 else layer.adversarial
+        if running:
+            mean = (1 + shift.mean) * layer.running_mean
+            factor = own.weight * (1 + shift.deviation) / (layer.running_var + 1e-5).sqrt()
+            shape = (3, 1, 1)
+            expected = factor.view(shape) * (x[row] - mean.view(shape)) + own.bias.view(
+                shape
+            )
+        else:
+            group = equation3(x[row % groups :: groups], own.weight, own.bias, *shift, 1e-5)
+            expected = group[row // groups]
+        torch.testing.assert_close(perturbed[row], expected)
+
+
 @pytest.mark.parametrize("kind", [nn.BatchNorm2d, norms.BatchNorm, nn.SyncBatchNorm])
 def test_a_scope_moves_nothing_and_leaves_nothing(kind):
     layer = layer_of(3, kind=kind)

@@ -39,9 +39,11 @@ def test_a_route_is_restored_after_an_error_and_when_nested():
     )
 
 
-def test_without_a_route_a_batch_is_adversarial():
-    model, x = net().eval(), torch.randn(5, 6)
-    norms.routed_layers(model)[0].clean.running_mean.fill_(9.0)
+@pytest.mark.parametrize("name", ["mixture", "affine"])
+def test_without_a_route_a_batch_is_adversarial(name):
+    model, x = net(name).eval(), torch.randn(5, 6)
+    nn.init.constant_(norms.routed_layers(model)[0].clean.bias, 9.0)
+    assert norms.has_branches(model) and norms.active_branch(model) == "adversarial"
     with norms.route(model, domain="adversarial"):
         expected = model(x)
     assert torch.equal(model(x), expected)
@@ -49,7 +51,7 @@ def test_without_a_route_a_batch_is_adversarial():
         assert not torch.equal(model(x), expected)
 
 
-@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed"])
+@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed", "affine"])
 def test_a_route_that_does_not_fit_the_batch_is_refused(name):
     model = net(name)
     with (
@@ -154,7 +156,7 @@ def saved(model):
 
 
 @pytest.mark.parametrize("clone", [copied, pickled, saved])
-@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed"])
+@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed", "affine"])
 def test_a_copy_has_one_route_of_its_own(clone, name):
     model = net(name)
     with norms.route(model, clean=2), norms.likelihood(model):
@@ -169,7 +171,7 @@ def test_a_copy_has_one_route_of_its_own(clone, name):
     assert torch.equal(model.eval()(x), other.eval()(x))
 
 
-@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed"])
+@pytest.mark.parametrize("name", ["mixture", "dual", "borrowed", "affine"])
 def test_recomputed_blocks_see_the_route_of_their_forward_pass(name):
     from advnorm.models import build
 
@@ -228,7 +230,7 @@ def one_rank(tmp_path):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("name", ["batch", "mixture", "dual", "borrowed"])
+@pytest.mark.parametrize("name", ["batch", "mixture", "dual", "borrowed", "affine"])
 def test_modes_and_routes_reach_through_ddp(one_rank, name):
     plain = net(name)
     wrapped = DistributedDataParallel(copy.deepcopy(plain))
@@ -245,7 +247,8 @@ def test_modes_and_routes_reach_through_ddp(one_rank, name):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
-    "name", ["batch", pytest.param("mixture", marks=pytest.mark.ci), "dual", "borrowed"]
+    "name",
+    ["batch", pytest.param("mixture", marks=pytest.mark.ci), "dual", "borrowed", "affine"],
 )
 def test_modes_and_routes_hold_under_compile(name):
     torch.compiler.reset()

@@ -193,7 +193,7 @@ def test_statistics_that_are_frozen_stay():
     assert all(map(torch.equal, before, model.buffers()))
 
 
-@pytest.mark.parametrize("kind", ["mixture", "dual"])
+@pytest.mark.parametrize("kind", ["mixture", "dual", "affine"])
 def test_norms_that_keep_the_domains_apart_are_refused(kind):
     model = norms.convert(network("torch"), kind)
     with pytest.raises(ValueError, match=r"layer '1'.*model\.eval"):

@@ -37,7 +37,7 @@ NORMS = {
     "group": ["norm={name: group, options: {groups: 2}}"],
     **{
         name: [f"norm={{name: {name}, options: {{sync: true}}}}"]
-        for name in ("batch", "mixture", "dual", "borrowed")
+        for name in ("batch", "mixture", "dual", "borrowed", "affine")
     },
 }
 RULES = {

@@ -18,12 +18,14 @@ from advnorm.training.step import Stepper
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "borrowed", "group", "none"])
+@pytest.mark.parametrize(
+    "norm", ["batch", "mixture", "dual", "borrowed", "affine", "group", "none"]
+)
 def test_every_norm_trains_with_every_objective_that_fits(tiny, tmp_path, norm, objective):
     recipe = override(
         tiny, [f"norm.name={norm}", f"objective.name={objective}", "epochs=2"]
     )
-    apart = objective in CERTIFIED and norm == "mixture"
+    apart = objective in CERTIFIED and norm in ("mixture", "affine")
     if apart or (norm == "dual" and objective not in TWO_DOMAINS):
         with pytest.raises(RecipeError, match=r"needs both|norm separates"):
             train(recipe, tmp_path / "run")
@@ -35,13 +37,19 @@ def test_every_norm_trains_with_every_objective_that_fits(tiny, tmp_path, norm, 
     )
 
 
-def mixture(tiny, *more):
-    return override(tiny, ["norm.name=mixture", "objective.name=mixed", *more])
+BRANCHED = pytest.mark.parametrize("norm", ["mixture", "affine"])
 
 
-def test_a_mixture_has_an_answer_a_branch_and_the_worst_of_both(tiny, tmp_path):
-    recipe = mixture(
-        tiny, "evaluation.branch=worst", "evaluation.conditions=[clean, pgd-3]"
+def branched(tiny, norm, *more):
+    return override(tiny, [f"norm.name={norm}", "objective.name=mixed", *more])
+
+
+@BRANCHED
+def test_norms_with_branches_have_an_answer_a_branch_and_the_worst_of_both(
+    tiny, tmp_path, norm
+):
+    recipe = branched(
+        tiny, norm, "evaluation.branch=worst", "evaluation.conditions=[clean, pgd-3]"
     )
     run = train(recipe, tmp_path / "run")
     results = {result.key: result for result in evaluate_run(run, recipe)}
@@ -55,11 +63,12 @@ def test_a_mixture_has_an_answer_a_branch_and_the_worst_of_both(tiny, tmp_path):
         )
 
 
-def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path):
+@BRANCHED
+def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path, norm):
     from advnorm.evaluation import evaluate
 
-    recipe = mixture(
-        tiny, "evaluation.conditions=[clean, pgd-3]", "evaluation.threat.eps=[0.1]"
+    recipe = branched(
+        tiny, norm, "evaluation.conditions=[clean, pgd-3]", "evaluation.threat.eps=[0.1]"
     )
     run = train(recipe, tmp_path / "run")
     data = load_data(recipe, root=None)

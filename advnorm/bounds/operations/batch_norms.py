@@ -20,7 +20,14 @@ from advnorm.bounds import interval_kernels, linear_forms
 from advnorm.bounds.box import Box, between, scaled
 from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.operations.entry import Call, Operation, register
-from advnorm.norms import BatchNorm, BorrowedNorm, DualNorm, MixtureNorm
+from advnorm.norms import (
+    AffineNorm,
+    BatchNorm,
+    BorrowedNorm,
+    BranchedNorm,
+    DualNorm,
+    MixtureNorm,
+)
 from advnorm.norms.mode import updates_running, uses_batch
 from advnorm.norms.moments import Moments, measure_moments, to_single, update_running
 
@@ -35,15 +42,15 @@ def batch_interval(layer: _BatchNorm, box: Box) -> Box:
     return scaled(box, factor, shift)
 
 
-def _mixture_interval(layer: MixtureNorm, box: Box) -> Box:
+def _branched_interval(layer: BranchedNorm, box: Box) -> Box:
     """Take the branch of the route, with its running statistics."""
     if layer.route.clean is not None:
         raise ValueError("route a whole batch to one branch: route(model, domain=...)")
     branch = layer.branch(layer.route.domain)
     if uses_batch(branch):
         raise ValueError(
-            "a mixture norm keeps the domains apart, where Alg. 1 of sridhar2021 gives "
-            "both the clean batch's moments: train with norm 'batch', or verify in "
+            f"a {type(layer).__name__} keeps the domains apart, where Alg. 1 of "
+            "sridhar2021 normalizes both alike: train with norm 'batch', or verify in "
             "evaluation (model.eval())"
         )
     return batch_interval(branch, box)
@@ -138,12 +145,12 @@ def _standard(branch: BatchNorm, box: Box) -> Coefficients:
     return coefficients(branch, moments(branch, box), len(box.shape))
 
 
-def channel_affine(layer: _BatchNorm | MixtureNorm, box: Box) -> Coefficients:
+def channel_affine(layer: _BatchNorm | BranchedNorm, box: Box) -> Coefficients:
     """Return a norm's factor and shift a feature, as its interval rule has them.
 
     Nothing moves here: the interval rule has moved the running statistics where so set.
     """
-    if isinstance(layer, MixtureNorm):
+    if isinstance(layer, BranchedNorm):
         layer = layer.branch(layer.route.domain)
     if uses_batch(layer):
         assert box.clean is not None, "the interval rule refuses batch statistics"
@@ -178,7 +185,7 @@ def _backward(call: Call, a: Tensor, prepared: Coefficients) -> list[LinearForms
 def _size(call: Call) -> Tensor:
     """Take sizes through a norm with fixed moments, whose mean is a term too."""
     layer, size = call.target, call.box.size
-    if isinstance(layer, MixtureNorm):
+    if isinstance(layer, BranchedNorm):
         layer = layer.branch(layer.route.domain)
     factor = torch.rsqrt(layer.running_var + layer.eps)
     factor = factor if layer.weight is None else factor * layer.weight.abs()
@@ -235,8 +242,8 @@ register(_BATCH_NORM)
 register(
     replace(
         _BATCH_NORM,
-        layers=(MixtureNorm,),
-        interval=_mixture_interval,
+        layers=(MixtureNorm, AffineNorm),
+        interval=_branched_interval,
         is_entrywise=False,
     )
 )
