@@ -4,33 +4,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from advnorm.papers.claims import Claim
-from advnorm.recipe import Recipe, override
+from advnorm.papers.numbers import NumberSource
+from advnorm.recipe import EvaluationSpec, Recipe
 from advnorm.records import Published, Scale
 from advnorm.registry import Registry
+from advnorm.studies.cached_answers import QuestionOptions
 
 
 @dataclass(frozen=True)
 class Job:
-    """One row: a run, and where in its records the row's numbers are.
-
-    A number is named by the key of a result (``fgsm_linf_0.1``: its accuracy in percent;
-    ``pgd-10..200_linf_0.3#50``: at a step of a curve), by question and number
-    (``tilt/angle``; what the recipe monitors has answers such as
-    ``wasserstein_over_training``), as ``epoch/loss``, a field of the last epoch, or as
-    ``transfer/NAME``, by the name of a target. Names joined by `` & `` stand for their
-    mean, two joined by `` - `` for their difference.
-    """
+    """One row: a run, and where in its records the row's numbers are."""
 
     row: str
     recipe: Recipe
-    numbers: Mapping[str, str]
+    numbers: Mapping[str, NumberSource]
     """By column."""
-    questions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What is asked of the run, each with its ``option=value`` settings."""
+    questions: Mapping[str, QuestionOptions] = field(default_factory=dict)
+    """What is asked of the run, each question with its options."""
     samples: int = 200
     """Test samples of the questions."""
-    evaluations: Sequence[Sequence[str]] = ((),)
-    """Each is a list of changes to the recipe's evaluation, such as ``data=mnist-c``."""
+    evaluations: Sequence[EvaluationSpec] = (EvaluationSpec(),)
+    """The run is evaluated with each. Settings that are not written are those of the
+    recipe's evaluation."""
     perturbed: bool = False
     """Whether batch-norm statistics are perturbed as the recipe says."""
     targets: Mapping[str, Recipe] = field(default_factory=dict)
@@ -49,7 +44,7 @@ def seeded(job: Job, seed: int) -> Job:
 
 def evaluation_recipes(job: Job) -> list[Recipe]:
     """Return a job's recipe with each of its evaluations."""
-    return [override(job.recipe, changes, "evaluation") for changes in job.evaluations]
+    return [job.recipe.replace(evaluation=changes) for changes in job.evaluations]
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ to ``costs.json``.
 import json
 from collections.abc import Callable
 from importlib.resources import files
-from inspect import signature
 
+from advnorm.diagnosis.registry import options_of
 from advnorm.papers.artefact import Artefact, Job, evaluation_recipes
 from advnorm.recipe import Recipe
 from advnorm.records import Scale
-from advnorm.runs import parse_questions
 from advnorm.runs.plan import Plan, plan
 from advnorm.studies.cost import Cost, evaluated_samples, evaluation_passes
 from advnorm.studies.trained_runs import training_settings
@@ -52,7 +51,6 @@ def _attacked_loss(job: Job) -> float:
     name = "attacked_loss"
     if name not in job.questions:
         return 0.0
-    settings = [f"{name}.{change}" for change in job.questions[name]]
-    (question,) = parse_questions([name], settings).values()
-    steps = signature(question).parameters["steps"].default
+    steps = {**options_of(name), **job.questions[name]}["steps"]
+    assert isinstance(steps, int)
     return float(min(evaluated_samples(job.recipe), job.samples) * (steps * _GRADIENT + 2))

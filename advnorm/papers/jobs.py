@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from advnorm.papers.artefact import Job, evaluation_recipes
-from advnorm.papers.numbers import read_numbers
+from advnorm.papers.numbers import Measurements
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, Diagnosis, Panel, Run, over_training
 from advnorm.runs import evaluate_run, perturb_run
@@ -53,9 +53,10 @@ def run_job(
     run = train_once(job.recipe, folder, root=root, device=device, progress=progress)
     with lock_run(run.path), timed(run.path):
         answers = _measure(job, run, root, device, progress)
-    transferred = _transfer(job, run, folder, root, device, progress)
+    transfers = _transfer(job, run, folder, root, device, progress)
     panels = tuple(p for name in shown if name in answers for p in answers[name].panels)
-    numbers = read_numbers(job.numbers, run, answers, transferred)
+    measured = Measurements(run, answers, transfers)
+    numbers = {column: source.read(measured) for column, source in job.numbers.items()}
     return JobResult(
         run=run.path.name,
         numbers={column: number.value for column, number in numbers.items()},
@@ -85,13 +86,13 @@ def _measure(
             run,
             job.recipe,
             question,
-            changes,
+            options,
             samples=job.samples,
             root=root,
             device=device,
             progress=progress,
         )
-        for question, changes in job.questions.items()
+        for question, options in job.questions.items()
     }
     return answers | {answer.question: answer for answer in over_training(run.monitored())}
 
@@ -99,7 +100,7 @@ def _measure(
 def _transfer(
     job: Job, run: Run, folder: Path, root: Path | None, device: str, progress: Progress
 ) -> dict[str, Accuracy]:
-    """Return each target's accuracy on the run's examples, as ``transfer/NAME``."""
+    """Return each target's accuracy on the run's examples."""
     if not job.targets:
         return {}
     targets = {
@@ -107,7 +108,6 @@ def _transfer(
         for name, recipe in job.targets.items()
     }
     with timed(run.path):
-        accuracies = transfer_once(
+        return transfer_once(
             run, job.recipe, targets, root=root, device=device, progress=progress
         )
-    return {f"transfer/{name}": accuracy for name, accuracy in accuracies.items()}

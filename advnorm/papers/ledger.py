@@ -7,12 +7,14 @@ and machines: a job runs again only if its recipe, its data or its questions hav
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from advnorm.papers.artefact import Artefact, Job, seeded
+from pydantic import BaseModel
+
+from advnorm.papers.artefact import Artefact, Job, evaluation_recipes, seeded
 from advnorm.papers.jobs import JobResult
 from advnorm.recipe import Recipe
 from advnorm.records import LedgerEntry, Reproduction, Scale, read_reproduction
@@ -119,19 +121,28 @@ def entry_key(entry: LedgerEntry) -> Key:
 def job_fingerprint(job: Job) -> str:
     """Return a hash of all that decides a job's numbers, but for defaults and data."""
     recipes = {"": job.recipe, **job.targets}
-    values = {key: value for key, value in asdict(job).items() if key not in _RECIPES}
-    values |= {"evaluation": [_evaluation(recipe) for recipe in recipes.values()]}
-    values |= {"trained": {n: training_settings(recipe) for n, recipe in recipes.items()}}
-    return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+    values = {
+        "numbers": job.numbers,
+        "questions": job.questions,
+        "samples": job.samples,
+        "evaluations": [recipe.evaluation for recipe in evaluation_recipes(job)],
+        "perturbed": job.perturbed,
+        "sections": [
+            (recipe.evaluation, recipe.perturbation) for recipe in recipes.values()
+        ],
+        "trained": {name: training_settings(recipe) for name, recipe in recipes.items()},
+    }
+    text = json.dumps(values, sort_keys=True, default=_changed_settings)
+    return sha256(text.encode()).hexdigest()[:16]
 
 
-_RECIPES = ("row", "recipe", "targets")
-
-
-def _evaluation(recipe: Recipe) -> dict[str, object]:
-    """Return the settings of a recipe that evaluate a run, but for defaults."""
-    parts = {"evaluation", "perturbation"}
-    return recipe.model_dump(mode="json", include=parts, exclude_defaults=True)
+def _changed_settings(value: object) -> dict[str, object]:
+    """Return the fields of a section or a number source that are not at their defaults."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_defaults=True)
+    assert is_dataclass(value)
+    settings = ((each, getattr(value, each.name)) for each in fields(value))
+    return {each.name: setting for each, setting in settings if setting != each.default}
 
 
 def record_at(path: Path) -> Reproduction | None:

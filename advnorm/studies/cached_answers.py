@@ -6,41 +6,45 @@ long as the runs have the same weights.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from advnorm.diagnosis import REVISIONS
+from advnorm.diagnosis import QUESTIONS, REVISIONS
+from advnorm.diagnosis.registry import validate_options
 from advnorm.files import write_atomically
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, to_yaml
 from advnorm.records import Accuracy, Diagnosis, Record, Run, TransferMatrix, read_record
-from advnorm.runs import diagnose_run, parse_questions, transfer_runs
+from advnorm.runs import diagnose_run, transfer_runs
 from advnorm.studies.trained_runs import read_recipe
 from advnorm.training.checkpoints import newest
 
 R = TypeVar("R", bound=Record)
+QuestionOptions = Mapping[str, object]
+"""Options of a question by name, such as ``{"steps": 5}``."""
 
 
 def diagnose_once(
     run: Run,
     recipe: Recipe,
     question: str,
-    changes: Sequence[str] = (),
+    options: QuestionOptions,
     *,
     samples: int,
     root: Path | None,
     device: str,
     progress: Progress,
 ) -> Diagnosis:
-    """Answer a question, with ``option=value`` changes of its settings."""
-    settings = [f"{question}.{change}" for change in changes]
+    """Answer a question about a run."""
+    chosen = partial(QUESTIONS[question], **validate_options(question, options))
 
     def diagnose() -> Diagnosis:
         (answer,) = diagnose_run(
             run,
             recipe,
-            parse_questions([question], settings),
+            {question: chosen},
             samples=samples,
             root=root,
             device=device,
@@ -52,7 +56,7 @@ def diagnose_once(
         weights = newest(run.checkpoints, recipe.evaluation.weights)
         return weights in ("", answer.weights)
 
-    key = [question, settings, samples, to_yaml(recipe)]
+    key = [question, chosen.keywords, samples, to_yaml(recipe)]
     key += [REVISIONS[question]] if question in REVISIONS else []
     return _cached(run, key, Diagnosis, current, diagnose)
 

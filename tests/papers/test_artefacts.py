@@ -7,12 +7,20 @@ from itertools import product
 import pytest
 
 from advnorm.data import expand_name
+from advnorm.diagnosis.registry import validate_options
 from advnorm.evaluation.conditions import parse_conditions
 from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers import ARTEFACTS, Workspace, reproduce
-from advnorm.recipe import override
+from advnorm.papers.artefact import evaluation_recipes
+from advnorm.papers.numbers import (
+    AnswerNumber,
+    DifferenceNumber,
+    EpochNumber,
+    MeanNumber,
+    ResultNumber,
+    TransferNumber,
+)
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
-from advnorm.runs import parse_questions
 from advnorm.training import check_recipe
 from advnorm.training.components import evaluation_threats
 
@@ -23,51 +31,69 @@ EVERY = [(name, scale) for name in ARTEFACTS for scale in SCALES]
 def test_recipes_and_questions_of_its_jobs_are_known(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
         check_recipe(job.recipe)
-        for question, changes in job.questions.items():
-            parse_questions([question], [f"{question}.{change}" for change in changes])
+        for question, options in job.questions.items():
+            validate_options(question, options)
 
 
 def result_steps(job):
     """Return the names of the results that a job's evaluations write, with their curves."""
     steps = {}
-    for changes in job.evaluations:
-        recipe = override(job.recipe, changes, "evaluation")
+    for recipe in evaluation_recipes(job):
         spec = recipe.evaluation
         worst = ["clean", "adversarial"] if spec.branch == "worst" else []
         branches = [spec.branch, *worst] if recipe.norm.name == "mixture" else [None]
         sets = [None] if spec.data is None else expand_name(spec.data)
-        given = spec.conditions, evaluation_threats(recipe), recipe.threat.bounds
-        for cell in parse_conditions(*given, shape=(3, 32, 32)):
+        settings = spec.conditions, evaluation_threats(recipe), recipe.threat.bounds
+        for condition in parse_conditions(*settings, shape=(3, 32, 32)):
             for branch, data in product(branches, sets):
-                key = result_key(cell.name, cell.threat_record, branch, data)
-                steps[key] = cell.counts
+                key = result_key(condition.name, condition.threat_record, branch, data)
+                steps[key] = condition.counts
     spec = job.recipe.perturbation
     for direction, part, radius in product(spec.directions, spec.parts, spec.radii):
         batch = spec.statistics == "batch"
-        what = Perturbation(direction, part, batch=batch, groups=spec.groups)
-        key = result_key(what.name, ThreatRecord(norm=part, eps=radius))
+        perturbation = Perturbation(direction, part, batch=batch, groups=spec.groups)
+        key = result_key(perturbation.name, ThreatRecord(norm=part, eps=radius))
         steps |= {key: ()} if job.perturbed else {}
     return steps
+
+
+def simple_numbers(number):
+    """Yield the numbers that a mean or a difference is made of, else the number itself."""
+    match number:
+        case MeanNumber(numbers):
+            for each in numbers:
+                yield from simple_numbers(each)
+        case DifferenceNumber(minuend, subtrahend):
+            yield from simple_numbers(minuend)
+            yield from simple_numbers(subtrahend)
+        case _:
+            yield number
+
+
+def is_written(number, job, results):
+    """Tell whether a job writes what a number is read from."""
+    monitored = {f"{question}_over_training" for question in job.recipe.monitor.questions}
+    match number:
+        case EpochNumber(field):
+            return field in Epoch.model_fields
+        case TransferNumber(target):
+            return target in job.targets
+        case AnswerNumber(question):
+            return question in {*job.questions, *monitored}
+        case ResultNumber(steps=None):
+            return number.key in results
+        case ResultNumber(steps=steps):
+            return steps in results[number.key]
+    raise AssertionError(number)
 
 
 @pytest.mark.parametrize(("name", "scale"), EVERY)
 def test_its_numbers_name_what_its_jobs_write(name, scale):
     for job in ARTEFACTS[name].jobs(scale):
         results = result_steps(job)
-        watched = {f"{question}_over_training" for question in job.recipe.monitor.questions}
-        for names in job.numbers.values():
-            for one in names.replace(" - ", " & ").split(" & "):
-                kind, slash, rest = one.partition("/")
-                key, at, step = one.partition("#")
-                if slash and kind == "epoch":
-                    assert rest in Epoch.model_fields
-                elif slash and kind == "transfer":
-                    assert rest in job.targets
-                elif slash and key not in results:
-                    assert kind in {*job.questions, *watched}, one
-                else:
-                    assert key in results, one
-                    assert not at or int(step) in results[key]
+        for column in job.numbers.values():
+            for number in simple_numbers(column):
+                assert is_written(number, job, results), number
 
 
 @pytest.mark.parametrize("name", list(ARTEFACTS))

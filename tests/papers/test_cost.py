@@ -10,7 +10,7 @@ import pytest
 from advnorm.listing import KeptRecord, kept_records, listing
 from advnorm.papers import ARTEFACTS, Artefact, Job
 from advnorm.papers.cost import Cost, cost, recorded_costs
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import EvaluationSpec, EvaluationThreatSpec, Recipe, override
 from advnorm.records import SCALES
 from advnorm.runs.plan import plan
 
@@ -31,6 +31,10 @@ LINEAR = override(
 PRODUCT = 2 * 784 * 10
 
 
+def conditions(*names):
+    return EvaluationSpec(conditions=names)
+
+
 def artefact(*jobs):
     return Artefact("here/table1", "", lambda scale: jobs, {})
 
@@ -46,34 +50,35 @@ def test_operations_are_those_of_a_linear_model_by_hand():
 @pytest.mark.parametrize(
     ("change", "passes"),
     [
-        ("conditions=[clean]", 50),  # a pass a test image
-        ("samples=20", 20 * 61),
-        ("samples=80", 50 * 61),  # no more than there are
-        ("eps=[]", 50 * 61),  # the two radii of the default
-        ("conditions=[pgd-10x3]", 50 * 2 * 90),
-        ("conditions=[noise-1, clean]", 50 * 2),  # no radius
-        ("conditions=[corruptions]", 50 * 95),  # 19 kinds at 5 severities
+        (conditions("clean"), 50),  # a pass a test image
+        (EvaluationSpec(samples=20), 20 * 61),
+        (EvaluationSpec(samples=80), 50 * 61),  # no more than there are
+        # the two radii of the default
+        (EvaluationSpec(threat=EvaluationThreatSpec(eps=())), 50 * 61),
+        (conditions("pgd-10x3"), 50 * 2 * 90),
+        (conditions("noise-1", "clean"), 50 * 2),  # no radius
+        (conditions("corruptions"), 50 * 95),  # 19 kinds at 5 severities
     ],
 )
 def test_passes_of_an_evaluation_by_hand(change, passes):
-    job = Job("a", LINEAR, {}, evaluations=([change],))
+    job = Job("a", LINEAR, {}, evaluations=(change,))
     total = cost(artefact(job), "full").operations - plan(LINEAR).epoch * 3
     assert total == passes * PRODUCT
-    twice = Job("a", LINEAR, {}, evaluations=([change], [change]))
+    twice = Job("a", LINEAR, {}, evaluations=(change, change))
     assert cost(artefact(twice), "full").operations - plan(LINEAR).epoch * 3 == 2 * total
 
 
 @pytest.mark.parametrize(
-    ("settings", "samples", "passes"),
+    ("options", "samples", "passes"),
     [
-        ((), 20, 20 * (3 + 2)),  # one step, and both kinds of images are classified
-        (("steps=7",), 20, 20 * (7 * 3 + 2)),
-        (("steps=7",), 80, 50 * (7 * 3 + 2)),
+        ({}, 20, 20 * (3 + 2)),  # one step, and both kinds of images are classified
+        ({"steps": 7}, 20, 20 * (7 * 3 + 2)),
+        ({"steps": 7}, 80, 50 * (7 * 3 + 2)),
     ],
 )
-def test_the_attack_of_a_question_counts(settings, samples, passes):
-    clean = Job("a", LINEAR, {}, evaluations=(["conditions=[clean]"],))
-    diagnosed = replace(clean, questions={"attacked_loss": settings}, samples=samples)
+def test_the_attack_of_a_question_counts(options, samples, passes):
+    clean = Job("a", LINEAR, {}, evaluations=(conditions("clean"),))
+    diagnosed = replace(clean, questions={"attacked_loss": options}, samples=samples)
     total = cost(artefact(diagnosed), "full").operations
     assert total - cost(artefact(clean), "full").operations == passes * PRODUCT
 

@@ -13,19 +13,21 @@ from tiny_recipe import TINY
 from advnorm.diagnosis import REVISIONS
 from advnorm.papers import ARTEFACTS, Artefact, Job, Workspace, record_path, reproduce
 from advnorm.papers.ledger import job_fingerprint
-from advnorm.recipe import override
+from advnorm.papers.numbers import CLEAN, EpochNumber, ResultNumber
+from advnorm.recipe import EvaluationSpec, EvaluationThreatSpec, override
 from advnorm.records import LedgerEntry, read_reproduction, reproductions
 from advnorm.studies.defaults import default_settings, same_defaults
 
 module = import_module("advnorm.papers.reproduce")
 ledger_module = import_module("advnorm.papers.ledger")
-NUMBERS = {"clean": "clean", "loss": "epoch/loss"}
+NUMBERS = {"clean": CLEAN, "loss": EpochNumber("loss")}
+FGSM = ResultNumber("fgsm", eps=0.1)
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     jobs = [
-        Job("one", TINY, NUMBERS, {"weights": ()}),
+        Job("one", TINY, NUMBERS, {"weights": {}}),
         Job("two", override(TINY, ["norm.name=none"]), NUMBERS),
     ]
     entry = Artefact(
@@ -95,19 +97,25 @@ def test_seeds_and_rows_are_added_to_what_is_told(tiny, tmp_path):
         {"recipe": override(TINY, ["optimizer.lr=0.02"])},
         {
             "recipe": override(TINY, ["evaluation.threat.eps=[0.2]"]),
-            "numbers": {"clean": "fgsm_linf_0.1"},
+            "numbers": {"clean": FGSM},
         },
         {"recipe": override(TINY, ["evaluation.samples=10"])},
-        {"numbers": {"clean": "fgsm_linf_0.1"}},
-        {"questions": {"weights": (), "dead": ()}},
+        {"numbers": {"clean": FGSM}},
+        {"questions": {"weights": {}, "dead": {}}},
+        {"questions": {"weights": {"count": 3}}},
         {"samples": 100},
-        {"evaluations": ((), ("eps=[0.2]",))},
+        {
+            "evaluations": (
+                EvaluationSpec(),
+                EvaluationSpec(threat=EvaluationThreatSpec(eps=(0.2,))),
+            )
+        },
         {"targets": {"other": TINY}},
     ],
     ids=str,
 )
 def test_what_is_asked_otherwise_is_another_job(change):
-    job = Job("one", TINY, NUMBERS, {"weights": ()})
+    job = Job("one", TINY, NUMBERS, {"weights": {}})
     assert job_fingerprint(replace(job, **change)) != job_fingerprint(job)
     assert job_fingerprint(replace(job, row="another name")) == job_fingerprint(job)
 
@@ -150,7 +158,7 @@ def test_a_run_that_is_there_is_asked_itself(tiny, tmp_path):
 def test_panels_are_those_of_their_jobs_however_often(tiny, tmp_path, monkeypatch):
     one, two = tiny.jobs("smoke")
     wide = replace(one, recipe=override(one.recipe, ["model.options.width=5"]))
-    wide = replace(wide, numbers={"other": "clean"})
+    wide = replace(wide, numbers={"other": CLEAN})
     changed(monkeypatch, tiny, one, wide, two)
     first = reproduce(tiny.name, Workspace(tmp_path))
     assert len(first.drawn) == 4 and all(p.title.startswith("one: ") for p in first.drawn)
@@ -300,7 +308,7 @@ def test_columns_stay_in_the_order_of_the_jobs(tiny, tmp_path, monkeypatch):
     def jobs(rate):
         rates = {"1": 0.1, "2": rate, "3": 0.3}
         return [
-            Job("one", override(TINY, [f"optimizer.lr={one}"]), {column: "clean"})
+            Job("one", override(TINY, [f"optimizer.lr={one}"]), {column: CLEAN})
             for column, one in rates.items()
         ]
 

@@ -7,11 +7,22 @@ from tiny_recipe import TINY
 
 from advnorm.papers import Artefact, Job
 from advnorm.papers.jobs import run_job
-from advnorm.papers.numbers import Number, sample_count
+from advnorm.papers.numbers import (
+    CLEAN,
+    AnswerNumber,
+    DifferenceNumber,
+    EpochNumber,
+    MeanNumber,
+    Number,
+    ResultNumber,
+    TransferNumber,
+    sample_count,
+)
 from advnorm.papers.reproduce import gather
 from advnorm.recipe import override
 from advnorm.records import LedgerEntry, Measured, Run
 
+FGSM = ResultNumber("fgsm", eps=0.1)
 FEWER = override(
     TINY, ["evaluation={conditions: [pgd-1..2], threat: {eps: [0.1]}, samples: 16}"]
 )
@@ -23,13 +34,13 @@ def run_tiny(folder, numbers, recipe=TINY, **more):
 
 def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
     wanted = {
-        "test": "clean",
-        "training": "epoch/train",
-        "held out": "epoch/validation_clean",
-        "loss": "epoch/loss",
-        "mean": "clean & fgsm_linf_0.1",
-        "unlike": "clean & epoch/train",
-        "gap": "clean - fgsm_linf_0.1",
+        "test": CLEAN,
+        "training": EpochNumber("train"),
+        "held out": EpochNumber("validation_clean"),
+        "loss": EpochNumber("loss"),
+        "mean": MeanNumber((CLEAN, FGSM)),
+        "unlike": MeanNumber((CLEAN, EpochNumber("train"))),
+        "gap": DifferenceNumber(CLEAN, FGSM),
     }
     result = run_tiny(tmp_path, wanted)
     run = Run.open(tmp_path / result.run)
@@ -39,18 +50,18 @@ def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
 
 
 def test_a_step_of_a_curve_has_its_samples(tmp_path):
-    result = run_tiny(tmp_path, {"one": "pgd-1..2_linf_0.1#1"}, FEWER)
+    result = run_tiny(tmp_path, {"one": ResultNumber("pgd-1..2", eps=0.1, steps=1)}, FEWER)
     assert result.counts == {"one": 16}
 
 
 def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
     wanted = {
-        "accuracy": "attacked_loss/attacked accuracy",
-        "loss": "attacked_loss/attacked",
-        "top": "top_k/noise",
-        "dead": "dead/dead units",
+        "accuracy": AnswerNumber("attacked_loss", "attacked accuracy"),
+        "loss": AnswerNumber("attacked_loss", "attacked"),
+        "top": AnswerNumber("top_k", "noise"),
+        "dead": AnswerNumber("dead", "dead units"),
     }
-    questions = {"attacked_loss": (), "top_k": ("k=2",), "dead": ()}
+    questions = {"attacked_loss": {}, "top_k": {"k": 2}, "dead": {}}
     result = run_tiny(tmp_path, wanted, questions=questions, samples=14)
     assert result.counts == {"accuracy": 14, "top": 14}
 
@@ -60,7 +71,7 @@ def test_a_transferred_accuracy_has_its_samples(tmp_path):
         TINY, ["evaluation={conditions: [bim-2], threat: {eps: [0.1]}, samples: 12}"]
     )
     targets = {"two": override(TINY, ["norm.name=none"])}
-    result = run_tiny(tmp_path, {"other": "transfer/two"}, struck, targets=targets)
+    result = run_tiny(tmp_path, {"other": TransferNumber("two")}, struck, targets=targets)
     assert result.counts == {"other": 12}
 
 

@@ -23,6 +23,15 @@ from advnorm.papers import jobs as papers_jobs
 from advnorm.papers.artefact import seeded
 from advnorm.papers.claims import Claim, above, more
 from advnorm.papers.jobs import run_job
+from advnorm.papers.numbers import (
+    CLEAN,
+    AnswerNumber,
+    DifferenceNumber,
+    EpochNumber,
+    MeanNumber,
+    ResultNumber,
+    TransferNumber,
+)
 from advnorm.papers.reproduce import _tasks, gather, with_claims
 from advnorm.progress import Quiet
 from advnorm.recipe import override
@@ -40,7 +49,8 @@ from advnorm.studies.trained_runs import run_name, seconds_of
 from advnorm.training import load_data, loop
 
 TINY = tiny_recipe.TINY.replace(epochs=2)
-NUMBERS = {"clean": "clean", "fgsm": "fgsm_linf_0.1", "loss": "epoch/loss"}
+FGSM = ResultNumber("fgsm", eps=0.1)
+NUMBERS = {"clean": CLEAN, "fgsm": FGSM, "loss": EpochNumber("loss")}
 
 
 @pytest.fixture
@@ -101,7 +111,7 @@ def test_an_interrupted_run_is_gone_on_with(tmp_path):
 
 def test_a_run_that_fails_is_named_and_the_rest_is_there(tiny, tmp_path, monkeypatch):
     bad = Job("bad", override(TINY, ["data.train=100000"]), NUMBERS)
-    wrong = Job("wrong", TINY, {"clean": "no-such-result"})
+    wrong = Job("wrong", TINY, {"clean": ResultNumber("no-such-result")})
     jobs = [bad, wrong, *tiny.jobs("full")[2:]]
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
     record = reproduce("here/table1", Workspace(tmp_path), scale="full")
@@ -124,14 +134,14 @@ def test_rows_as_ratios_to_a_baseline(tiny, tmp_path, monkeypatch):
 
 
 def test_a_difference_of_two_results(tmp_path):
-    numbers = {**NUMBERS, "gap": "clean - fgsm_linf_0.1"}
+    numbers = {**NUMBERS, "gap": DifferenceNumber(CLEAN, FGSM)}
     result = run_job(Job("one", TINY, numbers), tmp_path).numbers
     assert result["gap"] == result["clean"] - result["fgsm"] > 0
 
 
 def test_what_is_monitored_answers_as_a_question_does(tmp_path):
     monitored = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
-    wanted = {"norm": "gradient_norm_over_training/mean"}
+    wanted = {"norm": AnswerNumber("gradient_norm_over_training", "mean")}
     questions = ("gradient_norm_over_training",)
     result = run_job(Job("one", monitored, wanted), tmp_path, shown=questions)
     looks = Run.open(tmp_path / result.run).monitored()
@@ -165,7 +175,9 @@ def test_a_ratio_to_nothing_is_not_a_number(tiny):
 
 def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
     rates = {"0.1": TINY, "0.2": override(TINY, ["optimizer.lr=0.2"])}
-    jobs = [Job("one", recipe, {rate: "epoch/loss"}) for rate, recipe in rates.items()]
+    jobs = [
+        Job("one", recipe, {rate: EpochNumber("loss")}) for rate, recipe in rates.items()
+    ]
     monkeypatch.setitem(ARTEFACTS._entries, tiny.name, replace(tiny, jobs=lambda _: jobs))
     record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
     assert record.columns == ("0.1", "0.2")
@@ -174,13 +186,13 @@ def test_jobs_of_one_row_fill_its_columns(tiny, tmp_path, monkeypatch):
 
 
 def test_the_training_accuracy_is_read_in_percent(tmp_path):
-    result = run_job(Job("one", TINY, {"training": "epoch/train"}), tmp_path)
+    result = run_job(Job("one", TINY, {"training": EpochNumber("train")}), tmp_path)
     last = Run.open(tmp_path / result.run).epochs()[-1]
     assert result.numbers["training"] == 100 * last.train.fraction
 
 
-def test_names_joined_stand_for_their_mean(tmp_path):
-    names = {**NUMBERS, "both": "clean & fgsm_linf_0.1"}
+def test_a_mean_of_two_results(tmp_path):
+    names = {**NUMBERS, "both": MeanNumber((CLEAN, FGSM))}
     result = run_job(Job("one", TINY, names), tmp_path).numbers
     assert result["both"] == (result["clean"] + result["fgsm"]) / 2 != result["clean"]
 
@@ -236,7 +248,7 @@ def test_a_run_that_was_killed_before_its_last_weights_is_not_finished(tmp_path,
 
 
 def test_an_answer_about_other_weights_is_not_taken(tmp_path):
-    job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
+    job = Job("one", TINY, {"dead": AnswerNumber("dead", "dead units")}, {"dead": {}})
     path = tmp_path / run_job(job, tmp_path).run
     (answer,) = (path / "answers").iterdir()
     kept = read_record(answer, Diagnosis)
@@ -254,7 +266,11 @@ STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}
 
 
 def test_targets_are_tested_on_a_runs_adversarial_examples(tmp_path, monkeypatch):
-    numbers = {"itself": "transfer/one", "other": "transfer/two", "own": "bim-5_linf_0.1"}
+    numbers = {
+        "itself": TransferNumber("one"),
+        "other": TransferNumber("two"),
+        "own": ResultNumber("bim-5", eps=0.1),
+    }
     job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
     result = run_job(job, tmp_path).numbers
     digest = load_data(TINY, root=None).digest()
@@ -309,14 +325,14 @@ def failing(tiny, monkeypatch, *jobs):
 
 def test_every_failed_run_of_a_row_is_named(tiny, tmp_path, monkeypatch):
     bad = override(TINY, ["data.train=100000"])
-    jobs = [Job("bad", bad, {name: name}) for name in ("clean", "other")]
+    jobs = [Job("bad", bad, {name: CLEAN}) for name in ("clean", "other")]
     failing(tiny, monkeypatch, *jobs)
     record = reproduce(tiny.name, Workspace(tmp_path), scale="full")
     assert set(record.failed) == {"bad (clean), seed 0", "bad (other), seed 0"}
 
 
 def test_a_job_that_fails_takes_no_other_of_its_run_along(tiny, tmp_path, monkeypatch):
-    wrong = Job("wrong", TINY, {"clean": "no-such-result"})
+    wrong = Job("wrong", TINY, {"clean": ResultNumber("no-such-result")})
     failing(tiny, monkeypatch, Job("one", TINY, NUMBERS), wrong)
     record = reproduce(tiny.name, Workspace(tmp_path), scale="full")
     assert set(record.failed) == {"wrong, seed 0"} and set(record.rows) == {"one"}
@@ -380,7 +396,7 @@ def test_a_run_of_other_defaults_is_not_used(tmp_path):
 
 
 def test_damaged_files_are_named_in_one_line(tmp_path):
-    job = Job("one", TINY, {"dead": "dead/dead units"}, {"dead": ()})
+    job = Job("one", TINY, {"dead": AnswerNumber("dead", "dead units")}, {"dead": {}})
     done = run_job(job, tmp_path)
     path = tmp_path / done.run
     (path / "seconds.json").write_text("")

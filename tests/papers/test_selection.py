@@ -7,6 +7,7 @@ import tiny_recipe
 
 from advnorm import cli
 from advnorm.papers import ARTEFACTS, Artefact, Job, record_path
+from advnorm.papers.numbers import CLEAN
 from advnorm.recipe import EvaluationSpec, override
 from advnorm.records import read_reproduction
 
@@ -24,7 +25,7 @@ def entered(monkeypatch, name, *jobs, **more):
 def command(tmp_path, monkeypatch, capsys):
     """Enter three artefacts of one run; return a command's exit code and what it says."""
     for name in NAMES:
-        entered(monkeypatch, name, Job("a", TINY, {"clean": "clean"}))
+        entered(monkeypatch, name, Job("a", TINY, {"clean": CLEAN}))
 
     def run(*words):
         argv = ["advnorm", *words]
@@ -91,7 +92,7 @@ def test_an_artefact_that_raises_stops_no_other(command, tmp_path, monkeypatch, 
 
 
 def test_missing_data_of_one_artefact_are_named_at_the_end(command, tmp_path, monkeypatch):
-    jobs = [Job(row, MNIST, {"clean": "clean"}) for row in "ab"]
+    jobs = [Job(row, MNIST, {"clean": CLEAN}) for row in "ab"]
     entered(monkeypatch, "one/table1", *jobs)
     out, data = tmp_path / "out", tmp_path / "no where"
     code, said, error = command("reproduce", *NAMES, "--data", str(data), "--out", str(out))
@@ -116,7 +117,7 @@ def test_missing_data_of_one_artefact_are_named_at_the_end(command, tmp_path, mo
 def test_a_mistake_is_refused_before_anything_runs(
     command, tmp_path, monkeypatch, words, sentence
 ):
-    entered(monkeypatch, "two/table1", Job("b", TINY, {"clean": "clean"}))
+    entered(monkeypatch, "two/table1", Job("b", TINY, {"clean": CLEAN}))
     monkeypatch.setitem(sys.modules, "ray", None)  # it cannot be imported
     out = tmp_path / "out"
     code, said, error = command("reproduce", *NAMES, *words, "--out", str(out))

@@ -96,12 +96,16 @@ def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     tests = parse_conditions(
         made.evaluation.conditions, evaluation_threats(made), made.threat.bounds
     )
-    steps = {cell.key: cell.settings.get("step_size") for cell in tests}
-    assert steps.pop(job.numbers[column]) == pytest.approx(1.6 / 255)
-    longer = {one for where, one in job.numbers.items() if where not in ("clean", column)}
-    assert [*{steps[one.partition("#")[0]] for one in longer}] == [pytest.approx(1 / 255)]
+    steps = {test.key: test.settings.get("step_size") for test in tests}
+    assert steps.pop(job.numbers[column].key) == pytest.approx(1.6 / 255)
+    longer = {
+        number.key
+        for where, number in job.numbers.items()
+        if where not in ("clean", column)
+    }
+    assert [*{steps[key] for key in longer}] == [pytest.approx(1 / 255)]
     (reduced, *_) = ARTEFACTS[f"xie2020/{name}"].jobs("reduced")
-    assert reduced.numbers[column].endswith("#10")
+    assert reduced.numbers[column].steps == 10
 
 
 def test_the_artefacts_of_the_main_text_share_fourteen_runs():

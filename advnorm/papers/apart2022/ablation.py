@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from itertools import permutations
 
-from advnorm.papers.apart2022.setting import apart, of_five, recipe
+from advnorm.evaluation.perturbed_statistics import Part, Perturbation
+from advnorm.papers.apart2022.setting import apart, of_five, perturbed_numbers, recipe
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
+from advnorm.papers.numbers import CLEAN
 from advnorm.recipe import PerturbationSpec, Recipe
 from advnorm.records import Scale
 
@@ -141,10 +143,10 @@ def table3(scale: Scale) -> Sequence[Job]:
     0.4 it does not (71.86).
     ``reduced``: CIFAR-10; N = 24 of 128 are 12 of 64; four rows of APART are left out.
     """
-    return [Job(row, base, {"Accuracy": "clean"}) for row, base in _recipes(scale).items()]
+    return [Job(row, base, {"Accuracy": CLEAN}) for row, base in _recipes(scale).items()]
 
 
-_PARTS = ("mean", "deviation")
+_PARTS: tuple[Part, ...] = ("mean", "deviation")
 _STANDARDS = ("standard 1.00x", "standard 2.00x")
 
 
@@ -243,7 +245,7 @@ def figure2(scale: Scale) -> Sequence[Job]:
         Job(
             f"{row}: {part}",
             base.replace(perturbation=PerturbationSpec(radii=list(radii), parts=(part,))),
-            {f"{r:g}": f"statistics-sign_{part}_{r:.4g}" for r in radii},
+            perturbed_numbers(Perturbation("sign", part), radii),
             evaluations=(),
             perturbed=True,
         )

@@ -15,6 +15,7 @@ from advnorm.papers.apart2022.setting import (
 )
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider
+from advnorm.papers.numbers import CLEAN
 from advnorm.recipe import DataSpec, GradientSpec, Recipe
 from advnorm.records import Scale
 
@@ -201,7 +202,7 @@ def table1(scale: Scale) -> Sequence[Job]:
     networks: tuple[Network, ...] = ("WRN", "PRN") if scale == "full" else ("WRN",)
     data_sets = _CIFAR if scale == "full" else _CIFAR[:1]
     return [
-        Job(f"{net}, {method}", row_of(scale, net, images, method), {images: "clean"})
+        Job(f"{net}, {method}", row_of(scale, net, images, method), {images: CLEAN})
         for net in networks
         for method in (_METHODS if scale == "full" else _SHORT)
         for images in data_sets

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from advnorm.papers.apart2022.setting import BATCH, recipe
+from advnorm.evaluation.perturbed_statistics import Direction, Perturbation
+from advnorm.papers.apart2022.setting import BATCH, perturbed_numbers, recipe
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
 from advnorm.recipe import EvaluationSpec, PerturbationSpec, Recipe
 from advnorm.records import Scale
 
-_ROWS = {
+_ROWS: dict[str, tuple[Direction, int]] = {
     "uniform": ("uniform", 1),
     "binary": ("sign", 1),
     "APART, n=1": ("adversarial", 1),
@@ -82,10 +83,9 @@ def figure1(scale: Scale) -> Sequence[Job]:
         Job(
             row,
             _perturbed(scale, base, direction, groups, radii),
-            {
-                f"{r:g}": f"statistics-{direction}-batch-{groups}_both_{r:.4g}"
-                for r in radii
-            },
+            perturbed_numbers(
+                Perturbation(direction, "both", batch=True, groups=groups), radii
+            ),
             evaluations=(),
             perturbed=True,
         )
@@ -94,7 +94,7 @@ def figure1(scale: Scale) -> Sequence[Job]:
 
 
 def _perturbed(
-    scale: Scale, base: Recipe, direction: str, groups: int, radii: Sequence[float]
+    scale: Scale, base: Recipe, direction: Direction, groups: int, radii: Sequence[float]
 ) -> Recipe:
     batch = BATCH[scale]
     return base.replace(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from advnorm.papers.apart2022.accuracy import row_of
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
+from advnorm.papers.numbers import CLEAN
 from advnorm.papers.step_decay import step_decay
 from advnorm.recipe import GradientSpec, OptimizerSpec, Recipe
 from advnorm.records import Scale
@@ -161,11 +162,11 @@ def table2(scale: Scale) -> Sequence[Job]:
         Job(
             f"Tiny-ImageNet, {method}",
             _large(scale, row_of(scale, "PRN", "Tiny-ImageNet", method)),
-            {"Accuracy": "clean"},
+            {"Accuracy": CLEAN},
         )
         for method in tiny
     ]
     return jobs + [
-        Job(f"ImageNet, {method}", _imagenet(scale, method), {"Accuracy": "clean"})
+        Job(f"ImageNet, {method}", _imagenet(scale, method), {"Accuracy": CLEAN})
         for method in _IMAGENET
     ]

@@ -14,9 +14,12 @@ paper's deviations over five seeds are shown as standard errors.
 ResNet-18 of width 8), flipped but not cropped, batches of 64, 30 epochs.
 """
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Literal, NamedTuple, Unpack
 
+from advnorm.evaluation.perturbed_statistics import Perturbation
+from advnorm.papers.numbers import ResultNumber
 from advnorm.papers.step_decay import step_decay
 from advnorm.recipe import (
     DataSpec,
@@ -151,6 +154,16 @@ def recipe(
         validation=ValidationSpec(every=100000, samples=50, steps=1, select_by="clean"),
         evaluation=EvaluationSpec(conditions=("clean",), weights="last"),
     ).replace(**changes)
+
+
+def perturbed_numbers(
+    perturbation: Perturbation, radii: Sequence[float]
+) -> dict[str, ResultNumber]:
+    """Return where the accuracy at each radius of perturbed statistics is."""
+    return {
+        f"{radius:g}": ResultNumber(perturbation.name, eps=radius, norm=perturbation.part)
+        for radius in radii
+    }
 
 
 def of_five(mean: float, deviation: float) -> tuple[float, float]:

@@ -1,15 +1,18 @@
 """VGGs and WideResNets on CIFAR-10 with and without batch norm (section 4, E.1)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, vgg, wide
-from advnorm.recipe import OptimizerSpec, Piecewise, Recipe
+from advnorm.papers.numbers import CLEAN, DifferenceNumber, EpochNumber
+from advnorm.recipe import EvaluationSpec, OptimizerSpec, Piecewise, Recipe, updated
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "Noise", LINF, L2, "10.1 Clean", "10.1 Noise")
 _PIXELS = 3 * 32**2
+_NEW_IMAGES = "cifar10.1"
 
 
 def _rows(scale: Scale, recipes: dict[str, Recipe]) -> list[Job]:
@@ -21,18 +24,22 @@ def _rows(scale: Scale, recipes: dict[str, Recipe]) -> list[Job]:
     sizes = CIFAR[scale]
     if scale != "full":
         return sizes.jobs_with_l2(recipes)
-    l2_numbers, l2_changes = sizes.l2(_PIXELS)
     new_images = {
-        f"10.1 {column}": f"{key}~cifar10.1"
-        for column, key in {**sizes.numbers(), **l2_numbers}.items()
+        f"10.1 {column}": replace(number, data=_NEW_IMAGES)
+        for column, number in sizes.numbers(pixels=_PIXELS).items()
     }
+    gap = DifferenceNumber(EpochNumber("train"), CLEAN)
+    evaluations = [EvaluationSpec(), sizes.l2_evaluation(_PIXELS)]
     return [
         sizes.job(
             row,
             recipe,
             pixels=_PIXELS,
-            extra={**new_images, "Gap": "epoch/train - clean"},
-            evaluations=[("data=cifar10.1",), ("data=cifar10.1", *l2_changes)],
+            extra={**new_images, "Gap": gap},
+            evaluations=[
+                updated(evaluation, EvaluationSpec(data=_NEW_IMAGES))
+                for evaluation in evaluations
+            ],
         )
         for row, recipe in recipes.items()
     ]

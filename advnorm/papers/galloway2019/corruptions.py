@@ -1,11 +1,14 @@
 """Common corruptions of CIFAR-10 and MNIST (sections 4, D and G)."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import vgg, wide
+from advnorm.papers.numbers import CLEAN, MeanNumber, NumberSource, ResultNumber
+from advnorm.recipe import EvaluationSpec
 from advnorm.records import Scale
 from advnorm.training import expand_name
 
@@ -19,6 +22,7 @@ _OTHERS = {"Contrast": "contrast", "Snow": "snow", "Spatter": "spatter"}
 """Corruptions under which WideResNet is better with batch norm."""
 _LEVELS = range(1, 6)
 _ALL = "All 19"
+_DATA = "cifar10-c"
 _PAIRS = {
     "VGG8": ("VGG8", "VGG8, batch norm"),
     "VGG13": ("VGG13", "VGG13, batch norm"),
@@ -26,22 +30,23 @@ _PAIRS = {
 }
 
 
-def _files() -> dict[str, str]:
+def _file_numbers() -> dict[str, NumberSource]:
     """Return where CIFAR-10-C's means over levels, and each level of its noises, are."""
 
-    def key(kind: str, level: int) -> str:
-        return f"clean~cifar10-c-{kind.replace('_', '-')}-{level}"
+    def level_number(kind: str, level: int) -> ResultNumber:
+        return ResultNumber("clean", data=f"{_DATA}:{kind}:{level}")
 
-    kinds = dict.fromkeys(name.split(":")[1] for name in expand_name("cifar10-c"))
-    keys = {kind: [key(kind, level) for level in _LEVELS] for kind in kinds}
-    means = {column: " & ".join(keys[kind]) for column, kind in (_NOISES | _OTHERS).items()}
+    means = {
+        column: MeanNumber(tuple(level_number(kind, level) for level in _LEVELS))
+        for column, kind in (_NOISES | _OTHERS).items()
+    }
     levels = {
-        f"{column} {level}": key(kind, level)
+        f"{column} {level}": level_number(kind, level)
         for column, kind in _NOISES.items()
         for level in _LEVELS
     }
-    overall = " & ".join(name for names in keys.values() for name in names)
-    return {**means, _ALL: overall, **levels}
+    files = tuple(ResultNumber("clean", data=name) for name in expand_name(_DATA))
+    return {**means, _ALL: MeanNumber(files), **levels}
 
 
 @artefact(
@@ -116,19 +121,21 @@ def table4(scale: Scale) -> Sequence[Job]:
     }
     if scale == "smoke":
         recipes = {row: recipes[row] for row in ("VGG8", "WRN, Fixup")}
-    evaluations: list[tuple[str, ...]] = [("conditions=[clean]",)]
     if scale == "full":
-        names = _files()
-        evaluations.append(("data=cifar10-c", "conditions=[clean]"))
+        numbers = _file_numbers()
+        corrupted = EvaluationSpec(data=_DATA, conditions=("clean",))
     else:
-        by_column = {
-            column: [f"corruption-{noise}-{level}" for level in _LEVELS]
+        conditions = {
+            column: tuple(f"corruption-{noise}-{level}" for level in _LEVELS)
             for column, noise in _NOISES.items()
         }
-        names = {column: " & ".join(levels) for column, levels in by_column.items()}
-        conditions = ", ".join(name for levels in by_column.values() for name in levels)
-        evaluations.append((f"conditions=[{conditions}]",))
+        numbers = {
+            column: MeanNumber(tuple(map(ResultNumber, levels)))
+            for column, levels in conditions.items()
+        }
+        corrupted = EvaluationSpec(conditions=tuple(chain(*conditions.values())))
+    evaluations = [EvaluationSpec(conditions=("clean",)), corrupted]
     return [
-        Job(row, recipe, {"Clean": "clean", **names}, evaluations=evaluations)
+        Job(row, recipe, {"Clean": CLEAN, **numbers}, evaluations=evaluations)
         for row, recipe in recipes.items()
     ]

@@ -1,11 +1,12 @@
 r"""How deep a fully connected network may be, by batch size (Figure 2, appendix E.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, above, more, within
 from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.numbers import CLEAN, NumberSource, ResultNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -96,7 +97,7 @@ def _recipe(scale: Scale, depth: int, batch: int, *, norm: bool, epochs: int) ->
 def _jobs(
     scale: Scale,
     epochs: dict[bool, int],
-    numbers: dict[str, str],
+    numbers: Mapping[str, NumberSource],
     *,
     sizes: Sequence[tuple[int, int]],
     label: str = "",
@@ -110,6 +111,10 @@ def _jobs(
         )
         for norm, (depth, batch) in product((True, False), sizes)
     ]
+
+
+def _noise_numbers(scale: Scale) -> dict[str, NumberSource]:
+    return {"Clean": CLEAN, "Noise": ResultNumber(_NOISES[scale])}
 
 
 def _falls(column: str, depths: Sequence[int], label: str, small: int) -> tuple[Part, ...]:
@@ -188,7 +193,7 @@ def figure2(scale: Scale) -> Sequence[Job]:
     of 5. ``advnorm diagnose RUN trainable_depth`` shows the theoretical limit, its dashed
     line.
     """
-    numbers = {"Clean": "clean", "Noise": _NOISES[scale], "BIM": f"{_BIM}_linf_0.03"}
+    numbers = _noise_numbers(scale) | {"BIM": ResultNumber(_BIM, eps=0.03)}
     sizes = list(product(_DEPTHS[scale], _BATCHES[scale]))
     return _jobs(scale, {True: 10, False: 40}, numbers, sizes=sizes)
 
@@ -256,7 +261,7 @@ def figure6(scale: Scale) -> Sequence[Job]:
     and batches of 50 to 250. It calls Figure 2 a version of (a), 10 epochs, though the
     networks without batch norm have 40 there.
     """
-    numbers = {"Clean": "clean", "Noise": _NOISES[scale]}
+    numbers = _noise_numbers(scale)
     depths = [depth for depth in _DEPTHS[scale] if depth <= 50]
     sizes = list(product(depths, _LARGE if scale == "full" else _BATCHES[scale]))
     return [

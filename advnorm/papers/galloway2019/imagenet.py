@@ -6,6 +6,7 @@ from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import CIFAR, LINF, vgg
+from advnorm.papers.numbers import AnswerNumber, TransferNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -94,19 +95,20 @@ def table5(scale: Scale) -> Sequence[Job]:
         "VGG19": large(scale, 13, norm=False),
         "VGG19, batch norm": large(scale, 13, norm=True),
     }
-    settings, samples = ("k=2", f"sigma={CIFAR[scale].sigma}"), 500
+    options, samples = {"k": 2, "sigma": CIFAR[scale].sigma}, 500
     if scale == "full":
         for depth in (11, 19):
             recipes[f"VGG{depth}"] = _recipe(f"vgg{depth}", norm=False)
             recipes[f"VGG{depth}, batch norm"] = _recipe(f"vgg{depth}", norm=True)
         recipes["ResNet18, batch norm"] = _recipe("resnet18", norm=True)
-        settings, samples = ("k=5", f"sigma={0.25 * _UNIT}"), _TESTED
+        options, samples = {"k": 5, "sigma": 0.25 * _UNIT}, _TESTED
     elif scale == "smoke":
         recipes, samples = dict(list(recipes.items())[:2]), 20
-    numbers = {"Clean": "top_k/clean", "Noise": "top_k/noise", LINF: "top_k/attacked"}
-    clean = [("conditions=[clean]",)]
+    names = {"Clean": "clean", "Noise": "noise", LINF: "attacked"}
+    numbers = {column: AnswerNumber("top_k", name) for column, name in names.items()}
+    clean = [EvaluationSpec(conditions=("clean",))]
     return [
-        Job(row, recipe, numbers, {"top_k": settings}, samples, evaluations=clean)
+        Job(row, recipe, numbers, {"top_k": options}, samples, evaluations=clean)
         for row, recipe in recipes.items()
     ]
 
@@ -193,7 +195,7 @@ def table12(scale: Scale) -> Sequence[Job]:
             name: large(scale, depths[depth], norm=norm).replace(evaluation=evaluation)
             for name, depth, norm in _names((11, 13))
         }
-    numbers = {name: f"transfer/{name}" for name in recipes}
+    numbers = {name: TransferNumber(name) for name in recipes}
     return [
         Job(source, recipes[source], numbers, targets=recipes, evaluations=())
         for source in ("11", "11, batch norm")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
+from advnorm.papers.numbers import CLEAN, AnswerNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -58,11 +59,11 @@ def models(scale: Scale) -> dict[str, Recipe]:
 def fooling_jobs(scale: Scale, recipes: Mapping[str, Recipe]) -> list[Job]:
     """Return a row for each recipe: clean accuracy, margin and steps of fooling images."""
     numbers = {
-        "clean": "clean",
-        "margin": "fooling_images/mean margin",
-        "steps": "fooling_images/mean steps",
+        "clean": CLEAN,
+        "margin": AnswerNumber("fooling_images", "mean margin"),
+        "steps": AnswerNumber("fooling_images", "mean steps"),
     }
-    questions = {"fooling_images": ("steps=10",) if scale == "smoke" else ()}
+    questions = {"fooling_images": {"steps": 10} if scale == "smoke" else {}}
     return [Job(row, recipe, numbers, questions) for row, recipe in recipes.items()]
 
 
@@ -120,8 +121,9 @@ def figure13(scale: Scale) -> Sequence[Job]:
 
     The paper allows 10,000 steps, here 1,000 for each constant.
     """
-    numbers = {"clean": "clean", "L2 distance": "minimal_examples/mean L2 distance"}
-    settings = ("count=4", "steps=20") if scale == "smoke" else ("count=50",)
-    questions = {"minimal_examples": settings}
+    distance = AnswerNumber("minimal_examples", "mean L2 distance")
+    numbers = {"clean": CLEAN, "L2 distance": distance}
+    options = {"count": 4, "steps": 20} if scale == "smoke" else {"count": 50}
+    questions = {"minimal_examples": options}
     recipes = models(scale)
     return [Job(row, recipes[row], numbers, questions) for row in ("L2", "BN")]

@@ -7,6 +7,7 @@ from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, within
 from advnorm.papers.galloway2019.nets import CIFAR, vgg
 from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.numbers import CLEAN, AnswerNumber, NumberSource, ResultNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -21,9 +22,17 @@ from advnorm.recipe import (
     ValidationSpec,
 )
 from advnorm.records import Scale
+from advnorm.studies.cached_answers import QuestionOptions
 
-_ATTACKS = {"Test": "clean", "AWGN": "noise-1+unclipped", "FGSM": "fgsm_linf_0.1"}
-_QUESTIONS = {"tilt": ("constants=[1e-5]",), "weights": ()}
+_ACCURACIES = {
+    "Test": CLEAN,
+    "AWGN": ResultNumber("noise-1+unclipped"),
+    "FGSM": ResultNumber("fgsm", eps=0.1),
+}
+_ANGLE = AnswerNumber("tilt", "this model")
+_TRACKED_ANGLE = AnswerNumber("tilt", "this model, tracked")
+_TILT = {"tilt": {"constants": (1e-5,)}}
+_TILT_AND_WEIGHTS: dict[str, QuestionOptions] = {**_TILT, "weights": {}}
 _MNIST: RecipeChanges = {
     "data": DataSpec(name="mnist", train=5000),
     "batch_size": 5000,
@@ -142,13 +151,13 @@ def table1(scale: Scale) -> Sequence[Job]:
         "BNGD affine F": _normalized(scale),
         "BNGD affine T": _normalized(scale, affine=True),
     }
-    angle = {"none": "tilt/this model", "batch": "tilt/this model, tracked"}
+    angle = {"none": _ANGLE, "batch": _TRACKED_ANGLE}
     return [
         Job(
             row,
             recipe,
-            {**_ATTACKS, "angle": angle[recipe.norm.name]},
-            {"tilt": ("constants=[1e-5]",)},
+            {**_ACCURACIES, "angle": angle[recipe.norm.name]},
+            _TILT,
             samples=2000,
         )
         for row, recipe in recipes.items()
@@ -209,7 +218,7 @@ def figure3(scale: Scale) -> Sequence[Job]:
     decays = (1e-3, 1e-2, 1e-1, 1.0, 9.0) if scale != "smoke" else (1e-1,)
     rows = {f"BNGD c={c:g}": _normalized(scale, c=c) for c in constants}
     rows |= {f"GD-L2 {decay:g}": _decayed(scale, decay) for decay in decays}
-    jobs = [Job(row, recipe, _ATTACKS) for row, recipe in rows.items()]
+    jobs = [Job(row, recipe, _ACCURACIES) for row, recipe in rows.items()]
     return jobs + (_vgg8() if scale == "full" else [])
 
 
@@ -223,7 +232,7 @@ def _vgg8() -> list[Job]:
     jobs = []
     for c in (1e-6, 1e-5, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 3000.0):
         norm = NormSpec(name="batch", where="input", options={"affine": False, "eps": c})
-        numbers = {"Test": "clean", "AWGN": noise}
+        numbers = {"Test": CLEAN, "AWGN": ResultNumber(noise)}
         jobs.append(Job(f"VGG8 c={c:g}", base.replace(norm=norm), numbers))
     return jobs
 
@@ -262,17 +271,21 @@ def figure10(scale: Scale) -> Sequence[Job]:
     those with batch statistics are not measured. Angles are taken on 2,000 of the 2,038
     test images.
     """
-    plain = {key: _ATTACKS[key] for key in ("Test", "FGSM")}
+    plain = {column: _ACCURACIES[column] for column in ("Test", "FGSM")}
+    untracked: dict[str, NumberSource] = {
+        "angle": AnswerNumber("tilt", "this model, batch")
+    }
     normed = _normalized(scale)
     image = descent(scale, model=ModelSpec(standardize="per_image"))
     rows = [
-        ("BNGD", normed, {**plain, "angle": "tilt/this model, tracked"}),
-        ("BNGD, batch statistics", normed, {"angle": "tilt/this model, batch"}),
-        ("GD", descent(scale), {**plain, "angle": "tilt/this model"}),
-        ("GD, per-image", image, {**plain, "angle": "tilt/this model"}),
+        ("BNGD", normed, {**plain, "angle": _TRACKED_ANGLE}),
+        ("BNGD, batch statistics", normed, untracked),
+        ("GD", descent(scale), {**plain, "angle": _ANGLE}),
+        ("GD, per-image", image, {**plain, "angle": _ANGLE}),
     ]
     return [
-        Job(row, recipe, numbers, _QUESTIONS, samples=2000) for row, recipe, numbers in rows
+        Job(row, recipe, numbers, _TILT_AND_WEIGHTS, samples=2000)
+        for row, recipe, numbers in rows
     ]
 
 
@@ -308,8 +321,8 @@ def figure11(scale: Scale) -> Sequence[Job]:
         Job(
             "BNGD",
             _normalized(scale, c=c),
-            {f"{c:g}": "tilt/this model, tracked"},
-            _QUESTIONS,
+            {f"{c:g}": _TRACKED_ANGLE},
+            _TILT_AND_WEIGHTS,
             samples=2000,
         )
         for c in constants

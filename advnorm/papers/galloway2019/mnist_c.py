@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, Numbers, artefact
 from advnorm.papers.claims import Claim, more, within
 from advnorm.papers.galloway2019.lenet import models
+from advnorm.papers.numbers import CLEAN, MeanNumber, ResultNumber
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
+    EvaluationSpec,
     NormSpec,
     ObjectiveSpec,
     OptimizerSpec,
@@ -83,26 +85,30 @@ def _recipes(scale: Scale) -> dict[str, Recipe]:
     }
 
 
-def _numbers_and_evaluations(scale: Scale) -> tuple[dict[str, str], list[tuple[str, ...]]]:
-    """Return where each corruption's accuracy is, and the evaluations that it needs."""
-    keys = {column: column.lower().replace(" ", "_") for column in _TABLE}
-    corrupted = [column for column in _TABLE if column not in ("Clean", "Overall")]
-    clean = ("conditions=[clean]", "weights=last")
-    evaluations: list[tuple[str, ...]]
+def _accuracies(scale: Scale) -> dict[str, ResultNumber]:
+    """Return where the accuracy under each corruption is."""
+    kinds = {column: column.lower().replace(" ", "_") for column in _TABLE}
     if scale == "full":
-        files = [column for column in corrupted if column != "Gaussian Noise"]
-        names = {c: f"clean~mnist-c-{keys[c].replace('_', '-')}" for c in files}
-        names["Gaussian Noise"] = _EXTRA
-        evaluations = [(f"data=mnist-c:{keys[c]}", *clean) for c in files]
-        evaluations.append((f"conditions=[clean, {_EXTRA}]", "weights=last"))
-    else:
-        corrupted = list(_OWN[:2] if scale == "smoke" else _OWN)
-        names = {column: f"corruption-{keys[column]}-5" for column in corrupted}
-        conditions = ", ".join(names.values())
-        evaluations = [clean, (f"conditions=[{conditions}]", "weights=last")]
-    ordered = {column: names[column] for column in corrupted}
-    overall = " & ".join(ordered.values())
-    return {"Clean": "clean", **ordered, "Overall": overall}, evaluations
+        columns = [column for column in _TABLE if column not in ("Clean", "Overall")]
+        files = {c: ResultNumber("clean", data=f"mnist-c:{kinds[c]}") for c in columns}
+        return files | {"Gaussian Noise": ResultNumber(_EXTRA)}
+    columns = list(_OWN[:2] if scale == "smoke" else _OWN)
+    return {column: ResultNumber(f"corruption-{kinds[column]}-5") for column in columns}
+
+
+def _evaluations(accuracies: Sequence[ResultNumber]) -> list[EvaluationSpec]:
+    """Return the evaluation on clean images, and one for each data set."""
+    by_data: dict[str | None, list[str]] = {}
+    for accuracy in accuracies:
+        by_data.setdefault(accuracy.data, []).append(accuracy.condition)
+    clean = EvaluationSpec(conditions=("clean",), weights="last")
+    return [
+        clean,
+        *(
+            EvaluationSpec(conditions=tuple(conditions), weights="last", data=data)
+            for data, conditions in by_data.items()
+        ),
+    ]
 
 
 @artefact(
@@ -158,7 +164,10 @@ def table8(scale: Scale) -> Sequence[Job]:
     Where not full, eight corruptions by our own versions, at severity 5. They are as strong
     as those of CIFAR-10-C, weaker than MNIST-C's: claims on brightness are checked at full.
     """
-    numbers, evaluations = _numbers_and_evaluations(scale)
+    accuracies = _accuracies(scale)
+    overall = MeanNumber(tuple(accuracies.values()))
+    numbers = {"Clean": CLEAN, **accuracies, "Overall": overall}
+    evaluations = _evaluations(list(accuracies.values()))
     return [
         Job(row, recipe, numbers, evaluations=evaluations)
         for row, recipe in _recipes(scale).items()

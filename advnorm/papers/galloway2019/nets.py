@@ -19,6 +19,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from advnorm.papers.artefact import Job
+from advnorm.papers.numbers import CLEAN, NumberSource, ResultNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -59,16 +60,26 @@ class PerturbationSizes(NamedTuple):
             threat=EvaluationThreatSpec(eps=(self.eps,)),
         )
 
-    def numbers(self) -> dict[str, str]:
-        """Return where clean accuracy, that under noise and that under PGD-linf are."""
-        linf = f"{_PGD}_linf_{self.eps:.4g}"
-        return {"Clean": "clean", "Noise": self.noise, LINF: linf}
+    def numbers(self, *, pixels: int = 0) -> dict[str, ResultNumber]:
+        """Return where clean accuracy, that under noise and under PGD-linf are.
 
-    def l2(self, pixels: int) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return the same for PGD-l2 on so many pixels, and the evaluation it needs."""
+        With the number of ``pixels``, also that under PGD-l2.
+        """
+        numbers = {
+            "Clean": CLEAN,
+            "Noise": ResultNumber(self.noise),
+            LINF: ResultNumber(_PGD, eps=self.eps),
+        }
+        if pixels:
+            numbers[L2] = ResultNumber(_PGD, eps=self.eps * sqrt(pixels), norm="l2")
+        return numbers
+
+    def l2_evaluation(self, pixels: int) -> EvaluationSpec:
+        """Return the evaluation under PGD-l2, as a change of :attr:`evaluation`."""
         eps = self.eps * sqrt(pixels)
-        changes = (f"conditions=['{_PGD}']", "norm=l2", f"eps=[{eps}]")
-        return {L2: f"{_PGD}_l2_{eps:.4g}"}, changes
+        return EvaluationSpec(
+            conditions=(_PGD,), threat=EvaluationThreatSpec(norm="l2", eps=(eps,))
+        )
 
     def job(
         self,
@@ -76,16 +87,17 @@ class PerturbationSizes(NamedTuple):
         recipe: Recipe,
         *,
         pixels: int = 0,
-        extra: Mapping[str, str] | None = None,
-        evaluations: Sequence[Sequence[str]] = (),
+        extra: Mapping[str, NumberSource] | None = None,
+        evaluations: Sequence[EvaluationSpec] = (),
     ) -> Job:
         """Return a row: clean, noise, PGD-linf; with ``pixels``, also PGD-l2."""
-        numbers, all_evaluations = self.numbers(), [(), *evaluations]
-        if pixels:
-            l2_numbers, l2_changes = self.l2(pixels)
-            numbers |= l2_numbers
-            all_evaluations.insert(1, l2_changes)
-        return Job(row, recipe, {**numbers, **(extra or {})}, evaluations=all_evaluations)
+        l2 = [self.l2_evaluation(pixels)] if pixels else []
+        return Job(
+            row,
+            recipe,
+            {**self.numbers(pixels=pixels), **(extra or {})},
+            evaluations=[EvaluationSpec(), *l2, *evaluations],
+        )
 
     def jobs_with_l2(self, recipes: Mapping[str, Recipe]) -> list[Job]:
         """Return a row for each recipe, with PGD-l2."""

@@ -15,6 +15,7 @@ from advnorm.papers.galloway2019.dimension import (
     recipe,
     tile,
 )
+from advnorm.papers.numbers import CLEAN, AnswerNumber, ResultNumber
 from advnorm.recipe import EvaluationSpec, ModelSpec, NormSpec, Option, Recipe
 from advnorm.records import Scale
 
@@ -47,7 +48,7 @@ def _perceptron(scale: Scale, width: int, decay: float, *, norm: bool) -> Recipe
 
 
 _COLUMNS = ("Clean", "Noise", "eps 0.1")
-_BIM = "attacked_loss/attacked accuracy"
+_BIM = AnswerNumber("attacked_loss", "attacked accuracy")
 
 
 def _jobs(
@@ -57,15 +58,16 @@ def _jobs(
     jobs = []
     for width, norm in product(widths, (False, True)):
         perceptron = _perceptron(scale, width, DECAY[width] if decay else 0.0, norm=norm)
-        attack = ["steps=100", f"step_size={STEP}"]
+        attack: dict[str, object] = {"steps": 100, "step_size": STEP}
         if perceptron.precision != "float32":
-            attack.append(f"precision={perceptron.precision}")
-        names = {"Clean": "clean", "Noise": noise(width), "eps 0.1": _BIM, **LOSSES}
+            attack["precision"] = perceptron.precision
+        noisy = ResultNumber(noise(width))
+        numbers = {"Clean": CLEAN, "Noise": noisy, "eps 0.1": _BIM, **LOSSES}
         jobs.append(
             Job(
                 f"{width}{', batch norm' if norm else ''}",
                 perceptron,
-                {column: names[column] for column in columns},
+                {column: numbers[column] for column in columns},
                 {"attacked_loss": attack},
                 samples=10_000,
             )

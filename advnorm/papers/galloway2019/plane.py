@@ -6,6 +6,7 @@ from itertools import product
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more
 from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.numbers import AnswerNumber, EpochNumber, ResultNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -51,10 +52,16 @@ def figure1(scale: Scale) -> Sequence[Job]:
         evaluation=EvaluationSpec(conditions=("clean",)),
     )
     normed = recipe.replace(norm=NormSpec(name="batch", options={"affine": False}))
-    questions = {"tilt": ("constants=[1e-5]",)}
+    rows = {"GD": (recipe, "this model"), "BNGD": (normed, "this model, tracked")}
     return [
-        Job("GD", recipe, {"angle": "tilt/this model"}, questions, samples=1000),
-        Job("BNGD", normed, {"angle": "tilt/this model, tracked"}, questions, samples=1000),
+        Job(
+            row,
+            recipe,
+            {"angle": AnswerNumber("tilt", name)},
+            {"tilt": {"constants": (1e-5,)}},
+            samples=1000,
+        )
+        for row, (recipe, name) in rows.items()
     ]
 
 
@@ -111,14 +118,14 @@ def figure8(scale: Scale) -> Sequence[Job]:
             validation=ValidationSpec(every=10),
             evaluation=EvaluationSpec(conditions=("clean",)),
         )
+        places = {"input": "input"}
+        places |= {f"layer {n}": f"hidden.{3 * n - 3 + place}" for n in (2, 14)}
         numbers = {
-            f"layer {layer}": f"depth_pca/hidden.{3 * layer - 3 + place}: "
-            "neighbours of the same class"
-            for layer in (2, 14)
+            column: AnswerNumber("depth_pca", f"{layer}: neighbours of the same class")
+            for column, layer in places.items()
         }
-        numbers = {"input": "depth_pca/input: neighbours of the same class", **numbers}
         row = "batch norm" if norm == "batch" else "no norm"
-        questions = {"depth_pca": ("layers=14",)}
+        questions = {"depth_pca": {"layers": 14}}
         jobs.append(Job(row, recipe, numbers, questions, samples=100, evaluations=()))
     return jobs
 
@@ -163,5 +170,5 @@ def figure9(scale: Scale) -> Sequence[Job]:
             validation=ValidationSpec(every=10000),
             evaluation=EvaluationSpec(conditions=("clean", "noise-0.0707")),
         )
-    numbers = {"training": "epoch/train", "noise": "noise-0.0707"}
+    numbers = {"training": EpochNumber("train"), "noise": ResultNumber("noise-0.0707")}
     return [Job(row, recipe, numbers) for row, recipe in rows.items()]

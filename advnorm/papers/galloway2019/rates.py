@@ -6,6 +6,7 @@ from functools import cache
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, below, more
 from advnorm.papers.galloway2019.nets import CIFAR, vgg
+from advnorm.papers.numbers import CLEAN, EpochNumber, ResultNumber
 from advnorm.recipe import (
     Constant,
     DataSpec,
@@ -72,22 +73,22 @@ def _curves(
     scale: Scale, label: str, lr: str, *, drops: bool, decay: float = 5e-4
 ) -> list[Job]:
     """Return each accuracy over the epochs, without batch norm and with it."""
-    keys = {
-        "Clean": "clean",
-        "AWGN": CIFAR[scale].noise,
-        "FGSM": f"fgsm_linf_{_EPS[scale]:.4g}",
-        "PGD": f"{_PGD.replace('/', 'of')}_linf_{_EPS[scale]:.4g}",
-        "Train": "epoch/train",
+    numbers = {
+        "Clean": CLEAN,
+        "AWGN": ResultNumber(CIFAR[scale].noise),
+        "FGSM": ResultNumber("fgsm", eps=_EPS[scale]),
+        "PGD": ResultNumber(_PGD, eps=_EPS[scale]),
+        "Train": EpochNumber("train"),
     }
     return [
         Job(
             f"{label}, {norm} {name}",
             _recipe(scale, norm, lr, epoch, drops=drops, decay=decay),
-            {str(epoch): key},
+            {str(epoch): number},
         )
         for norm in _NORMS
         for epoch in _EPOCHS[scale]
-        for name, key in keys.items()
+        for name, number in numbers.items()
     ]
 
 

@@ -1,13 +1,17 @@
 """Residual networks with Fixup against batch norm (appendices C and D)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, below, more, wider
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, pixels, recipe, wide
+from advnorm.papers.numbers import CLEAN, ResultNumber
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
+    EvaluationSpec,
+    EvaluationThreatSpec,
     ModelSpec,
     NormSpec,
     ObjectiveSpec,
@@ -90,11 +94,11 @@ def figure4(scale: Scale) -> Sequence[Job]:
     for kind in _KINDS:
         for depth in _DEPTHS[scale]:
             resnet = _resnet(scale, depth, kind)
-            l2_numbers, l2_changes = sizes.l2(pixels(resnet))
-            for column, key in {**sizes.numbers(), **l2_numbers}.items():
-                numbers = {str(depth): key}
-                row = f"{kind}, {column}"
-                jobs.append(Job(row, resnet, numbers, evaluations=((), l2_changes)))
+            job = sizes.job(kind, resnet, pixels=pixels(resnet))
+            jobs += [
+                replace(job, row=f"{kind}, {column}", numbers={str(depth): number})
+                for column, number in job.numbers.items()
+            ]
     return jobs
 
 
@@ -107,15 +111,16 @@ _CONTRAST = " under contrast"
 
 def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[Job]:
     """Return the curves of a network for both aims."""
-    eps = ", ".join(f"{radius}/255" for radius in radii)
-    conditions = ", ".join(f"'{name}'" for name in ("clean", *_AIMS.values()))
-    changes = (f"eps=[{eps}]", f"conditions=[{conditions}]")
+    evaluation = EvaluationSpec(
+        conditions=("clean", *_AIMS.values()),
+        threat=EvaluationThreatSpec(eps=tuple(radius / 255 for radius in radii)),
+    )
     return [
         Job(
             f"{name}, {kind[0]}-{aim}",
             recipe,
-            {"0": "clean", **{f"{r}": f"{attack}_linf_{r / 255:.4g}" for r in radii}},
-            evaluations=[changes],
+            {"0": CLEAN, **{f"{r}": ResultNumber(attack, eps=r / 255) for r in radii}},
+            evaluations=[evaluation],
         )
         for aim, attack in _AIMS.items()
     ]
@@ -123,9 +128,13 @@ def _curves(name: str, kind: str, recipe: Recipe, radii: Sequence[int]) -> list[
 
 def _contrast(name: str, recipe: Recipe) -> Job:
     """Return a row of one point: no attack, on images of lower contrast."""
-    numbers = {"0": "clean~cifar10-c-contrast"}
-    evaluations = [("data=cifar10-c:contrast", "conditions=[clean]")]
-    return Job(f"{name}{_CONTRAST}", recipe, numbers, evaluations=evaluations)
+    data = "cifar10-c:contrast"
+    return Job(
+        f"{name}{_CONTRAST}",
+        recipe,
+        {"0": ResultNumber("clean", data=data)},
+        evaluations=[EvaluationSpec(conditions=("clean",), data=data)],
+    )
 
 
 @artefact(

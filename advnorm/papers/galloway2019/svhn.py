@@ -14,6 +14,7 @@ from advnorm.papers.galloway2019.nets import (
     recipe,
     vgg,
 )
+from advnorm.papers.numbers import CLEAN, AnswerNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -201,11 +202,11 @@ def figure15(scale: Scale) -> Sequence[Job]:
     images.
     """
     numbers = {
-        "clean": "clean",
-        "margin": "source_target/mean margin",
-        "L2 distance": "source_target/mean L2 distance",
+        "clean": CLEAN,
+        "margin": AnswerNumber("source_target", "mean margin"),
+        "L2 distance": AnswerNumber("source_target", "mean L2 distance"),
     }
-    questions = {"source_target": ("steps=5",) if scale == "smoke" else ()}
+    questions = {"source_target": {"steps": 5} if scale == "smoke" else {}}
     return [
         Job(row, recipe, numbers, questions, samples=20 if scale == "smoke" else 200)
         for row, recipe in _cnns(scale).items()

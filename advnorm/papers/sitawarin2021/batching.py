@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider, within
+from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sitawarin2021.setting import (
     COLUMNS,
     GAP,
@@ -146,7 +147,7 @@ def figure4(scale: Scale) -> Sequence[Job]:
     paper does not say of which norm its curves are, nor how often it looked.
     """
     kinds = [f"{domain}, {kind}" for domain in _DOMAINS for kind in ("mean", "end", "peak")]
-    numbers = {kind: f"{_OVER}/{kind}" for kind in kinds}
+    numbers = {kind: AnswerNumber(_OVER, kind) for kind in kinds}
     methods = {_SEQ: mat(0.25, "sequential"), _CAT: mat(0.25)}
     return [
         Job(row, recipe(scale, "16/255", objective), numbers)

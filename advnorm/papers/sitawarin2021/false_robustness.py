@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, above, below, more, rising
+from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sitawarin2021.setting import (
     GAP,
     STRONG,
@@ -43,9 +44,9 @@ _BESIDE = {
 _DISTANCES = ("Clean-PGD", "Clean-AA", "PGD-AA")
 
 
-def _attacks(scale: Scale) -> tuple[str, str]:
-    """Return the settings of a question: PGD's steps, and the suite that is AutoAttack."""
-    return f"steps={weak_steps(scale)}", f"suite={STRONG[scale]}"
+def _attacks(scale: Scale) -> dict[str, object]:
+    """Return the options of a question: PGD's steps, and the suite that is AutoAttack."""
+    return {"steps": weak_steps(scale), "suite": STRONG[scale]}
 
 
 @artefact(
@@ -126,7 +127,8 @@ def table2(scale: Scale) -> Sequence[Job]:
     pgd, strong = f"pgd-{weak_steps(scale)}", STRONG[scale]
     pairs = (f"clean to {pgd}", f"clean to {strong}", f"{pgd} to {strong}")
     distances = {
-        column: f"distances/{pair}" for column, pair in zip(_DISTANCES, pairs, strict=True)
+        column: AnswerNumber("distances", pair)
+        for column, pair in zip(_DISTANCES, pairs, strict=True)
     }
     few = ("MAT-Cat-0.5, BN", "MAT-Cat-0.75, none", "TRADES-Cat-6, BN")
     rows = few if scale == "smoke" else table2_rows()
@@ -225,10 +227,10 @@ def figure5(scale: Scale) -> Sequence[Job]:
 
     The text names 0.25, 0.3 and 0.75; the other gammas are our choice.
     """
-    keys = {**accuracies(scale, "16/255"), "PGD - AA": gap(scale, "16/255")}
+    numbers = {**accuracies(scale, "16/255"), "PGD - AA": gap(scale, "16/255")}
     return [
-        Job(row, recipe(scale, "16/255", mat(gamma)), {f"{gamma:g}": key})
-        for row, key in keys.items()
+        Job(row, recipe(scale, "16/255", mat(gamma)), {f"{gamma:g}": number})
+        for row, number in numbers.items()
         for gamma in _GAMMAS[scale]
     ]
 
@@ -270,7 +272,7 @@ def figure1(scale: Scale) -> Sequence[Job]:
     """
     pair = f"clean to pgd-{weak_steps(scale)}"
     numbers = {
-        depth: f"pca/{place}: {pair}"
+        depth: AnswerNumber("pca", f"{place}: {pair}")
         for depth, place in zip(_DEPTHS, _PLACES[scale], strict=True)
     }
     return [

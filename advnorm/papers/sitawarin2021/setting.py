@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from advnorm.papers.claims import Part, more
+from advnorm.papers.numbers import CLEAN, DifferenceNumber, NumberSource, ResultNumber
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
@@ -20,7 +21,7 @@ from advnorm.recipe import (
     ThreatSpec,
     ValidationSpec,
 )
-from advnorm.records import Scale, ThreatRecord, result_key
+from advnorm.records import Scale
 
 Problem = Literal["8/255", "16/255", "Imagenette"]
 """CIFAR-10 at two radii, and Imagenette at 16/255."""
@@ -152,13 +153,12 @@ def recipe(
     return base.replace(objective=objective, norm=norm)
 
 
-def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, str]:
+def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, NumberSource]:
     """Return where the accuracies Clean, PGD and AA are, each name after a prefix."""
-    threat = ThreatRecord(norm="linf", eps=_EPS[problem])
     return {
-        f"{prefix}Clean": result_key("clean", None),
-        f"{prefix}PGD": result_key(_PGD[scale], threat),
-        f"{prefix}AA": result_key(STRONG[scale], threat),
+        f"{prefix}Clean": CLEAN,
+        f"{prefix}PGD": ResultNumber(_PGD[scale], eps=_EPS[problem]),
+        f"{prefix}AA": ResultNumber(STRONG[scale], eps=_EPS[problem]),
     }
 
 
@@ -178,18 +178,18 @@ def from_pgd_to_aa(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
     return (row, "16/255 PGD"), (row, "16/255 AA")
 
 
-def gap(scale: Scale, problem: Problem) -> str:
+def gap(scale: Scale, problem: Problem) -> DifferenceNumber:
     """Return the number that shows false robustness: PGD less AA."""
-    keys = accuracies(scale, problem)
-    return f"{keys['PGD']} - {keys['AA']}"
+    numbers = accuracies(scale, problem)
+    return DifferenceNumber(numbers["PGD"], numbers["AA"])
 
 
-def tradeoff(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, str]:
+def tradeoff(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, NumberSource]:
     """Return where the numbers of a trade-off are: Clean, AA and, at full, PGD less AA."""
-    keys = accuracies(scale, problem)
-    numbers = {column: keys[column] for column in ("Clean", "AA")}
+    numbers = accuracies(scale, problem)
+    del numbers["PGD"]
     numbers |= {"PGD - AA": gap(scale, problem)} if scale == "full" else {}
-    return {f"{prefix}{column}": name for column, name in numbers.items()}
+    return {f"{prefix}{column}": number for column, number in numbers.items()}
 
 
 def adversarial() -> ObjectiveSpec:

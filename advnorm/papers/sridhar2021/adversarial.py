@@ -5,8 +5,17 @@ from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, wider
+from advnorm.papers.numbers import CLEAN
 from advnorm.papers.sridhar2021.gain import gain, improves
-from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, pgd_at
+from advnorm.papers.sridhar2021.setting import (
+    CIFAR,
+    MNIST,
+    Budget,
+    Size,
+    pgd_at,
+    strongest_evaluation,
+)
+from advnorm.recipe import EvaluationSpec
 from advnorm.records import Scale
 
 _ATTACKS: dict[Scale, tuple[str, str]] = {
@@ -14,8 +23,6 @@ _ATTACKS: dict[Scale, tuple[str, str]] = {
     "reduced": ("pgd-50", "apgd_t-30"),
     "smoke": ("pgd-2", "apgd_t-2"),
 }
-_AA_SAMPLES: dict[Scale, list[str]] = {"full": [], "reduced": ["samples=150"], "smoke": []}
-"""Test samples of the strongest attack, as a change of the evaluation."""
 _BUDGETS: dict[Scale, tuple[Budget, ...]] = {
     "full": (*MNIST, *CIFAR),
     "reduced": (*MNIST, CIFAR[0], CIFAR[2]),
@@ -29,16 +36,20 @@ def _job(scale: Scale, row: str, budget: Budget, norm: str, size: Size) -> Job:
     monitored = size == "LG" and budget == figure_budget(scale)
     recipe = pgd_at(scale, budget, norm=norm, size=size, monitored=monitored)
     attack = _ATTACKS[scale][0]
-    numbers = {"Clean": "clean", "PGD": budget.key(attack)}
-    return Job(row, recipe, numbers, evaluations=([f"conditions=[clean, {attack}]"],))
+    return Job(
+        row,
+        recipe,
+        {"Clean": CLEAN, "PGD": budget.number(attack)},
+        evaluations=(EvaluationSpec(conditions=("clean", attack)),),
+    )
 
 
 def _with_aa(scale: Scale, job: Job, budget: Budget) -> Job:
     strongest = _ATTACKS[scale][1]
     return replace(
         job,
-        numbers={**job.numbers, "AA": budget.key(strongest)},
-        evaluations=(*job.evaluations, [f"conditions=[{strongest}]", *_AA_SAMPLES[scale]]),
+        numbers={**job.numbers, "AA": budget.number(strongest)},
+        evaluations=(*job.evaluations, strongest_evaluation(scale, strongest)),
     )
 
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider, within
+from advnorm.papers.numbers import CLEAN
 from advnorm.papers.sridhar2021.gain import TableCell, gain, improves
 from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, certified
+from advnorm.recipe import EvaluationSpec
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "PGD", "IBPV")
@@ -34,7 +36,8 @@ def figure_budget(scale: Scale) -> Budget:
 
 def _jobs(scale: Scale, prefix: str, budget: Budget, size: Size) -> list[Job]:
     attack = _ATTACKS[scale]
-    keys = ("clean", budget.key(attack), budget.key("ibp"))
+    numbers = {"Clean": CLEAN, "PGD": budget.number(attack), "IBPV": budget.number("ibp")}
+    evaluation = EvaluationSpec(conditions=("clean", attack, "ibp"))
     jobs = []
     for method, (norm, crown) in _METHODS.items():
         if crown and size != "SM" and scale == "reduced":
@@ -43,10 +46,8 @@ def _jobs(scale: Scale, prefix: str, budget: Budget, size: Size) -> list[Job]:
         recipe = certified(
             scale, budget, norm=norm, size=size, crown=crown, monitored=monitored
         )
-        conditions = f"conditions=[clean, {attack}, ibp]"
-        numbers = dict(zip(_COLUMNS, keys, strict=True))
         row = f"{prefix}, {method}"
-        jobs.append(Job(row, recipe, numbers, evaluations=([conditions],)))
+        jobs.append(Job(row, recipe, numbers, evaluations=(evaluation,)))
     return jobs
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, more, wider
+from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sridhar2021 import adversarial
 from advnorm.papers.sridhar2021 import certified as bounded
 from advnorm.papers.sridhar2021.gain import TableCell
@@ -12,8 +13,10 @@ from advnorm.records import Scale
 
 _SIZES = {"gradient norm": "gradient_norm", "Hessian": "hessian"}
 _TENSORS = {
-    "mean norm of tensors": "gradient_norm_over_training/mean of norms",
-    "mean norm of tensors, end": "gradient_norm_over_training/mean of norms, end",
+    "mean norm of tensors": AnswerNumber("gradient_norm_over_training", "mean of norms"),
+    "mean norm of tensors, end": AnswerNumber(
+        "gradient_norm_over_training", "mean of norms, end"
+    ),
 }
 _JUMPS = {"mean, jumps": "jumps of the mean", "variance, jumps": "jumps of the variance"}
 _SPREADS = {
@@ -93,14 +96,14 @@ def figure1(scale: Scale) -> Sequence[Job]:
     return sorted(jobs, key=lambda job: not job.row.startswith("PGD"))
 
 
-def _numbers(scale: Scale, domain: str) -> dict[str, str]:
+def _numbers(scale: Scale, domain: str) -> dict[str, AnswerNumber]:
     sizes = {
-        f"{column}{part}": f"{question}_over_training/{number}"
+        f"{column}{part}": AnswerNumber(f"{question}_over_training", name)
         for column, question in _SIZES.items()
-        for part, number in (("", "mean"), (", end", "end"))
+        for part, name in (("", "mean"), (", end", "end"))
     }
     moments = {
-        column: f"moments_over_training/{number}, {domain}"
-        for column, number in (_JUMPS | _SPREADS).items()
+        column: AnswerNumber("moments_over_training", f"{name}, {domain}")
+        for column, name in (_JUMPS | _SPREADS).items()
     }
     return sizes | moments | ({} if scale == "reduced" else _TENSORS)

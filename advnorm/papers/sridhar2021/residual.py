@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
+from advnorm.papers.numbers import CLEAN, ResultNumber
 from advnorm.papers.sridhar2021.gain import gain, improves
+from advnorm.papers.sridhar2021.setting import strongest_evaluation
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
@@ -23,6 +25,7 @@ from advnorm.recipe import (
 from advnorm.records import Scale
 
 _COLUMNS = ("Clean", "PGD", "AA")
+_EPS = 16 / 255
 _MAT = "MAT-100"
 _DEFENSES = {
     "PGD-AT": ObjectiveSpec(name="pgd"),
@@ -72,9 +75,9 @@ def _recipe(scale: Scale, norm: str, defense: str) -> Recipe:
         name="sridhar2021.residual",
         norm=NormSpec(name=norm),
         objective=_DEFENSES[defense],
-        threat=ThreatSpec(eps=16 / 255),
+        threat=ThreatSpec(eps=_EPS),
         optimizer=OptimizerSpec(lr=0.05, momentum=0.9, weight_decay=5e-4),
-        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(16 / 255,))),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(_EPS,))),
     ).replace(**_SIZES[scale])
     if defense == _MAT and scale == "full":
         return recipe.replace(optimizer=_HALF_LOSS)
@@ -138,17 +141,20 @@ def table3(scale: Scale) -> Sequence[Job]:
     ``reduced``: width 8, images of 16x16, 3,000 of them, 12 epochs, PGD-5 to train; half of
     Eqn. 5 at the rate and decay of the others; APGD-T of 30 steps on 150 test images as AA.
     """
-    few = ["samples=150"] if scale == "reduced" else []
     strongest = _STRONGEST[scale]
-    keys = ("clean", "pgd-10_linf_0.06275", f"{strongest}_linf_0.06275")
+    numbers = {
+        "Clean": CLEAN,
+        "PGD": ResultNumber("pgd-10", eps=_EPS),
+        "AA": ResultNumber(strongest, eps=_EPS),
+    }
     return [
         Job(
             f"{defense}{label}",
             _recipe(scale, norm, defense),
-            dict(zip(_COLUMNS, keys, strict=True)),
+            numbers,
             evaluations=(
-                ["conditions=[clean, pgd-10]"],
-                [f"conditions=[{strongest}]", *few],
+                EvaluationSpec(conditions=("clean", "pgd-10")),
+                strongest_evaluation(scale, strongest),
             ),
         )
         for defense in _DEFENSES

@@ -13,6 +13,7 @@ are monitored in the tables too, so that they are trained once.
 from typing import Literal, NamedTuple
 
 from advnorm.numbers import parse_number
+from advnorm.papers.numbers import ResultNumber
 from advnorm.papers.step_decay import step_decay
 from advnorm.recipe import (
     AttackSpec,
@@ -71,9 +72,9 @@ class Budget(NamedTuple):
         """Step size of PGD-AT."""
         return parse_number(self.step)
 
-    def key(self, attack: str) -> str:
-        """Name the result of an attack at the radius of the tests."""
-        return f"{attack}_linf_{self.test_eps:.4g}"
+    def number(self, condition: str) -> ResultNumber:
+        """Return the accuracy under a condition at the radius of the tests."""
+        return ResultNumber(condition, eps=self.test_eps)
 
 
 MNIST = (
@@ -86,6 +87,13 @@ CIFAR = (
     Budget("CIFAR-10", "11/255", "10/255", "3/255"),
     Budget("CIFAR-10", "17.6/255", "16/255", "4/255"),
 )
+
+
+def strongest_evaluation(scale: Scale, attack: str) -> EvaluationSpec:
+    """Return the evaluation under the strongest attack, at reduced on 150 test images."""
+    if scale == "reduced":
+        return EvaluationSpec(conditions=(attack,), samples=150)
+    return EvaluationSpec(conditions=(attack,))
 
 
 def pgd_at(

@@ -5,6 +5,7 @@ from typing import Unpack
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, rising, within
+from advnorm.papers.numbers import CLEAN as CLEAN_ACCURACY
 from advnorm.papers.xie2020.setting import (
     ADVERSARIAL,
     BATCHES,
@@ -98,12 +99,12 @@ def figure7(scale: Scale) -> Sequence[Job]:
     """
     plain = EvaluationSpec(conditions=("clean",))
     robust = "PGD-20" if scale == "smoke" else "PGD-2000"
-    found = []
+    jobs = []
     for depth in _DEPTHS[scale]:
         made, clean = deep(scale, STAR, depth), deep(scale, CLEAN, depth, evaluation=plain)
-        found.append(point(scale, f"{STAR}, {robust}", str(depth), made))
-        found.append(Job(_CLEAN, clean, {str(depth): "clean"}))
-    return found
+        jobs.append(point(scale, f"{STAR}, {robust}", str(depth), made))
+        jobs.append(Job(_CLEAN, clean, {str(depth): CLEAN_ACCURACY}))
+    return jobs
 
 
 @artefact(

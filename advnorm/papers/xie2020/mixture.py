@@ -1,9 +1,11 @@
 """Norms that keep the two domains apart (section 4.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, above, more, within
+from advnorm.papers.numbers import CLEAN as CLEAN_ACCURACY
+from advnorm.papers.numbers import AnswerNumber, ResultNumber
 from advnorm.papers.xie2020.clean_share import flat
 from advnorm.papers.xie2020.setting import (
     ADVERSARIAL,
@@ -124,32 +126,52 @@ def table1(scale: Scale) -> Sequence[Job]:
     """
     mixtures = (MBN,) if scale == "smoke" else (MBN, MBN_ALP)
     plain = EvaluationSpec(conditions=("clean",))
-    found = [Job(CLEAN, recipe(scale, CLEAN, evaluation=plain), {"clean": "clean"})]
-    for name in mixtures:
-        clean = EvaluationSpec(conditions=("clean",), branch="clean")
-        made = recipe(scale, name, evaluation=clean)
-        found.append(Job(_clean_branch(name), made, {"clean": "clean@clean"}))
-    return [*found, *(job(scale, n, recipe(scale, n)) for n in (ADVERSARIAL, *mixtures))]
+    by_clean_branch = {"clean": ResultNumber("clean", branch="clean")}
+    return [
+        Job(CLEAN, recipe(scale, CLEAN, evaluation=plain), {"clean": CLEAN_ACCURACY}),
+        *(
+            Job(
+                _clean_branch(name),
+                recipe(scale, name, evaluation=plain).replace(
+                    evaluation=EvaluationSpec(branch="clean")
+                ),
+                by_clean_branch,
+            )
+            for name in mixtures
+        ),
+        *(job(scale, name, recipe(scale, name)) for name in (ADVERSARIAL, *mixtures)),
+    ]
 
 
 _APART = {
-    "variance, adv / clean": "branches/variance, adversarial by clean (geometric mean)",
-    "mean, adv - clean": "branches/mean, adversarial above clean, in deviations",
-    "means apart": "branches/means of the branches apart, in deviations",
-    "variances apart": "branches/variances of the branches apart, relative",
-    "batch mean from running": "branches/batch from running mean, in deviations",
-    "batch variance from running": "branches/batch from running variance, relative",
+    "variance, adv / clean": "variance, adversarial by clean (geometric mean)",
+    "mean, adv - clean": "mean, adversarial above clean, in deviations",
+    "means apart": "means of the branches apart, in deviations",
+    "variances apart": "variances of the branches apart, relative",
+    "batch mean from running": "batch from running mean, in deviations",
+    "batch variance from running": "batch from running variance, relative",
 }
 """What the question about branches answers; deviations are the adversarial branch's."""
 
 
-def asked(scale: Scale, made: Recipe) -> dict[str, tuple[str, ...]]:
-    """Ask for 20 channels under the attack of training; at full of ResNet-152's res_3."""
-    where = ("where=blocks.6.norm2",) if scale == "full" else ()
+def branches_job(scale: Scale, row: str, made: Recipe, names: Mapping[str, str]) -> Job:
+    """Return a row of numbers, by column, of the question about branches.
+
+    It draws 20 channels under the attack of training; at full of ResNet-152's res_3.
+    """
     spec = made.attack
     attack = f"pgd-{spec.steps}+{spec.target}+clean={spec.clean_start:g}"
     attack += f"+step={spec.step_size:.6g}" if spec.step_size else ""
-    return {"branches": (*where, "channels=20", f"attack={attack}")}
+    options: dict[str, object] = {"channels": 20, "attack": attack}
+    if scale == "full":
+        options["where"] = "blocks.6.norm2"
+    return Job(
+        row,
+        made,
+        {column: AnswerNumber("branches", name) for column, name in names.items()},
+        {"branches": options},
+        samples={"full": 64, "reduced": 200, "smoke": 20}[scale],
+    )
 
 
 @artefact(
@@ -182,13 +204,5 @@ def figure5(scale: Scale) -> Sequence[Job]:
     The paper draws a block of res_3 and does not say which norm: ours is the middle one of
     that stage. Batches are of test images, half of ``samples`` each.
     """
-    rows = (
-        {MBN: recipe(scale, MBN)}
-        if scale == "smoke"
-        else {name: recipe(scale, name) for name in (MBN, MBN_ALP)}
-    )
-    samples = {"full": 64, "reduced": 200, "smoke": 20}[scale]
-    return [
-        Job(name, made, _APART, asked(scale, made), samples=samples)
-        for name, made in rows.items()
-    ]
+    names = (MBN,) if scale == "smoke" else (MBN, MBN_ALP)
+    return [branches_job(scale, name, recipe(scale, name), _APART) for name in names]

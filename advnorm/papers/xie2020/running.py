@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, below, more
-from advnorm.papers.xie2020.mixture import asked
+from advnorm.papers.xie2020.mixture import branches_job
 from advnorm.papers.xie2020.setting import (
     ADVERSARIAL,
     ATTACKS,
@@ -20,10 +20,10 @@ from advnorm.records import Scale
 
 _ROBUST = (ADVERSARIAL, MBN, MBN_ALP)
 _GAPS = {
-    "batch mean from running": "branches/batch from running mean, in deviations",
-    "batch variance from running": "branches/batch from running variance, relative",
-    "mean, by chance": "branches/batch from running mean by chance, in deviations",
-    "variance, by chance": "branches/batch from running variance by chance, relative",
+    "batch mean from running": "batch from running mean, in deviations",
+    "batch variance from running": "batch from running variance, relative",
+    "mean, by chance": "batch from running mean by chance, in deviations",
+    "variance, by chance": "batch from running variance by chance, relative",
 }
 """How far they are apart, and how far they would be had the running ones converged."""
 
@@ -60,9 +60,7 @@ def figure6(scale: Scale) -> Sequence[Job]:
     by about 1 / sqrt(n) in the mean and sqrt(2 / n) in the variance, so that the second is
     larger in any network: what is chance is measured too.
     """
-    samples = {"full": 64, "reduced": 200, "smoke": 20}[scale]
-    made = recipe(scale, ADVERSARIAL)
-    return [Job(ADVERSARIAL, made, _GAPS, asked(scale, made), samples=samples)]
+    return [branches_job(scale, ADVERSARIAL, recipe(scale, ADVERSARIAL), _GAPS)]
 
 
 @artefact(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from advnorm.papers.artefact import Job
+from advnorm.papers.numbers import ResultNumber
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
@@ -19,7 +20,7 @@ from advnorm.recipe import (
     ThreatSpec,
     ValidationSpec,
 )
-from advnorm.records import Scale, ThreatRecord, result_key
+from advnorm.records import Scale
 
 NEEDS = "ImageNet (ILSVRC 2012): apply at image-net.org; docs/data.md says where it goes"
 
@@ -177,34 +178,34 @@ def last(scale: Scale) -> str:
 
 def job(scale: Scale, row: str, made: Recipe, counts: Sequence[int] = ()) -> Job:
     """Return a row: clean accuracy, and under PGD after these steps, else after all."""
-    name = _branch(made)
-    under = _counts(scale, counts) or _counts(scale, STEPS)[-1:]
-    found = {f"PGD-{count}": _key(made, count) for count in under}
-    return Job(row, made, {"clean": result_key("clean", None, name), **found})
+    numbers = {"clean": ResultNumber("clean", branch=_branch(made))}
+    for count in _counts(scale, counts) or _counts(scale, STEPS)[-1:]:
+        numbers[f"PGD-{count}"] = _number(made, count)
+    return Job(row, made, numbers)
 
 
 def line(scale: Scale, row: str, made: Recipe) -> Job:
     """Return a line of a figure: accuracy over the steps of PGD."""
-    found = {str(count): _key(made, count) for count in _counts(scale, STEPS)}
-    return Job(row, made, found)
+    counts = _counts(scale, STEPS)
+    return Job(row, made, {str(count): _number(made, count) for count in counts})
 
 
 def point(scale: Scale, row: str, column: str, made: Recipe) -> Job:
     """Return one number: the accuracy under the most steps of PGD."""
-    return Job(row, made, {column: _key(made, _counts(scale, STEPS)[-1])})
+    return Job(row, made, {column: _number(made, _counts(scale, STEPS)[-1])})
 
 
 def _counts(scale: Scale, counts: Sequence[int]) -> list[int]:
     return [count for count in counts if scale != "smoke" or count <= 20]
 
 
-def _key(made: Recipe, count: int) -> str:
-    """Name the result of so many steps: on the curve, or of an attack of their own."""
+def _number(made: Recipe, count: int) -> ResultNumber:
+    """Return the accuracy after so many steps: of an own attack, or on the curve."""
     *others, curve = made.evaluation.conditions
     own = next((name for name in others if name.startswith(f"pgd-{count}+")), None)
-    threat = ThreatRecord(norm="linf", eps=_EPS)
-    key = result_key(own or curve, threat, _branch(made))
-    return key if own else f"{key}#{count}"
+    return ResultNumber(
+        own or curve, eps=_EPS, branch=_branch(made), steps=None if own else count
+    )
 
 
 def _branch(made: Recipe) -> str | None:

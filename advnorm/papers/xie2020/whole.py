@@ -114,8 +114,8 @@ def table7(scale: Scale) -> Sequence[Job]:
     ResNet-152; this table has 67.2% and 5.1. Without depths at reduced, where they are
     other networks (Figure 7).
     """
-    found = [job(scale, row, made, COUNTS) for row, made in _recipes(scale)]
+    jobs = [job(scale, row, made, COUNTS) for row, made in _recipes(scale)]
     if scale == "smoke":
-        kept = (_steps(MIXED, 30), _steps(MBN, 5), f"batch 2048, {STAR}")
-        return [one for one in found if one.row in kept]
-    return found
+        rows = (_steps(MIXED, 30), _steps(MBN, 5), f"batch 2048, {STAR}")
+        return [job for job in jobs if job.row in rows]
+    return jobs
