@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 # Parts that know nothing of the subject: every other part may use them.
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
-    *("text", "safe_yaml", "numbers"),
+    *("text", "safe_yaml", "numbers", "labelled_data"),
 }
 
 # What each part may import from the rest of the package.
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "numbers": {"text"},
     "registry": {"text"},
     "draws": set(),
+    "labelled_data": set(),
     "allocator": set(),
     "files": set(),
     "progress": {"text"},

@@ -27,6 +27,7 @@ from advnorm.bounds.interval import ibp_margins_and_rounding
 from advnorm.bounds.methods import METHODS, batch_size, compute_margins, prepare_graph
 from advnorm.bounds.precision import exact_products
 from advnorm.bounds.simplify import SimplifiedGraph
+from advnorm.labelled_data import Array, LabelledData, read_samples
 from advnorm.threat import check_threat
 
 _CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
@@ -49,9 +50,9 @@ class Certificates(NamedTuple):
 
 def certify(
     model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    threat: InputSet,
+    images: Array | LabelledData,
+    labels: Array | None = None,
+    threat: InputSet | None = None,
     *,
     method: str = "crown",
 ) -> Certificates:
@@ -71,23 +72,26 @@ def certify(
         model: Maps images in the threat's bounds to logits, and treats each image of a
             batch alone: batch norms use running statistics (``model.eval()``). An
             operation that has no rule is refused by name.
-        images: Clean images, shape ``(batch, ...)``; a tensor, an array or a list.
-        labels: One class number an image.
-        threat: ``Linf`` or ``L2``.
+        images: Clean images, shape ``(batch, ...)``; a tensor, an array or a list. Or a
+            Dataset or DataLoader of images and labels.
+        labels: One class number an image; ``None`` with a Dataset or DataLoader.
+        threat: ``Linf`` or ``L2``. It cannot be left out.
         method: ``"ibp"`` (fastest), ``"crown-ibp"`` or ``"crown"`` (tightest).
 
     Returns:
         ``certified``, one bool an image, with all margins and what rounding may cost them.
         An image that is not certified may be robust or not: nothing is known.
     """
-    images, labels = _as_tensors(images, labels)
+    if threat is None:
+        raise ValueError("a threat is missing: pass one, such as threat=Linf(8/255)")
     check_threat(threat)
-    with torch.no_grad(), exact_products(images.device):
-        graph = prepare_graph(model, images, labels, threat)
-        margins, slack = _interval_margins(graph, images, labels, threat)
+    x, y = _as_tensors(images, labels)
+    with torch.no_grad(), exact_products(x.device):
+        graph = prepare_graph(model, x, y, threat)
+        margins, slack = _interval_margins(graph, x, y, threat)
         if method != "ibp":
-            margins = compute_margins(graph, images, labels, threat, method)
-        return Certificates(is_proof(margins, slack, labels), margins, slack)
+            margins = compute_margins(graph, x, y, threat, method)
+        return Certificates(is_proof(margins, slack, y), margins, slack)
 
 
 def is_certified(
@@ -127,16 +131,10 @@ def is_proof(margins: Tensor, slack: Tensor, labels: Tensor) -> Tensor:
 
 
 def _as_tensors(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Take arrays and lists for tensors, and any integers for class numbers."""
-    try:
-        images, labels = (torch.as_tensor(values) for values in (images, labels))
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(
-            "images and labels are tensors, NumPy arrays or lists of numbers, not "
-            f"{type(images).__name__} and {type(labels).__name__}"
-        ) from None
-    is_class = not labels.is_floating_point() and labels.dtype != torch.bool
-    return images, labels.long() if is_class else labels
+    """Take what a caller has for tensors, and any integers for class numbers."""
+    x, y = read_samples(images, labels)
+    is_class = not y.is_floating_point() and y.dtype != torch.bool
+    return x, y.long() if is_class else y
 
 
 def _after_ibp(method: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Evaluation of any model: ``advnorm.evaluate(model, images, labels, eps=8/255)``."""
 
-from advnorm.evaluation.api import Evaluation, evaluate
+from advnorm.evaluation.api import evaluate
 from advnorm.evaluation.checks import audit
 from advnorm.evaluation.condition_names import SUITES, parse_condition
 from advnorm.evaluation.conditions import (
@@ -11,6 +11,7 @@ from advnorm.evaluation.conditions import (
 from advnorm.evaluation.engine import run_condition
 from advnorm.evaluation.inputs import check_radius
 from advnorm.evaluation.perturbed_statistics import Perturbation, perturbed_statistics
+from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.transferability import transfer
 
 __all__ = [

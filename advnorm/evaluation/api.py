@@ -1,60 +1,62 @@
 """``advnorm.evaluate``: the accuracies of any model under attacks and certificates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
+from advnorm.evaluation.condition_names import (
+    ALL_CORRUPTIONS,
+    NaturalName,
+    parse_condition,
+)
 from advnorm.evaluation.conditions import Condition, certify_first, parse_conditions
-from advnorm.evaluation.engine import run_condition
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
     add_gradient_free,
+    run_and_keep,
 )
-from advnorm.evaluation.inputs import check_mode, threats_of
+from advnorm.evaluation.inputs import (
+    check_mode,
+    explain_shape,
+    refuse_misplaced_threat,
+    threats_of,
+)
+from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.samples import (
+    AnyModel,
     Samples,
     as_module,
     as_samples,
     isolated,
 )
 from advnorm.evaluation.screening import Screening, contradictions, first_answers
+from advnorm.labelled_data import Array, LabelledData
 from advnorm.norms import active_branch
 from advnorm.progress import Progress
-from advnorm.records import Result, Verdicts
+from advnorm.records import Result
 from advnorm.threat import Threat
 
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Results by key, each with its verdicts a sample."""
-
-    results: tuple[Result, ...]
-    verdicts: dict[str, Verdicts]
-
-    def __str__(self) -> str:
-        width = max(len(result.key) for result in self.results)
-        return "\n".join(
-            f"{r.key:<{width}}  {r.accuracy}{_beside(r)}" for r in self.results
-        )
+UNIT = (0.0, 1.0)
+"""The bounds of images where no threat says other ones."""
 
 
 def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    threat: Threat | Sequence[Threat],
+    model: AnyModel,
+    images: Array | LabelledData,
+    labels: Array | None = None,
+    threat: Threat | Sequence[Threat] | None = None,
     *,
     conditions: Sequence[str] = ("clean", "fgsm", "pgd-50"),
     certificate: str = "none",
     batch_size: int = 250,
     seed: int = 0,
     train_mode: Literal["set", "refuse"] = "set",
+    keep: Literal["nothing", "adversarial"] = "nothing",
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -66,16 +68,26 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     >>> result = evaluate(model, images, labels, Linf(8 / 255))
     >>> [r.key for r in result.results]
     ['clean', 'fgsm_linf_0.03137', 'pgd-50_linf_0.03137']
+    >>> loader = torch.utils.data.DataLoader(list(zip(images, labels)), batch_size=4)
+    >>> evaluate(model, loader, threat=Linf(8 / 255)).verdicts == result.verdicts
+    True
 
     Args:
-        model: Maps images in the bounds to logits; standardization is inside the model. A
+        model: A module or function that maps images in the bounds to logits;
+            standardization is inside the model. It may return a tensor, a tuple with the
+            logits first, or a dict or object with ``logits``. A
             model in half precision is attacked with images and steps in float32. One with
             mixture norms answers with, and is attacked on, the branch of its present
             route (by default the adversarial one), which the results name.
-        images: Floats in the threat's bounds, shape ``(n, ...)``.
-        labels: Class indices, integers of any size, shape ``(n,)``.
+        images: Floats in the threat's bounds, shape ``(n, ...)``: a tensor, an array or a
+            list. Or a Dataset or DataLoader of images and labels, which is read once, into
+            memory.
+        labels: Class indices, integers of any size, shape ``(n,)``; ``None`` where
+            ``images`` is a Dataset or DataLoader.
         threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image; a list
-            of them gives the accuracy at each. A radius of 0 is no attack.
+            of them gives the accuracy at each. A radius of 0 is no attack. Needed unless
+            all conditions are without an adversary (clean, noise, corruptions); images
+            are then in [0, 1].
         conditions: Names such as ``"clean"``, ``"noise-0.25"``, ``"pgd-50x5"`` (steps x
             restarts), ``"standard"`` (AutoAttack) or ``"crown"`` (a certificate).
         certificate: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``: tried before attacks; a
@@ -84,22 +96,24 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         seed: Decides every random start.
         train_mode: What to do about a model in train mode: set it to evaluation and put it
             back afterwards, or refuse it.
+        keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is a number of samples from 1, not {batch_size}")
-    if train_mode not in ("set", "refuse"):
-        raise ValueError(f"train_mode is 'set' or 'refuse', not {train_mode!r}")
+    _check_choice("train_mode", train_mode, ("set", "refuse"))
+    _check_choice("keep", keep, ("nothing", "adversarial"))
     if train_mode == "refuse":
         check_mode(as_module(model))
-    threats = threats_of(threat)
-    samples = as_samples(images, labels, threats[0].bounds)
-    tests = _conditions(conditions, threats, samples.images.shape[1:])
+    threats = _threats(threat, labels, conditions)
+    samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
+    tests = _conditions(conditions, threats, samples)
     tests = certify_first(tests, certificate)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)
-        setup = EvaluationSetup(model, samples, batch_size, seed, progress)
+        kept = keep == "adversarial"
+        setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
         tested = [_run(setup, condition, classes) for condition in tests]
         flags = contradictions(tests, [each.verdicts for each in tested])
         if screening and (screening.masked or any(flags)):
@@ -107,12 +121,18 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         general = screening.flags() if screening else ()
     results = [
         result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
-        for (condition, result, _), own in zip(tested, flags, strict=True)
+        for (condition, result, _, _), own in zip(tested, flags, strict=True)
     ]
     verdicts = [each.verdicts for each in tested]
     refuse_broken_certificates(zip(results, verdicts, strict=True))
     keys = [result.key for result in results]
-    return Evaluation(tuple(results), dict(zip(keys, verdicts, strict=True)))
+    kept_images = {
+        key: each.images
+        for key, each in zip(keys, tested, strict=True)
+        if each.images is not None
+    }
+    by_key = dict(zip(keys, verdicts, strict=True))
+    return Evaluation(tuple(results), by_key, kept_images)
 
 
 def _screen(
@@ -124,40 +144,52 @@ def _screen(
     """Refuse what cannot be attacked; return the classes, and what a few passes show."""
     samples.check_images(threats)
     threat = next((c.threat for c in conditions if c.searches), None)
-    if threat is None:
-        return samples.check(model, threats), None
-    history = first_answers(model, samples, threat)
-    classes = samples.check(model, threats)
+    with explain_shape(samples.images):
+        if threat is None:
+            return samples.check(model, threats), None
+        history = first_answers(model, samples, threat)
+        classes = samples.check(model, threats)
     screening = Screening(model, next(samples.batches(model, FEW)), threat, history)
     screening.refuse_blind(conditions)
     return classes, screening
 
 
-def _beside(result: Result) -> str:
-    """Write what must not be missed beside a number: doubts, then notes."""
-    return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
+def _check_choice(name: str, value: str, choices: tuple[str, str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} is {choices[0]!r} or {choices[1]!r}, not {value!r}")
 
 
-def _conditions(
-    names: Sequence[str], threats: Sequence[Threat], shape: Sequence[int]
-) -> list[Condition]:
+def _threats(
+    threat: Threat | Sequence[Threat] | None, labels: object, names: Sequence[str]
+) -> list[Threat]:
+    """Return the threats; none where no condition needs one."""
+    refuse_misplaced_threat(labels)
     if isinstance(names, str):
         raise ValueError(f"conditions is a list of names: write [{names!r}]")
     if not names:
         raise ValueError("conditions is empty: name at least one, such as 'pgd-50'")
-    return parse_conditions(names, threats, threats[0].bounds, shape=shape)
+    if threat is not None:
+        return threats_of(threat)
+    for name in names:
+        if name != ALL_CORRUPTIONS and not isinstance(parse_condition(name), NaturalName):
+            raise ValueError(
+                f"{name} needs a threat: pass one, such as threat=advnorm.Linf(8/255)"
+            )
+    return []
+
+
+def _conditions(
+    names: Sequence[str], threats: Sequence[Threat], samples: Samples
+) -> list[Condition]:
+    shape = samples.images.shape[1:]
+    return parse_conditions(names, threats, samples.bounds, shape=shape)
 
 
 def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> ConditionResult:
     start, model = perf_counter(), setup.model
-    verdicts = run_condition(
-        model,
-        setup.samples.batches(model, setup.batch_size),
-        condition,
-        total=len(setup.samples.images),
-        seed=setup.seed,
-        progress=setup.progress,
-    )
+    batches = setup.samples.batches(model, setup.batch_size)
+    total = len(setup.samples.images)
+    verdicts, images = run_and_keep(setup, batches, condition, total=total)
     result = Result(
         **condition.result_fields(verdicts, classes),
         data="given",
@@ -166,4 +198,4 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
         seed=setup.seed,
         seconds=perf_counter() - start,
     )
-    return ConditionResult(condition, result, verdicts)
+    return ConditionResult(condition, result, verdicts, images)

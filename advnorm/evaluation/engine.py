@@ -129,16 +129,24 @@ def logits_of(model: nn.Module) -> LogitsFn:
 
 
 def _logits(output: Any) -> Tensor:
-    """Return the logits of what a model returned: a tensor, or something that has them."""
+    """Return the logits of what a model returned: a tensor, or something that has them.
+
+    Of a tuple or list without a field ``logits`` they are the first item.
+    """
+    if isinstance(output, Tensor):
+        return output
     if isinstance(output, Mapping) and "logits" in output:
-        output = output["logits"]
-    output = getattr(output, "logits", output)
-    if not isinstance(output, Tensor):
+        logits = output["logits"]
+    elif isinstance(output, tuple | list) and output and not hasattr(output, "logits"):
+        logits = output[0]
+    else:
+        logits = getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
         raise ValueError(
-            f"the model returns a {type(output).__name__}, not a tensor of logits: wrap "
-            "it, as in lambda images: model(images)[0]"
+            f"the model returns a {type(output).__name__} without logits: return a tensor, "
+            "or wrap it, as in lambda images: model(images)['scores']"
         )
-    return output
+    return logits
 
 
 def search_dtype(model: nn.Module) -> torch.dtype:

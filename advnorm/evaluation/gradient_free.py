@@ -1,16 +1,18 @@
 """Attacks without gradients, added where gradients or scores are suspect."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from advnorm.data import Batch
 from advnorm.evaluation.checks.context import DECISIONS
 from advnorm.evaluation.conditions import Condition, parse_conditions
 from advnorm.evaluation.engine import run_condition
 from advnorm.evaluation.samples import Samples
+from advnorm.evaluation.stages import KeepAdversarial
 from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
 from advnorm.threat import Threat
@@ -24,13 +26,16 @@ class ConditionResult(NamedTuple):
     condition: Condition
     result: Result
     verdicts: Verdicts
+    images: Tensor | None = None
+    """One image a sample, where adversarial images are kept."""
 
 
 class Broken(NamedTuple):
-    """What a sample is taken for, and the attack that did it."""
+    """What a sample is taken for, the attack that did it, and the image."""
 
     prediction: int
     by: str
+    image: Tensor | None
 
 
 class EvaluationSetup(NamedTuple):
@@ -41,6 +46,28 @@ class EvaluationSetup(NamedTuple):
     batch_size: int
     seed: int
     progress: Progress | None
+    keep: bool = False
+    """Whether the adversarial images of conditions that search are kept."""
+
+
+def run_and_keep(
+    setup: EvaluationSetup, batches: Iterable[Batch], condition: Condition, *, total: int
+) -> tuple[Verdicts, Tensor | None]:
+    """Test samples under a condition; return their verdicts, and images if kept."""
+    kept = KeepAdversarial()
+    keep = setup.keep and condition.searches
+    if keep:
+        condition = replace(condition, stages=(*condition.stages, kept))
+    verdicts = run_condition(
+        setup.model,
+        batches,
+        condition,
+        total=total,
+        seed=setup.seed,
+        progress=setup.progress,
+    )
+    home = setup.samples.images.device
+    return verdicts, torch.cat([part.to(home) for part in kept.parts]) if keep else None
 
 
 def add_gradient_free(
@@ -54,7 +81,7 @@ def add_gradient_free(
     """
     added = (_SCORES, DECISIONS) if setup.samples.images.ndim == 4 else (DECISIONS,)
     broken: dict[Threat, dict[int, Broken]] = {}
-    for condition, _, _ in results:
+    for condition in (result.condition for result in results):
         threat = condition.threat
         if threat is not None and condition.searches and threat not in broken:
             alike = [r for r in results if r.condition.threat == threat]
@@ -85,16 +112,16 @@ def _attack(
 ) -> dict[int, Broken]:
     """Return the samples that an attack breaks."""
     (condition,) = parse_conditions([attack], [threat], threat.bounds)
-    verdicts = run_condition(
-        setup.model,
-        _batches(setup, samples),
-        condition,
-        total=len(samples),
-        seed=setup.seed,
-        progress=setup.progress,
-    )
+    if not samples:
+        return {}
+    batches = _batches(setup, samples)
+    verdicts, images = run_and_keep(setup, batches, condition, total=len(samples))
     rows = zip(verdicts.samples, verdicts.predictions, verdicts.robust, strict=True)
-    return {s: Broken(prediction, attack) for s, prediction, robust in rows if not robust}
+    return {
+        sample: Broken(prediction, attack, None if images is None else images[row])
+        for row, (sample, prediction, robust) in enumerate(rows)
+        if not robust
+    }
 
 
 def _batches(setup: EvaluationSetup, samples: Sequence[int]) -> Iterator[Batch]:
@@ -109,12 +136,14 @@ def _count_broken(
     result: ConditionResult, broken: dict[int, Broken], added: str
 ) -> ConditionResult:
     """Count the samples that the added attacks broke in a result, and note it."""
-    condition, record, verdicts = result
+    condition, record, verdicts, images = result
     rows = [i for i, s in enumerate(verdicts.samples) if s in broken and verdicts.robust[i]]
     predictions, robust = list(verdicts.predictions), list(verdicts.robust)
     by, curve = list(verdicts.by), list(verdicts.curve)
     for row in rows:
-        predictions[row], by[row] = broken[verdicts.samples[row]]
+        predictions[row], by[row], image = broken[verdicts.samples[row]]
+        if images is not None and image is not None:
+            images[row] = image
         robust[row] = False
         if curve:
             curve[row] = (False,) * len(curve[row])
@@ -137,4 +166,4 @@ def _count_broken(
             "notes": (*record.notes, note),
         }
     )
-    return ConditionResult(condition, record, verdicts)
+    return ConditionResult(condition, record, verdicts, images)

@@ -1,6 +1,7 @@
 """What an evaluation refuses, each with one sentence that says what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import prod, sqrt
 
 import torch
@@ -19,7 +20,7 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
     if not images.is_floating_point():
         raise ValueError(
             f"images are floats in [{bounds[0]:g}, {bounds[1]:g}], not {images.dtype}: "
-            "for bytes, divide by 255"
+            f"for bytes, divide by 255{_channels_hint(images)}"
         )
     low, high = images.amin().item(), images.amax().item()
     if not torch.isfinite(images).all():
@@ -35,6 +36,37 @@ def check_images(images: Tensor, bounds: Bounds) -> None:
             "model's first layer (advnorm.models.Standardize)"
         )
     raise ValueError(f"{where}: scale them into it (divide bytes by 255), or set bounds")
+
+
+def refuse_misplaced_threat(labels: object) -> None:
+    """Refuse a threat in the place of labels, as in ``evaluate(model, loader, threat)``."""
+    if hasattr(labels, "eps") and hasattr(labels, "bounds"):
+        raise ValueError(
+            f"the third argument is labels, not {labels}: name the threat, as in "
+            f"evaluate(model, loader, threat={labels})"
+        )
+
+
+@contextmanager
+def explain_shape(images: Tensor) -> Iterator[None]:
+    """Say in one sentence that a model does not take images of this shape."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error).partition("\n")[0]
+        if not any(word in text for word in ("shape", "size", "channels", "dimension")):
+            raise
+        raise ValueError(
+            f"the model does not take images of shape {tuple(images.shape[1:])}: give "
+            f"those of its training{_channels_hint(images)} ({text})"
+        ) from error
+
+
+def _channels_hint(images: Tensor) -> str:
+    """Say how to put channels first, where they seem to be last."""
+    kinds = (1, 3, 4)
+    last = images.ndim == 4 and images.shape[-1] in kinds and images.shape[1] not in kinds
+    return ", and put channels first with images.permute(0, 3, 1, 2)" if last else ""
 
 
 def threats_of(threat: Threat | Sequence[Threat]) -> list[Threat]:
@@ -53,8 +85,10 @@ def threats_of(threat: Threat | Sequence[Threat]) -> list[Threat]:
     return threats
 
 
-def one_threat(threat: Threat) -> Threat:
-    """Return a threat; a list of several is refused."""
+def one_threat(threat: Threat | None) -> Threat:
+    """Return a threat; none, or a list of several, is refused."""
+    if threat is None:
+        raise ValueError("a threat is missing: pass one, such as threat=Linf(8/255)")
     threats = threats_of(threat)
     if len(threats) > 1:
         raise ValueError(f"one threat is wanted here, not {len(threats)}: call it for each")

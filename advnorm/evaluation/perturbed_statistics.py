@@ -27,6 +27,7 @@ from advnorm.draws import Draws
 from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.engine import logits_of, run_condition
 from advnorm.evaluation.samples import as_module, as_samples, isolated
+from advnorm.labelled_data import Array, LabelledData
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.norms import StatisticsShift, StatisticsShifts
 from advnorm.records import Accuracy, Verdicts
@@ -121,8 +122,8 @@ def run_perturbed(
 
 def perturbed_statistics(
     model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
+    images: Array | LabelledData,
+    labels: Array | None = None,
     *,
     radii: Sequence[float],
     what: Perturbation | None = None,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,11 @@ from advnorm.evaluation.inputs import (
     check_labels,
     check_radius,
 )
+from advnorm.labelled_data import read_samples
 from advnorm.threat import Bounds, Threat
+
+AnyModel: TypeAlias = nn.Module | Callable[[Tensor], Any]
+"""From images to logits: a tensor, ``(logits, ...)``, or what has ``logits``."""
 
 
 @contextmanager
@@ -41,7 +45,7 @@ class FunctionModel(nn.Module):
         return self.function(images)
 
 
-def as_module(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
+def as_module(model: AnyModel) -> nn.Module:
     """Return a module that can be attacked: of a function, or of inference tensors too.
 
     A model made in inference mode is copied: no gradient may pass through its tensors.
@@ -60,20 +64,8 @@ def as_module(model: nn.Module | Callable[[Tensor], Any]) -> nn.Module:
 
 
 def as_samples(images: Any, labels: Any, bounds: Bounds) -> "Samples":
-    """Take images and labels as tensors, arrays or lists."""
-    return Samples(_tensor(images, "images"), _tensor(labels, "labels"), bounds)
-
-
-def _tensor(values: Any, name: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return values
-    try:
-        return torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):
-        raise ValueError(
-            f"{name} are a tensor, a NumPy array or a list of numbers, not "
-            f"{type(values).__name__}: of a DataLoader, concatenate its batches"
-        ) from None
+    """Take images and labels as people have them: see :mod:`advnorm.labelled_data`."""
+    return Samples(*read_samples(images, labels), bounds)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ of stages. Each sees what those before it left: samples that are robust and not 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
@@ -169,6 +169,24 @@ class AttackSearch:
 
 
 @dataclass(frozen=True)
+class KeepAdversarial:
+    """Keep the images that broke samples, with the clean ones of all others.
+
+    It comes last, and changes no verdict.
+    """
+
+    parts: list[Tensor] = field(default_factory=list)
+    """A batch each, in their order."""
+
+    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
+        """Add the images of a batch."""
+        broken = verdicts.broken_by != NOT_BROKEN
+        column = broken.view(-1, *(1,) * (batch.clean.ndim - 1))
+        self.parts.append(torch.where(column, verdicts.images, batch.clean))
+        return verdicts
+
+
+@dataclass(frozen=True)
 class StepCurve:
     """The accuracy after 10 to 2000 steps of PGD, all from one run (xie2020, Figure 2).
 
@@ -208,8 +226,8 @@ class StepCurve:
         x = starting_point(batch.clean, threat, clean_start=name.clean_start, draws=draws)
         steps_done = 0
         for number, count in enumerate(name.counts):
-            unbroken = curve[:, number:].any(1) & ~verdicts.certified
-            rows = unbroken.nonzero().squeeze(1)
+            right = curve[:, number:].any(1) & ~verdicts.certified
+            rows, unbroken = right.nonzero().squeeze(1), curve[:, -1].clone()
             if not len(rows):
                 return
             clean, labels = batch.clean[rows], batch.labels[rows]
@@ -227,6 +245,8 @@ class StepCurve:
             success = (predictions != labels) & threat.contains(x[rows], clean)
             broken, end = rows[success], number + 1 if name.last else None
             curve[broken, number:end] = False
-            verdicts.images[rows] = x[rows]
-            if not name.last or count == name.counts[-1]:
+            counts = not name.last or count == name.counts[-1]
+            seen = unbroken[rows] | (success & counts)
+            verdicts.images[rows[seen]] = x[rows[seen]]
+            if counts:
                 verdicts.predictions[broken] = predictions[success]

@@ -16,6 +16,7 @@ from advnorm.evaluation.inputs import one_threat
 from advnorm.evaluation.samples import as_module, as_samples, isolated
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import CLEAN, AttackSearch, StageInput, predict
+from advnorm.labelled_data import Array, LabelledData
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Accuracy, ThreatRecord, TransferMatrix
@@ -35,8 +36,8 @@ class TransferAttack(NamedTuple):
 def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     sources: Mapping[str, nn.Module],
     targets: Mapping[str, nn.Module],
-    images: Tensor,
-    labels: Tensor,
+    images: Array | LabelledData,
+    labels: Array | None,
     threat: Threat,
     *,
     attack: str = "pgd-40",
@@ -59,8 +60,9 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
         sources: Models that are attacked, white-box, by their names.
         targets: Models that judge; one under the same name as a source is that source, and
             its entry is the accuracy of the white-box evaluation.
-        images: Floats in the threat's bounds, shape ``(n, ...)``.
-        labels: Class indices, shape ``(n,)``.
+        images: Floats in the threat's bounds, shape ``(n, ...)``; or a Dataset or
+            DataLoader of images and labels.
+        labels: Class indices, shape ``(n,)``; ``None`` with a Dataset or DataLoader.
         threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image.
         attack: The name of an attack or a suite.
         step_ratio: Step size = ratio x eps / steps.

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from torch import Tensor, arange, nn
+from torch import arange, nn
 
 from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
@@ -15,6 +15,7 @@ from advnorm.diagnosis.registry import validate_options
 from advnorm.evaluation.engine import check
 from advnorm.evaluation.inputs import check_labels
 from advnorm.evaluation.samples import as_samples
+from advnorm.labelled_data import Array, LabelledData
 from advnorm.model_state import eval_mode
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
@@ -32,8 +33,8 @@ Questions = Mapping[str, Callable[..., Diagnosis]]
 
 def diagnose_model(
     model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
+    images: Array | LabelledData,
+    labels: Array | None,
     threat: Threat,
     questions: Sequence[str] | Questions,
     *,
@@ -46,8 +47,9 @@ def diagnose_model(
 
     Args:
         model: Maps images to logits.
-        images: Images in ``threat.bounds``, shape (n, channels, height, width) or (n, d).
-        labels: Their classes, shape (n,).
+        images: Images in ``threat.bounds``, shape (n, channels, height, width) or (n, d);
+            or a Dataset or DataLoader of images and labels.
+        labels: Their classes, shape (n,); ``None`` with a Dataset or DataLoader.
         threat: The norm ball of questions that attack, such as ``Linf(8 / 255)``.
         questions: Names of ``advnorm list questions``, or what :func:`parse_questions`
             returns where a question has options.

@@ -1,5 +1,7 @@
 """Models and samples as people have them: they work, or one sentence says what to do."""
 
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -32,14 +34,26 @@ class Output(NamedTuple):
     loss: None = None
 
 
+@dataclass
+class OutputRecord:
+    """As the models of transformers return it: the loss comes first."""
+
+    loss: None
+    logits: torch.Tensor
+
+
 @pytest.mark.parametrize(
     "wrap",
     [
         lambda model: lambda x: model(x),
         lambda model: lambda x: {"logits": model(x)},
         lambda model: lambda x: Output(model(x)),
+        lambda model: lambda x: OutputRecord(loss=None, logits=model(x)),
+        lambda model: lambda x: (model(x), x),
+        lambda model: lambda x: [model(x)],
+        lambda model: partial(torch.func.functional_call, model, {}),
     ],
-    ids=["function", "dict", "output"],
+    ids=["function", "dict", "named tuple", "object", "tuple", "list", "partial"],
 )
 def test_functions_and_outputs_with_logits_are_evaluated_as_the_model_is(
     wrap, model, images
@@ -51,11 +65,17 @@ def test_functions_and_outputs_with_logits_are_evaluated_as_the_model_is(
 
 
 @pytest.mark.parametrize(
-    ("output", "kind"), [(lambda y: (y, y), "tuple"), (lambda y: {"a": y}, "dict")]
+    ("output", "kind"),
+    [
+        (lambda y: ("a", y), "tuple"),
+        (lambda y: (), "tuple"),
+        (lambda y: {"a": y}, "dict"),
+        (lambda y: None, "NoneType"),
+    ],
 )
 def test_an_output_without_logits_is_one_sentence(output, kind, model, images):
     labels = model(images).argmax(1)
-    with pytest.raises(ValueError, match=rf"returns a {kind}, not a tensor .*lambda"):
+    with pytest.raises(ValueError, match=rf"returns a {kind} without logits.*lambda"):
         evaluate(lambda x: output(model(x)), images, labels, Linf(0.1))
 
 
@@ -123,13 +143,6 @@ def test_what_is_no_radius_is_refused_by_the_threat(kind, eps):
 def test_bounds_are_two_numbers(bounds, model, images):
     with pytest.raises(ValueError, match=r"bounds are two numbers|low < high"):
         evaluate(model, images, torch.zeros(20).long(), Linf(0.1, bounds=bounds))
-
-
-def test_a_loader_in_the_place_of_images_is_one_sentence(model, images):
-    data = torch.utils.data.TensorDataset(images, torch.zeros(20).long())
-    loader = torch.utils.data.DataLoader(data)
-    with pytest.raises(ValueError, match="of a DataLoader, concatenate its batches"):
-        evaluate(model, loader, torch.zeros(20).long(), Linf(0.1))
 
 
 def test_a_whole_audit_of_a_function_asks_every_check(model, images):

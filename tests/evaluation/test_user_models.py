@@ -139,7 +139,7 @@ def test_the_search_is_given_tensors_of_its_own(monkeypatch):
         seen.extend(batches)
         return run_condition(model, batches, condition, **settings)
 
-    monkeypatch.setattr("advnorm.evaluation.api.run_condition", spy)
+    monkeypatch.setattr("advnorm.evaluation.gradient_free.run_condition", spy)
     model, images = nn.Linear(6, 2), torch.rand(5, 6, requires_grad=True)
     evaluate(model, images, torch.zeros(5).long(), Linf(0.1))
     with torch.inference_mode():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from advnorm.attacks import NonFiniteGradientError
 from advnorm.data import Batch
@@ -32,8 +32,14 @@ from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.evaluation.condition_names import parse_attacks
 from advnorm.evaluation.engine import look
-from advnorm.evaluation.inputs import check_labels, one_threat
-from advnorm.evaluation.samples import as_module, as_samples, isolated
+from advnorm.evaluation.inputs import (
+    check_labels,
+    explain_shape,
+    one_threat,
+    refuse_misplaced_threat,
+)
+from advnorm.evaluation.samples import AnyModel, as_module, as_samples, isolated
+from advnorm.labelled_data import Array, LabelledData
 from advnorm.model_state import eval_mode
 from advnorm.norms import active_branch
 from advnorm.progress import Progress, Quiet
@@ -65,14 +71,14 @@ ALL_CHECKS = (
 
 
 def audit(  # noqa: PLR0913 (one flat call, for newcomers)
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    threat: Threat,
+    model: AnyModel,
+    images: Array | LabelledData,
+    labels: Array | None = None,
+    threat: Threat | None = None,
     *,
     checks: Sequence[str] = ALL_CHECKS,
     suite: Sequence[str] = STRONG,
-    surrogate: nn.Module | None = None,
+    surrogate: AnyModel | None = None,
     batch_size: int = 250,
     seed: int = 0,
     progress: Progress | None = None,
@@ -89,10 +95,12 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
     time of the audit; its mode, weights, buffers and the random state are put back.
 
     Args:
-        model: Maps images in the threat's bounds to logits.
-        images: Floats in the threat's bounds, shape ``(n, ...)``.
-        labels: Class indices, shape ``(n,)``.
-        threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image.
+        model: A module or function that maps images in the threat's bounds to logits.
+        images: Floats in the threat's bounds, shape ``(n, ...)``; or a Dataset or
+            DataLoader of images and labels.
+        labels: Class indices, shape ``(n,)``; ``None`` with a Dataset or DataLoader.
+        threat: ``Linf(8 / 255)`` or ``L2(0.5)``, with the bounds of a valid image. It
+            cannot be left out.
         checks: Names of ``advnorm list checks``; by default all.
         suite: The strong attacks, by name; ``("standard",)`` is AutoAttack's.
         surrogate: Another model of the same classes, for the check of transfer.
@@ -100,13 +108,14 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
         seed: Decides every random number.
         progress: Where to report; by default nowhere.
     """
+    refuse_misplaced_threat(labels)
     threat = one_threat(threat)
     with isolated():
         samples, model = as_samples(images, labels, threat.bounds), as_module(model)
         samples.check_images([threat])
         count = len(samples.images)
         batch = next(samples.batches(model, count))
-        with preserved(model, seed):
+        with preserved(model, seed), explain_shape(samples.images):
             history = History(model, batch, threat)
             classes = look(model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds)
         check_labels(batch.labels, count=count, classes=classes)

@@ -1,0 +1,85 @@
+"""What an evaluation returns: results, verdicts, tables, and adversarial images."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from advnorm.records import Result, Verdicts
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results by key, each with its verdicts a sample."""
+
+    results: tuple[Result, ...]
+    verdicts: dict[str, Verdicts]
+    adversarial: dict[str, Tensor] = field(default_factory=dict)
+    """With ``keep="adversarial"``: the images of each condition that searches, by key.
+
+    One image a sample, in the samples' order and in the precision of the search. Where an
+    attack broke a sample, it is the image that did, confirmed inside the ball and the
+    bounds; elsewhere (robust, certified, or misclassified as it is) the clean image.
+    """
+
+    def __str__(self) -> str:
+        width = max(len(result.key) for result in self.results)
+        return "\n".join(
+            f"{r.key:<{width}}  {r.accuracy}{_beside(r)}" for r in self.results
+        )
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one row a condition: plain values, for csv, json or a data frame.
+
+        ``accuracy`` with ``low`` and ``high``, its 95% interval, are shares of ``n``.
+        """
+        return [_row(result) for result in self.results]
+
+    def sample_table(self) -> list[dict[str, Any]]:
+        """Return one row a sample and condition: label, prediction, robust, and so on.
+
+        ``prediction`` is that under the attack where it succeeded, ``by`` the name of that
+        attack, ``certified`` whether a certificate covers the sample (``None``: not tried).
+        """
+        return [row for key, v in self.verdicts.items() for row in _sample_rows(key, v)]
+
+
+def _row(result: Result) -> dict[str, Any]:
+    threat, accuracy = result.threat, result.accuracy
+    low, high = accuracy.interval
+    return {
+        "key": result.key,
+        "condition": result.condition,
+        "kind": result.kind,
+        "norm": threat.norm if threat else None,
+        "eps": threat.eps if threat else None,
+        "branch": result.branch,
+        "accuracy": accuracy.fraction,
+        "low": low,
+        "high": high,
+        "correct": accuracy.correct,
+        "n": accuracy.n,
+        "seconds": result.seconds,
+        "flags": list(result.flags),
+        "notes": list(result.notes),
+    }
+
+
+def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
+    certified = verdicts.certified or (None,) * len(verdicts.samples)
+    names = ("sample", "label", "prediction", "robust", "by", "certified")
+    columns = (
+        verdicts.samples,
+        verdicts.labels,
+        verdicts.predictions,
+        verdicts.robust,
+        verdicts.by,
+        certified,
+    )
+    rows = zip(*columns, strict=True)
+    return [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+
+
+def _beside(result: Result) -> str:
+    """Write what must not be missed beside a number: doubts, then notes."""
+    return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
