@@ -146,11 +146,12 @@ def _front_door_mistakes():
     images, labels, threat = torch.rand(6, 1, 2, 2), torch.arange(6) % 3, Linf(0.1)
     data = (model, images, labels)
     for name in ("evaluate", "audit", "certify"):
-        for wrong in (0.1, Linf, "linf", None):
+        for wrong in (0.1, Linf, "linf"):
             yield name, (*data, wrong), {}, r"threat is Linf\(8/255\)"
+        yield name, data, {}, r"threat.*: pass one, such as threat="
     yield "certify", (*data, [threat]), {}, r"threat is Linf\(8/255\)"
     yield "certify", (*data, threat), {"method": "crwn"}, "did you mean 'crown'"
-    yield "certify", (model, images, threat, labels), {}, "images and labels are tensors"
+    yield "certify", (model, images, threat, labels), {}, r"threat is Linf\(8/255\)"
     yield "evaluate", (*data, threat), {"conditions": "pgd-5"}, r"write \['pgd-5'\]"
     yield "diagnose", (*data, 0.1, ["dead"]), {}, r"threat is Linf\(8/255\)"
     yield "diagnose", (*data, threat, "dead"), {}, r"write \['dead'\]"

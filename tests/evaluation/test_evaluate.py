@@ -323,7 +323,7 @@ def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
         ({"threat": [0.03]}, r"threat is Linf\(8/255\) or L2\(0.5\).*, not 0.03"),
         ({"threat": "linf"}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
         ({"threat": Linf}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
-        ({"threat": None}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
+        ({"threat": None}, "fgsm needs a threat: pass one"),
         ({"threat": [Linf(0.1), Linf(0.1, (-1, 1))]}, "different bounds"),
         ({"threat": [Linf(0.1), Linf(0.10000001)]}, "two radii share"),
         ({"threat": L2(2.45)}, r"shape \(6,\) in \[0, 1\], 2.449"),
