@@ -3,7 +3,8 @@
 from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.branched import BranchedNorm, active_branch, has_branches
-from advnorm.norms.convert import check_statistics, collapse, convert
+from advnorm.norms.collapse import collapse
+from advnorm.norms.convert import Conversion, convert, convert_with_notes
 from advnorm.norms.dual import DualNorm, likelihood
 from advnorm.norms.kinds import count_norms, has_norm
 from advnorm.norms.mixture import MixtureNorm
@@ -26,6 +27,7 @@ from advnorm.norms.perturbed import (
 from advnorm.norms.placement import SelectiveNorm, norm_parameters
 from advnorm.norms.route import Domain, Route, route, routed_layers, twice_differentiable
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
+from advnorm.norms.statistics import check_statistics
 
 __all__ = [
     "NORMS",
@@ -33,6 +35,7 @@ __all__ = [
     "BatchNorm",
     "BorrowedNorm",
     "BranchedNorm",
+    "Conversion",
     "Domain",
     "DualNorm",
     "MixtureNorm",
@@ -48,6 +51,7 @@ __all__ = [
     "check_statistics",
     "collapse",
     "convert",
+    "convert_with_notes",
     "count_norms",
     "freeze_statistics",
     "has_branches",

@@ -1,279 +1,176 @@
-"""Convert the batch norms of any model to another norm, and back to PyTorch's."""
+"""Convert the norms of any model to another norm of the registry."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from typing import NamedTuple
 
-import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.parameter import is_lazy
-from torch.nn.utils.parametrize import is_parametrized
 
 from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
-from advnorm.norms.branched import BranchedNorm
 from advnorm.norms.dual import DualNorm
+from advnorm.norms.fixup_scaling import scale_branches
+from advnorm.norms.functional import lift_calls
 from advnorm.norms.mixture import MixtureNorm
-from advnorm.norms.route import DOMAINS, Domain
+from advnorm.norms.sources import NormSource, read_batch_norm, read_sample_norm
 from advnorm.norms.standard import NORMS, BatchNorm
+from advnorm.norms.swap import refuse_lazy, refuse_ties, swap_layers
+from advnorm.norms.takeover import affine_owners, copy_affine, copy_statistics
 from advnorm.registry import validate
 
-_LAYERS: dict[str, type[nn.Module]] = {
+_BATCH_NORMS: dict[str, type[nn.Module]] = {
     "batch": BatchNorm,
     "mixture": MixtureNorm,
     "dual": DualNorm,
     "borrowed": BorrowedNorm,
     "affine": AffineNorm,
 }
-_TORCH_NORMS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
-_DIMS = {nn.BatchNorm1d: 2, nn.BatchNorm2d: 4, nn.BatchNorm3d: 5}
+_INSTANCE_NORMS = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}
+
+Read = Callable[[str, nn.Module, nn.Module], NormSource | None]
+
+
+class Conversion(NamedTuple):
+    """A converted model, and what became of each layer, by its path."""
+
+    model: nn.Module
+    notes: dict[str, str]
 
 
 def convert(
     model: nn.Module, name: str, *, options: Mapping[str, object] | None = None
 ) -> nn.Module:
-    """Return a copy of ``model`` whose batch norms are of another kind.
+    """Return a copy of ``model`` whose batch norms are another norm of the registry.
 
-    Affine parameters, running statistics, momentum, eps, device, dtype, training flags and
-    ``requires_grad`` are kept; a layer used in several places stays one layer. With the
-    running statistics the copy computes what ``model`` does, for every route. ``name`` is
-    ``batch``, ``mixture``, ``dual``, ``borrowed`` or ``affine``; ``options`` are those of
-    the norm, except for eps, momentum, affine and start, which are taken from each layer.
+    - ``batch``, ``mixture``, ``dual``, ``borrowed``, ``affine``: affine parameters, running
+      statistics and momentum are kept. With the running statistics the copy computes what
+      ``model`` does, for every route.
+    - ``group``, ``layer``, ``instance``: affine parameters are kept. These norms have no
+      running statistics, so that the copy computes something else and must be trained.
+    - ``none``: the norms are removed, with their parameters. ``options={"fixup": True}``
+      scales residual branches so that a deep network can be trained without norms
+      (:func:`advnorm.norms.fixup_scaling.scale_branches`).
+
+    eps, device, dtype, training flags and ``requires_grad`` are always kept; a layer used
+    in several places stays one layer. ``options`` are those of the norm, except for eps,
+    momentum, affine and start, which are taken from each layer.
+
+    Batch norms of other packages are recognized by structure and checked by running them:
+    an activation or dropout inside is kept, after the new norm, in an ``nn.Sequential``.
+    Batch norms of buffers alone (frozen) get parameters that are not trained, and running
+    statistics that move in training. Calls of ``F.batch_norm`` become layers through the
+    traced graph of their module, which then is a ``torch.fx.GraphModule``. In a model
+    without batch norms, group and instance norms are converted; they have no statistics to
+    keep. What cannot be converted is refused by name, with the reason.
+    :func:`convert_with_notes` also tells what became of each layer.
     """
-    if name not in _LAYERS:
-        NORMS[name]  # an unknown name says which exist
-        raise ValueError(
-            f"norm {name!r} cannot take over the running statistics of batch norm: convert "
-            f"to {', '.join(_LAYERS)}, or build the model with norm {name!r}"
-        )
+    return convert_with_notes(model, name, options=options).model
+
+
+def convert_with_notes(
+    model: nn.Module, name: str, *, options: Mapping[str, object] | None = None
+) -> Conversion:
+    """Return what :func:`convert` returns, and what was kept of each layer, by its path.
+
+    >>> convert_with_notes(nn.Sequential(nn.BatchNorm2d(4)), "group").notes
+    {'0': 'BatchNorm2d to group: kept parameters, not statistics'}
+    """
     chosen = dict(options or {})
+    fixup = name == "none" and bool(chosen.pop("fixup", False))
     for key in ("eps", "momentum", "affine", "start"):
         if key in chosen:
             raise ValueError(f"{key} is taken from each layer: leave it out of the options")
     validate(NORMS[name], chosen, owner=f"norm {name!r}")
+    refuse_ties(model)
+    refuse_lazy(model)
+    copy = lift_calls(deepcopy(model))
+    result = _convert_layers(copy, name, chosen, read_batch_norm)
+    if not result.notes:
+        result = _convert_layers(copy, name, chosen, lambda p, _, m: read_sample_norm(p, m))
+    if not result.notes:
+        raise ValueError(
+            "the model has no batch norm to convert, and no group or instance norm"
+        )
+    if fixup:
+        scale_branches(result.model)
+    return result
+
+
+def _convert_layers(
+    model: nn.Module, name: str, options: Mapping[str, object], read: Read
+) -> Conversion:
+    notes: dict[str, str] = {}
 
     def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
-        if not _is_batch_norm(path, parent, layer):
+        source = read(path, parent, layer)
+        if source is None:
             return None
-        assert isinstance(layer, _BatchNorm)
-        new = _LAYERS[name](
-            layer.num_features,
-            eps=layer.eps,
-            momentum=layer.momentum,
-            affine=layer.affine,
-            **{**({"sync": True} if isinstance(layer, nn.SyncBatchNorm) else {}), **chosen},
+        new = _new_norm(path, name, source, options)
+        notes[path] = _note(layer, name, source)
+        if not source.after:
+            return new
+        parts = OrderedDict({"norm": new, **source.after})
+        sequence = nn.Sequential(parts)
+        sequence.training = layer.training
+        return sequence
+
+    return Conversion(swap_layers(model, swap)[0], notes)
+
+
+def _new_norm(
+    path: str, name: str, source: NormSource, options: Mapping[str, object]
+) -> nn.Module:
+    """Return a norm with the parameters, statistics and flags of ``source``."""
+    old = source.norm
+    has_affine = old.weight is not None or old.bias is not None
+    if name in _BATCH_NORMS:
+        settings = {"sync": old.sync} | dict(options)
+        new = _BATCH_NORMS[name](
+            old.num_features,
+            eps=old.eps,
+            momentum=old.momentum,
+            affine=has_affine,
+            **settings,
         )
-        return _take_over(path, layer, new)
-
-    copy, count = _swap_layers(model, swap)
-    if not count:
-        raise ValueError("the model has no batch norm to convert")
-    return copy
-
-
-def collapse(model: nn.Module, domain: Domain = "adversarial") -> nn.Module:
-    """Return a copy of ``model`` with plain PyTorch batch norms of one branch.
-
-    In evaluation it computes what ``model`` computes under
-    ``route(model, domain=domain)``, and it runs without advnorm. A dual layer whose two
-    sets of moments differ has no equivalent batch norm and is refused by name.
-    """
-    if domain not in DOMAINS:
-        raise ValueError(f"no domain {domain!r}; there are: {', '.join(DOMAINS)}")
-
-    def swap(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module | None:
-        if not isinstance(layer, BatchNorm | DualNorm | BranchedNorm):
-            return None
-        for inner in layer.modules():
-            _refuse_losses(path, inner)
-        source = _branch(path, layer, domain)
-        affine = layer if isinstance(layer, DualNorm) else source
-        dims = [bn.dims for bn in layer.modules() if isinstance(bn, BatchNorm) and bn.dims]
-        if not dims:
-            raise ValueError(
-                f"layer {path!r} has had no input, so it is unknown whether it is 1-D or "
-                "2-D: run the model once before you collapse it"
-            )
-        plain = _TORCH_NORMS[dims[0]](
-            source.num_features,
-            eps=source.eps,
-            momentum=source.momentum,
-            affine=affine.weight is not None,
-        )
-        _copy_statistics(source, plain)
-        _copy_affine(affine, plain)
-        return plain.train(source.training)
-
-    return _swap_layers(model, swap)[0]
+        _take_statistics(path, old, new)
+    elif name == "none":
+        return nn.Identity().train(old.training)
+    elif name == "instance":
+        new = _instance_norm(path, old, has_affine)
+    else:
+        new = NORMS[name](eps=old.eps, affine=has_affine, **options)(old.num_features)
+    for owner in affine_owners(new) if has_affine else []:
+        copy_affine(old, owner)
+    return new.train(old.training)
 
 
-def check_statistics(model: nn.Module) -> None:
-    """Refuse running statistics that are not finite, or variances below zero."""
-    for path, layer in model.named_modules():
-        if isinstance(layer, _BatchNorm) and layer.running_mean is not None:
-            mean, var = layer.running_mean, layer.running_var
-            assert var is not None
-            if not (torch.isfinite(mean).all() and torch.isfinite(var).all()):
-                raise ValueError(
-                    f"the running statistics of layer {path!r} are NaN or infinite: go "
-                    "back to an earlier checkpoint"
-                )
-            if (var < 0).any():
-                raise ValueError(
-                    f"a running variance of layer {path!r} is negative: the weights are "
-                    "damaged, load them again"
-                )
-
-
-Swap = Callable[[str, nn.Module, nn.Module], nn.Module | None]
-
-
-def _swap_layers(model: nn.Module, swap: Swap) -> tuple[nn.Module, int]:
-    """Return a deep copy with the layers that ``swap`` replaces, and their number.
-
-    A layer that is used in several places is swapped once and stays one layer.
-    """
-    _refuse_ties(model)
-    for path, layer in model.named_modules():
-        parameters = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
-        if any(map(is_lazy, parameters)):
-            raise ValueError(
-                f"layer {path!r} is lazy and has no size yet: run the model once"
-            )
-    copy = deepcopy(model)
-    swapped: dict[int, nn.Module] = {}
-    visited = []  # keeps replaced layers alive, or an id could be used again
-
-    def visit(path: str, parent: nn.Module, layer: nn.Module) -> nn.Module:
-        if id(layer) in swapped:
-            return swapped[id(layer)]
-        visited.append(layer)
-        swapped[id(layer)] = new = swap(path, parent, layer) or layer
-        if new is layer:
-            for name, child in layer._modules.items():
-                if child is not None:
-                    layer._modules[name] = visit(f"{path}.{name}".strip("."), layer, child)
-        return new
-
-    root = visit("", copy, copy)
-    return root, sum(swapped[id(layer)] is not layer for layer in visited)
-
-
-def _refuse_ties(model: nn.Module) -> None:
-    """Refuse norms that share parameters with another layer: new norms would not."""
-    owners: dict[int, tuple[str, nn.Module]] = {}
-    for path, layer in model.named_modules():
-        for parameter in layer.parameters(recurse=False):
-            first, other = owners.setdefault(id(parameter), (path, layer))
-            norms = isinstance(layer, _BatchNorm) or isinstance(other, _BatchNorm)
-            if other is not layer and norms:
-                raise NotImplementedError(
-                    f"layers {first!r} and {path!r} share a parameter, which the converted "
-                    "layers would not: give each its own before you convert"
-                )
-
-
-def _is_batch_norm(path: str, parent: nn.Module, layer: nn.Module) -> bool:
-    """Tell whether a layer is a batch norm; one that does more is refused by name."""
-    kind = type(layer)
-    if kind in (MixtureNorm, DualNorm, BorrowedNorm, AffineNorm):
-        raise ValueError(f"layer {path!r} is a {kind.__name__} already: collapse it first")
-    if not isinstance(layer, _BatchNorm):
-        return False
-    standard = kind.forward in (_BatchNorm.forward, BatchNorm.forward)
-    if not (standard or kind is nn.SyncBatchNorm) or "forward" in vars(layer):
-        raise NotImplementedError(
-            f"layer {path!r} is a {kind.__name__}, which does more than batch norm: split "
-            "it into a batch norm and the rest before you convert"
-        )
-    _refuse_losses(path, layer)
-    if (layer.weight is None) != (layer.bias is None):
-        raise NotImplementedError(
-            f"layer {path!r} ({kind.__name__}) has a weight but no bias, or the reverse, "
-            "which the other norms do not support: give it both"
-        )
-    if getattr(layer, "process_group", None) is not None:
-        raise NotImplementedError(
-            f"layer {path!r} shares its statistics within a process group, and a new layer "
-            "would share them with all ranks: leave out process_group"
-        )
-    fused = type(parent).__module__.startswith("torch.ao.")
-    if fused and type(parent).forward is not nn.Sequential.forward:
-        raise NotImplementedError(
-            f"layer {path!r} is fused into a {type(parent).__name__}: convert the model "
-            "before it is fused"
-        )
-    return True
-
-
-def _refuse_losses(path: str, layer: nn.Module) -> None:
-    """Refuse a layer that has more than a batch norm's parameters and statistics."""
-    buffers = {"running_mean", "running_var", "num_batches_tracked"}
-    own = isinstance(layer, _BatchNorm)
-    hooks = [value for key, value in vars(layer).items() if key.endswith("_hooks")]
-    more = (
-        set(layer._buffers) - buffers,
-        set(layer._parameters) - {"weight", "bias"},
-        set(layer._modules) - {"clean", "adversarial"} if own else (),
-    )
-    if any(hooks) or any(more) or is_parametrized(layer):
-        raise NotImplementedError(
-            f"layer {path!r} ({type(layer).__name__}) has hooks, parameters, buffers or "
-            "parametrizations that a new layer would lose: remove them before you convert"
-        )
-
-
-def _take_over(path: str, layer: _BatchNorm, new: nn.Module) -> nn.Module:
-    """Copy the parameters, statistics and flags of ``layer`` into ``new``."""
-    if isinstance(new, DualNorm) and layer.running_mean is None:
+def _take_statistics(path: str, old: BatchNorm, new: nn.Module) -> None:
+    if isinstance(new, DualNorm) and old.running_mean is None:
         raise ValueError(
             f"layer {path!r} has no running statistics, which a dual norm needs"
         )
-    like = layer.weight if layer.affine else layer.running_mean
-    if like is not None:
-        new.to(device=like.device, dtype=like.dtype)
-    branches = [m for m in new.modules() if isinstance(m, BatchNorm)]
-    for branch in branches:
-        branch.dims = getattr(layer, "dims", None) or _DIMS.get(type(layer))
-        _copy_statistics(layer, branch)
-    for affine in _affine_owners(new):
-        _copy_affine(layer, affine)
-    return new.train(layer.training)
+    for branch in new.modules():
+        if isinstance(branch, BatchNorm):
+            branch.dims = old.dims
+            copy_statistics(old, branch)
 
 
-def _affine_owners(layer: nn.Module) -> list[nn.Module]:
-    """Return the modules that have the affine parameters of a norm."""
-    return [
-        m for m in layer.modules() if "weight" in m._parameters or "bias" in m._parameters
-    ]
-
-
-def _branch(path: str, layer: nn.Module, domain: Domain) -> BatchNorm:
-    """Return the batch norm of a layer in one domain."""
-    if isinstance(layer, BranchedNorm):
-        return layer.branch(domain)
-    if isinstance(layer, BatchNorm):
-        return layer
-    assert isinstance(layer, DualNorm)
-    pairs = zip(layer.clean.buffers(), layer.adversarial.buffers(), strict=True)
-    if not all(torch.equal(a, b) for a, b in pairs):
-        raise NotImplementedError(
-            f"layer {path!r} is a DualNorm whose gate depends on the input: no plain batch "
-            "norm computes the same"
+def _instance_norm(path: str, old: BatchNorm, affine: bool) -> nn.Module:
+    if old.dims == 2:
+        raise ValueError(
+            f"layer {path!r} normalizes vectors, or sequences, by a BatchNorm1d, and "
+            "instance norm would set each feature of a vector to zero: convert to another "
+            "norm"
         )
-    return layer.clean
+    kind = _INSTANCE_NORMS.get(old.dims or 4, nn.InstanceNorm2d)
+    return kind(old.num_features, eps=old.eps, affine=affine)
 
 
-def _copy_statistics(source: _BatchNorm, target: _BatchNorm) -> None:
-    target.track_running_stats = source.track_running_stats
-    for name in ("running_mean", "running_var", "num_batches_tracked"):
-        value = getattr(source, name)
-        target.register_buffer(name, None if value is None else value.detach().clone())
-
-
-def _copy_affine(source: nn.Module, target: nn.Module) -> None:
-    for name in ("weight", "bias"):
-        old = getattr(source, name)
-        if old is not None:
-            new = nn.Parameter(old.detach().clone(), requires_grad=old.requires_grad)
-            setattr(target, name, new)
+def _note(layer: nn.Module, name: str, source: NormSource) -> str:
+    parameters = source.norm.weight is not None and name != "none"
+    statistics = source.statistics and name in _BATCH_NORMS
+    kept = ["parameters"] * parameters + ["statistics"] * statistics + list(source.after)
+    lost = ["parameters"] * (not parameters) + ["statistics"] * (not statistics)
+    words = f"{type(layer).__name__} to {name}: kept {' and '.join(kept) or 'nothing'}"
+    return f"{words}, not {' and '.join(lost)}" if lost else words

@@ -63,7 +63,7 @@ def kind_of(layer: nn.Module) -> str | None:
 def is_frozen_batch_norm(layer: nn.Module) -> bool:
     """Tell by its structure whether a layer is a batch norm of buffers alone."""
     buffers = {name for name, value in layer._buffers.items() if value is not None}
-    return buffers >= {"weight", "bias", *_STATISTICS} and not list(layer.children())
+    return buffers >= {"weight", "bias", *_STATISTICS}
 
 
 def _outermost(model: nn.Module) -> Iterator[nn.Module]:

@@ -181,13 +181,6 @@ def test_options_reach_the_layers():
     assert not norms.convert(ranked, "mixture", options={"sync": False})[0].clean.sync
 
 
-class Fused(nn.BatchNorm2d):
-    """A batch norm with an activation of its own."""
-
-    def forward(self, x):
-        return super().forward(x).relu()
-
-
 class Renamed(nn.BatchNorm2d):
     """A batch norm under another name."""
 
@@ -232,7 +225,6 @@ def qat():
 @pytest.mark.parametrize(
     "make, kind, settings, words",
     [
-        (lambda: nn.Sequential(Fused(3)), "dual", {}, "'0' is a Fused"),
         (hooked, "dual", {}, "'0' .*hooks"),
         (hooked_backward, "dual", {}, "'0' .*hooks"),
         (prehooked, "dual", {}, "'0' .*hooks"),
@@ -241,12 +233,6 @@ def qat():
         (lambda: nn.Sequential(nn.LazyBatchNorm2d()), "dual", {}, "'0' is lazy"),
         (lambda: nn.Sequential(nn.Linear(2, 2)), "dual", {}, "no batch norm"),
         (lambda: nn.Sequential(nn.BatchNorm2d(3)), "duel", {}, "did you mean 'dual'"),
-        (
-            lambda: nn.Sequential(nn.BatchNorm2d(3)),
-            "group",
-            {},
-            "cannot take over the running statistics",
-        ),
         (
             lambda: nn.Sequential(nn.BatchNorm2d(3)),
             "dual",
@@ -323,7 +309,6 @@ def _in_a_group():
         (_with_a_parameter, "'0' .*parameters"),
         (_with_a_state_hook, "'0' .*hooks"),
         (_in_a_group, "'0' .*process group"),
-        (lambda: nn.Sequential(nn.BatchNorm1d(3, bias=False)), "'0' .*no bias"),
     ],
 )
 def test_what_a_new_layer_would_lose_is_refused(make, words, kind):
