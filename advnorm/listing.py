@@ -135,8 +135,8 @@ def _settings(kind: str, name: str) -> str:
         words = attack_form(ATTACKS[name]).options
         forms = ", ".join(option.form(word) for word, option in words.items())
         return f" [{forms}]" if forms else ""
-    found = OPTIONS[kind](name) if kind in OPTIONS else {}
-    shown = ", ".join(f"{key}={_value(value)}" for key, value in found.items())
+    settings = OPTIONS[kind](name) if kind in OPTIONS else {}
+    shown = ", ".join(f"{key}={_value(value)}" for key, value in settings.items())
     return f" [{shown}]" if shown else ""
 
 

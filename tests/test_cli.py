@@ -369,8 +369,10 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     images, labels, _ = next(
         data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
     )
-    found = diagnosis.attacked_loss(model.eval(), images, labels, threat=Linf(0.2), steps=4)
-    assert str(found) in said[0][1] and "report" not in said[0][1]
+    answer = diagnosis.attacked_loss(
+        model.eval(), images, labels, threat=Linf(0.2), steps=4
+    )
+    assert str(answer) in said[0][1] and "report" not in said[0][1]
     assert sorted(p.name for p in tmp_path.glob("*.*")) == ["mine.py", "neighbour.py"]
 
 

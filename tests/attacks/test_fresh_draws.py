@@ -146,7 +146,7 @@ def calls_without_draws(text):
 def test_every_call_inside_the_package_passes_draws():
     """Recipes have builders called ``pgd``; they take no keywords."""
     lines = {path: calls_without_draws(path.read_text()) for path in PACKAGE.rglob("*.py")}
-    assert not {path: found for path, found in lines.items() if found}
+    assert not {path: calls for path, calls in lines.items() if calls}
     assert calls_without_draws("x = pgd(f, x, y, threat, steps=1)\n") == [1]
 
 

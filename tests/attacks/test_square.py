@@ -353,12 +353,12 @@ def test_batched_queries_give_what_one_at_a_time_gives(threat):
         ]
     )
     assert 1 < (model(expected).argmax(1) != labels).sum() < 8
-    slack, found = 0 if threat.name == "linf" else 1e-10, []
+    slack, batches = 0 if threat.name == "linf" else 1e-10, []
     for rows in (1, 7, 40, 512):
         x = square(model, clean, labels, threat, rows=rows, draws=draws, **settings)
         torch.testing.assert_close(x, expected, rtol=0, atol=slack)
-        found.append(x)
-    assert all(torch.equal(x, found[0]) for x in found)
+        batches.append(x)
+    assert all(torch.equal(x, batches[0]) for x in batches)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 600), st.integers(1, 9), st.booleans())

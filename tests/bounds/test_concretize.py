@@ -92,10 +92,10 @@ def test_linear_networks_are_exact_where_the_image_bounds_cut(eps, seed):
             ]
             fall = (slope.flatten(1).abs() * torch.stack(best)).sum(1)
             for method in methods:
-                found = margin_bounds(model, images, labels, L2(eps), method=method)[
+                margins = margin_bounds(model, images, labels, L2(eps), method=method)[
                     :, wrong
                 ]
-                torch.testing.assert_close(found, margin.detach() - fall, msg=method)
+                torch.testing.assert_close(margins, margin.detach() - fall, msg=method)
 
 
 def test_intervals_of_black_and_white_and_grey_are_exact():

@@ -115,9 +115,9 @@ def test_images_of_whole_numbers_are_those_of_floating_point():
     for threat in (Linf(8, (0, 255)), L2(8, (0, 255))):
         for method in METHODS:
             given = torch.tensor([0]), threat
-            found = margin_bounds(model, images, *given, method=method)
+            margins = margin_bounds(model, images, *given, method=method)
             torch.testing.assert_close(
-                found, margin_bounds(model, images.float(), *given, method=method)
+                margins, margin_bounds(model, images.float(), *given, method=method)
             )
 
 
@@ -127,9 +127,9 @@ def test_an_image_beyond_the_bounds_by_rounding_has_the_set_of_the_nearest_one(t
     images = torch.tensor([[-1e-15, 0.5, 1 + 1e-15, -2e-15]]).double()
     labels = torch.tensor([0])
     for method in METHODS:
-        found = margin_bounds(model, images, labels, threat, method=method)
+        margins = margin_bounds(model, images, labels, threat, method=method)
         expected = margin_bounds(model, images.clamp(0, 1), labels, threat, method=method)
-        assert torch.equal(found, expected)
+        assert torch.equal(margins, expected)
     box = input_box(images, threat)
     assert (box.radius >= 0).all()
 
@@ -145,8 +145,10 @@ def test_an_image_beyond_the_bounds_by_rounding_has_the_set_of_the_nearest_one(t
 def test_images_on_the_bounds_as_their_type_rounds_them_are_inside(dtype, limits):
     model = nn.Sequential(nn.Linear(4, 3)).to(dtype)
     images = torch.tensor([[*limits, *limits]], dtype=dtype, requires_grad=True)
-    found = margin_bounds(model, images, torch.tensor([0]), Linf(0.0, limits), method="ibp")
-    assert found.isfinite().all()
+    margins = margin_bounds(
+        model, images, torch.tensor([0]), Linf(0.0, limits), method="ibp"
+    )
+    assert margins.isfinite().all()
 
 
 class RereadingModel(nn.Module):
@@ -202,10 +204,10 @@ def test_a_grey_image_made_colourful_by_constants_is_bounded_exactly(forward, th
         size = slope.flatten(1).norm(1 if threat.name == "linf" else 2, dim=1)
         least = margin.detach() - threat.eps * size
         for method in ("crown-ibp", "crown"):
-            found = margin_bounds(model, images, labels, threat, method=method)[:, wrong]
-            torch.testing.assert_close(found, least, msg=method)
-        found = margin_bounds(model, images, labels, threat, method="ibp")[:, wrong]
-        assert (found <= least + 1e-9).all()
+            margins = margin_bounds(model, images, labels, threat, method=method)[:, wrong]
+            torch.testing.assert_close(margins, least, msg=method)
+        margins = margin_bounds(model, images, labels, threat, method="ibp")[:, wrong]
+        assert (margins <= least + 1e-9).all()
 
 
 SAME = {
@@ -249,10 +251,10 @@ def test_other_spellings_have_the_same_bounds(name):
     images, labels = torch.rand(3, 2, 3).double(), torch.tensor([0, 1, 2])
     torch.testing.assert_close(one(images), other(images))
     for method in METHODS:
-        found = [
+        margins = [
             margin_bounds(m, images, labels, Linf(0.1), method=method) for m in (one, other)
         ]
-        torch.testing.assert_close(*found, msg=method)
+        torch.testing.assert_close(*margins, msg=method)
 
 
 def test_pooling_functions_take_their_settings_in_torchs_order():
@@ -264,10 +266,10 @@ def test_pooling_functions_take_their_settings_in_torchs_order():
     one, other = (made(forward, **parts) for forward in forwards)
     images, labels = torch.rand(3, 1, 5, 5).double(), torch.tensor([0, 1, 2])
     for method in METHODS:
-        found = [
+        margins = [
             margin_bounds(m, images, labels, Linf(0.1), method=method) for m in (one, other)
         ]
-        torch.testing.assert_close(*found)
+        torch.testing.assert_close(*margins)
 
 
 def test_a_trace_leaves_nothing_in_the_model():
@@ -340,8 +342,8 @@ def test_a_batch_without_a_right_answer_needs_no_certificate(norm):
     images = torch.rand(5, 1, 6, 6)
     labels = model(images).argmax(1)
     labels[-1] = (labels[-1] + 1) % 3
-    found = evaluate(model, images, labels, Linf(0.01), conditions=["clean", "fgsm"], certificate="ibp", batch_size=4)  # fmt: skip
-    assert found.results[0].accuracy.correct == 4
+    results = evaluate(model, images, labels, Linf(0.01), conditions=["clean", "fgsm"], certificate="ibp", batch_size=4)  # fmt: skip
+    assert results.results[0].accuracy.correct == 4
     for method in METHODS:
         assert margin_bounds(
             model, images[:0], labels[:0], Linf(0.1), method=method
@@ -361,8 +363,10 @@ def test_what_hands_the_logits_on_has_no_part_in_margins(tail):
     models = [nn.Sequential(*layers, *end).eval() for end in ((), tail)]
     images, labels = torch.rand(5, 8), torch.tensor([0, 1, 0, 1, 0])
     for method in METHODS:
-        found = [margin_bounds(m, images, labels, Linf(0.1), method=method) for m in models]
-        torch.testing.assert_close(*found)
+        margins = [
+            margin_bounds(m, images, labels, Linf(0.1), method=method) for m in models
+        ]
+        torch.testing.assert_close(*margins)
 
 
 def test_maps_that_are_flattened_to_logits_are_bounded():
@@ -372,8 +376,8 @@ def test_maps_that_are_flattened_to_logits_are_bounded():
     labels = torch.tensor([0, 1, 2, 0])
     logits = model(images).detach()
     for method in METHODS:
-        found = margin_bounds(model, images, labels, Linf(0.0), method=method)
-        torch.testing.assert_close(found, logits.gather(1, labels[:, None]) - logits)
+        margins = margin_bounds(model, images, labels, Linf(0.0), method=method)
+        torch.testing.assert_close(margins, logits.gather(1, labels[:, None]) - logits)
 
 
 @pytest.mark.parametrize("tail", TAILS, ids=["linear", "identity", "flatten"])

@@ -175,5 +175,5 @@ def test_one_layer_alone_or_none_is_a_model_too(method):
         logits = model(images)
         margins = logits.gather(1, labels[:, None]) - logits
         reach = 0.1 * (weight[labels][:, None] - weight).abs().sum(2)
-        found = margin_bounds(model, images, labels, Linf(0.1), method=method)
-        torch.testing.assert_close(found, margins - reach)
+        bounds = margin_bounds(model, images, labels, Linf(0.1), method=method)
+        torch.testing.assert_close(bounds, margins - reach)

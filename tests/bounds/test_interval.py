@@ -131,11 +131,11 @@ def test_samples_and_corners_lie_inside(name, layer, shape, threat):
     model = nn.Sequential(layer)
     clean = torch.randn(1, *shape, dtype=torch.float64).clamp(-1.5, 1.5)
     images = input_box(clean, threat)
-    found = interval_bounds(trace(model), images)[-1]
+    box = interval_bounds(trace(model), images)[-1]
     inside = torch.cat([corners(threat, clean), samples(threat, clean)])
     values = model(inside)
-    assert found.shape[1:] == values.shape[1:]
-    assert (values >= found.lower - 1e-9).all() and (values <= found.upper + 1e-9).all()
+    assert box.shape[1:] == values.shape[1:]
+    assert (values >= box.lower - 1e-9).all() and (values <= box.upper + 1e-9).all()
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_a_point_gives_the_forward_value(name, layer, shape):
     layer = trained(layer)
     clean = torch.randn(3, *shape, dtype=torch.float64)
     threat = Linf(1e-300, (-9.0, 9.0))
-    found = interval_bounds(
+    box = interval_bounds(
         trace(nn.Sequential(layer)), input_box(clean, threat, with_clean=True)
     )[-1]
     value = layer(clean.clone())
-    for one in (found.clean, found.lower, found.upper):
+    for one in (box.clean, box.lower, box.upper):
         torch.testing.assert_close(one, value, rtol=1e-12, atol=1e-12)
 
 
@@ -163,6 +163,8 @@ def test_the_gate_of_a_dual_norm_turns_inside_of_the_interval(narrow, radius):
     for middle in torch.linspace(-1, 1, 9).double():
         clean = middle.view(1, 1)
         box = input_box(clean, Linf(radius, (-9.0, 9.0)))
-        found = interval_bounds(trace(nn.Sequential(layer)), box)[-1]
+        output = interval_bounds(trace(nn.Sequential(layer)), box)[-1]
         values = layer(torch.linspace(-1, 1, 2001).double()[:, None] * radius + clean)
-        assert (values >= found.lower - 1e-9).all() and (values <= found.upper + 1e-9).all()
+        assert (values >= output.lower - 1e-9).all() and (
+            values <= output.upper + 1e-9
+        ).all()

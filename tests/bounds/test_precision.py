@@ -114,5 +114,5 @@ def test_bounds_do_not_depend_on_the_precision_of_products(settings):
     images, labels = torch.rand(32, 64), torch.zeros(32, dtype=torch.long)
     expected = margin_bounds(model, images, labels, Linf(0.01))
     torch.set_float32_matmul_precision("medium")  # of bfloat16, where that is fast
-    found = margin_bounds(model, images, labels, Linf(0.01))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    margins = margin_bounds(model, images, labels, Linf(0.01))
+    torch.testing.assert_close(margins, expected, rtol=1e-5, atol=1e-6)

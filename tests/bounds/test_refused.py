@@ -143,8 +143,8 @@ def test_an_argument_that_a_rule_reads_has_bounds(name, method):
         torch.rand(2, 4).double(),
     )
     logits = model(images).detach()
-    found = margin_bounds(model, images, LABELS, Linf(0.0), method=method).detach()
-    torch.testing.assert_close(found, logits.gather(1, LABELS[:, None]) - logits)
+    margins = margin_bounds(model, images, LABELS, Linf(0.0), method=method).detach()
+    torch.testing.assert_close(margins, logits.gather(1, LABELS[:, None]) - logits)
 
 
 @pytest.mark.parametrize("entry", [LAYERS[nn.ReLU], FUNCTIONS["add"]])
@@ -178,8 +178,8 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_that_no_rule_is_for_is_refused_by_name(name, method):
     def function(s: Between, h: Tensor) -> Tensor:
-        found = s.layer(h.view(-1, 1, 2, 4))
-        return (found[0] if name == "MaxPool2d" else found).flatten(1)
+        output = s.layer(h.view(-1, 1, 2, 4))
+        return (output[0] if name == "MaxPool2d" else output).flatten(1)
 
     model = Between(function, 4, 8, SETTINGS[name]).eval()
     kind = type(SETTINGS[name])

@@ -100,8 +100,8 @@ def test_each_line_touches_up_to_the_grids_gap(layer, a, width):
     ],
 )
 def test_relu_by_hand(low, high, lower, upper):
-    found = [float(v) for v in lines(nn.ReLU(), low, high)]
-    assert found == pytest.approx([*lower, *upper])
+    slopes = [float(v) for v in lines(nn.ReLU(), low, high)]
+    assert slopes == pytest.approx([*lower, *upper])
 
 
 def test_gradients_of_relus_lines_are_finite_everywhere():

@@ -30,9 +30,9 @@ def test_lines_around_a_steep_activation_hold(steep, activation, method):
         image = torch.tensor([[0.6]])
         with torch.no_grad():
             logits = model(torch.linspace(0, 1, 2001)[:, None])
-            found = margin_bounds(model, image, LABEL, Linf(0.6), method=method)
+            margins = margin_bounds(model, image, LABEL, Linf(0.6), method=method)
         lowest = float((logits[:, 0] - logits[:, 1]).min())
-        assert float(found[0, 1]) <= lowest + 1e-6
+        assert float(margins[0, 1]) <= lowest + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_divisor_of_another_type_is_not_rounded(divisor):
     image = torch.tensor([[0.5]], dtype=torch.float64)
     model.layer.bias.data[:] = 0
     model.layer.bias.data[0] = float(image / divisor.double()) - 1e-9
-    found = certify(model, image, LABEL, Linf(0.0))
-    assert float(found.margins[0, 1]) == pytest.approx(-1e-9, abs=1e-13)
+    certificate = certify(model, image, LABEL, Linf(0.0))
+    assert float(certificate.margins[0, 1]) == pytest.approx(-1e-9, abs=1e-13)
 
 
 TAILS = {
@@ -88,12 +88,12 @@ def test_terms_that_cancel_out_count_behind_the_last_layer_too(name):
             layers[2].bias -= layers[2].weight.sum(1) * 3000
             layers[2].bias -= layers(images).mean(0)
             labels = model(images).argmax(1)
-            found = certify(model, images, labels, Linf(0.0))
+            certificate = certify(model, images, labels, Linf(0.0))
             exact = deepcopy(model).double()(images.double()).double()
         margins = exact.gather(1, labels[:, None]) - exact
-        ratio = (found.margins - margins) / found.slack.clamp(min=1e-30)
+        ratio = (certificate.margins - margins) / certificate.slack.clamp(min=1e-30)
         worst = max(worst, float(ratio.scatter(1, labels[:, None], 0.0).max()))
-        wrong = found.certified & (exact.argmax(1) != labels)
+        wrong = certificate.certified & (exact.argmax(1) != labels)
         assert not bool(wrong.any())
     assert worst <= 0.25
 
@@ -115,8 +115,8 @@ def test_the_size_of_terms_by_hand(model, expected):
     model.eval()
     images = torch.tensor([[0.75, 0.25]])
     with torch.no_grad():
-        found = certify(model, images, LABEL, Linf(0.0))
-    own, other = found.slack[0].tolist()
+        certificate = certify(model, images, LABEL, Linf(0.0))
+    own, other = certificate.slack[0].tolist()
     u = torch.finfo(torch.float32).eps / 2
     assert own == pytest.approx(512 * u * 2 * expected[0], rel=1e-4)
     assert other == pytest.approx(512 * u * sum(expected), rel=1e-4)
@@ -135,8 +135,8 @@ def test_a_norm_that_is_folded_leaves_its_terms():
             norm.running_mean.copy_(values.mean(0))
             norm.running_var.copy_(values.var(0))
             labels = deepcopy(model).double()(images.double()).argmax(1)
-            found = certify(model, images, labels, Linf(0.0))
-            wrong = found.certified & (model(images).argmax(1) != labels)
+            certificate = certify(model, images, labels, Linf(0.0))
+            wrong = certificate.certified & (model(images).argmax(1) != labels)
         assert not bool(wrong.any())
 
 
@@ -164,5 +164,5 @@ def test_half_images_cost_what_half_precision_costs():
     layer = with_weights(nn.Linear(1, 2), [[-1.0], [0.0]], [0.0, 0.0])
     model = Forward(forward, layer).eval()
     model.mean, model.deviation = torch.tensor([0.4]), torch.tensor([0.247])
-    found = certify(model, torch.tensor([[0.33667]]).half(), LABEL, Linf(0.1))
-    assert float(found.slack[0, 1]) > 512 * 2**-12
+    certificate = certify(model, torch.tensor([[0.33667]]).half(), LABEL, Linf(0.1))
+    assert float(certificate.slack[0, 1]) > 512 * 2**-12

@@ -30,8 +30,8 @@ def test_linear_bounds_refuse_pooling_that_takes_samples_for_maps(method):
     images = torch.tensor([[[0.5], [0.45]]])
     with pytest.raises(NotImplementedError, match="samples and maps first"):
         certify(model, images, LABEL, Linf(0.2), method=method)
-    found = certify(model, images, LABEL, Linf(0.2), method="ibp")
-    assert float(found.margins[0, 1]) <= -0.019
+    certificate = certify(model, images, LABEL, Linf(0.2), method="ibp")
+    assert float(certificate.margins[0, 1]) <= -0.019
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_norms_without_a_bias_have_bounds(layer):
     images = torch.rand(3, 4, 2, 2)
     with torch.no_grad():
         logits = model(images)
-        found = margin_bounds(model, images, torch.zeros(3, dtype=torch.long), Linf(0.0))
-    torch.testing.assert_close(found[:, 1], logits[:, 0] - logits[:, 1])
+        margins = margin_bounds(model, images, torch.zeros(3, dtype=torch.long), Linf(0.0))
+    torch.testing.assert_close(margins[:, 1], logits[:, 0] - logits[:, 1])
 
 
 def test_a_norm_without_running_statistics_says_so():
@@ -61,9 +61,9 @@ def test_dropout_that_drops_nothing_is_the_identity_in_training_too():
     model = nn.Sequential(nn.Linear(2, 3), nn.Dropout(0.0)).train()
     images, labels = torch.rand(2, 2), torch.tensor([0, 1])
     for method in ("ibp", "crown"):
-        found = margin_bounds(model, images, labels, Linf(0.1), method=method)
+        margins = margin_bounds(model, images, labels, Linf(0.1), method=method)
         torch.testing.assert_close(
-            found, margin_bounds(model[0], images, labels, Linf(0.1), method=method)
+            margins, margin_bounds(model[0], images, labels, Linf(0.1), method=method)
         )
 
 
@@ -87,8 +87,8 @@ def test_labels_that_are_no_classes_are_refused(labels, words):
 def test_labels_may_be_of_any_whole_type(dtype):
     model, images, labels = nn.Linear(3, 2), torch.rand(2, 3), torch.tensor([0, 1])
     for ask in (margin_bounds, is_certified):
-        found = ask(model, images, labels.to(dtype), Linf(0.1))
-        torch.testing.assert_close(found, ask(model, images, labels, Linf(0.1)))
+        certificate = ask(model, images, labels.to(dtype), Linf(0.1))
+        torch.testing.assert_close(certificate, ask(model, images, labels, Linf(0.1)))
 
 
 @pytest.mark.parametrize("threat", [Linf, L2])

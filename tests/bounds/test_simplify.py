@@ -85,12 +85,12 @@ def test_features_that_are_off_are_left_out_and_norms_are_folded():
     model = switched_off()
     kept, clean = deepcopy(model.state_dict()), torch.rand(7, *SHAPE).double()
     with torch.no_grad():
-        found = simplify(trace(model), hull(clean, Linf(0.1)))
-    assert sizes(found.graph) == [(2, 2), (3, 2), (4, 36), (3, 4)]
-    assert not any(isinstance(n.target, nn.BatchNorm2d) for n in found.graph.nodes)
-    assert found.widest == 60 and found.outputs == 3
+        simplified = simplify(trace(model), hull(clean, Linf(0.1)))
+    assert sizes(simplified.graph) == [(2, 2), (3, 2), (4, 36), (3, 4)]
+    assert not any(isinstance(n.target, nn.BatchNorm2d) for n in simplified.graph.nodes)
+    assert simplified.widest == 60 and simplified.outputs == 3
     images = input_box(clean, Linf(0.1)).centre
-    again = walk(found.graph, images, lambda node, args, kw: node.target(*args, **kw))
+    again = walk(simplified.graph, images, lambda node, args, kw: node.target(*args, **kw))
     torch.testing.assert_close(again[-1], model(images))
     for name, value in model.state_dict().items():
         assert torch.equal(value, kept[name]), name
@@ -103,8 +103,8 @@ def test_all_features_off_leaves_one():
     model = switched_off()
     with torch.no_grad():
         model[4].bias.fill_(-1000.0)
-        found = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
-    assert sizes(found.graph) == [(2, 2), (1, 2), (4, 12), (3, 4)]
+        simplified = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
+    assert sizes(simplified.graph) == [(2, 2), (1, 2), (4, 12), (3, 4)]
 
 
 def test_one_image_that_switches_a_feature_on_keeps_it():
@@ -118,8 +118,8 @@ def test_one_image_that_switches_a_feature_on_keeps_it():
             (1, 1),
             (2, 1),
         ]
-        found = simplify(trace(model), hull(clean[:50], Linf(0.1))).graph
-        assert sizes(found) == [(1, 1), (2, 1)]  # both are off: one is kept
+        graph = simplify(trace(model), hull(clean[:50], Linf(0.1))).graph
+        assert sizes(graph) == [(1, 1), (2, 1)]  # both are off: one is kept
         clean[-1] = 0.9
         assert sizes(simplify(trace(model), hull(clean, Linf(0.1))).graph) == [
             (2, 1),
@@ -150,8 +150,8 @@ def test_what_is_read_twice_is_kept_whole(by_size):
     model = settled(Twice(by_size=by_size))
     with torch.no_grad():
         model.one.bias[1] = -1000.0
-        found = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
-    assert sizes(found.graph)[0] == (4, 2)
+        simplified = simplify(trace(model), hull(torch.rand(2, *SHAPE).double(), Linf(0.1)))
+    assert sizes(simplified.graph)[0] == (4, 2)
     clean = torch.rand(3, *SHAPE).double()
     plain, smaller = both(model, clean, Linf(0.1), torch.tensor([0, 1, 2]), "crown-ibp")
     torch.testing.assert_close(smaller, plain)
@@ -186,11 +186,11 @@ NUMBERS = st.floats(-3, 3)
 def test_relu_of_a_box_is_that_of_its_ends(pairs):
     centre, radius = torch.tensor(pairs, dtype=torch.float64).T
     with torch.no_grad():
-        found = interval_kernels.relu(Box(centre, radius))
+        box = interval_kernels.relu(Box(centre, radius))
     ends = between(None, (centre - radius).relu(), (centre + radius).relu())
-    torch.testing.assert_close(found.lower, ends.lower, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.upper, ends.upper, rtol=0, atol=1e-12)
-    assert (found.radius >= 0).all()
+    torch.testing.assert_close(box.lower, ends.lower, rtol=0, atol=1e-12)
+    torch.testing.assert_close(box.upper, ends.upper, rtol=0, atol=1e-12)
+    assert (box.radius >= 0).all()
 
 
 @pytest.mark.parametrize("classes", [3, 20])

@@ -103,8 +103,8 @@ def check(parts, eps, l2):
     narrow = deepcopy(model).float()
     for method in METHODS:
         assert violation(model, clean, threat, method, seen) <= 1e-9, method
-        found = certify(narrow, clean.float(), labels, threat, method=method)
-        assert (found.margins.double() - found.slack / 4 <= least).all(), method
+        certificate = certify(narrow, clean.float(), labels, threat, method=method)
+        assert (certificate.margins.double() - certificate.slack / 4 <= least).all(), method
 
 
 @pytest.mark.slow
@@ -168,8 +168,10 @@ def test_linear_networks_are_exact(threat):
             (slope,) = torch.autograd.grad(margin.sum(), x)
             size = slope.flatten(1).norm(1 if threat.name == "linf" else 2, dim=1)
             for method in methods:
-                found = margin_bounds(model, clean, labels, threat, method=method)[:, wrong]
-                torch.testing.assert_close(found, margin.detach() - threat.eps * size)
+                margins = margin_bounds(model, clean, labels, threat, method=method)[
+                    :, wrong
+                ]
+                torch.testing.assert_close(margins, margin.detach() - threat.eps * size)
 
 
 def test_enumeration_of_tiny_relu_networks_is_never_contradicted():
@@ -195,14 +197,14 @@ def test_enumeration_of_tiny_relu_networks_is_never_contradicted():
             signs = torch.cat([1 - 2 * d1, 1 - 2 * d2])  # on: -z <= 0, off: z <= 0
             rows, limits = torch.cat([w1, a2]), torch.cat([b1, c2])
             box = [(max(0, float(v) - 0.3), min(1, float(v) + 0.3)) for v in x[0]]
-            found = linprog(
+            optimum = linprog(
                 a3.numpy(),
                 (signs[:, None] * rows).numpy(),
                 (-signs * limits).numpy(),
                 bounds=box,
             )
-            if found.success:
-                exact = min(exact, found.fun + float(c3))
+            if optimum.success:
+                exact = min(exact, optimum.fun + float(c3))
         labels = torch.tensor([0])
         values = [
             margin_bounds(model, x, labels, Linf(0.3), method=m)[0, 1].detach()
@@ -428,11 +430,11 @@ FAULTS = [
 @cache
 def subjects(parts, threat):
     """Return networks, their images, and what their points attain: no fault touches it."""
-    found = []
+    networks = []
     for seed in range(8):
         model, clean = small(**dict(parts), seed=seed), images(2, seed)
-        found.append((model, clean, attained(model, clean, threat, 500)))
-    return found
+        networks.append((model, clean, attained(model, clean, threat, 500)))
+    return networks
 
 
 def found_wrong(parts, method, threat):

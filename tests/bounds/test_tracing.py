@@ -100,10 +100,10 @@ def in_place_view(self, x):
 def test_views_in_place_have_the_bounds_of_views(method):
     layer, images = nn.Linear(3, 2), torch.rand(2, 3)
     labels = torch.tensor([0, 1])
-    found = margin_bounds(
+    margins = margin_bounds(
         Forward(in_place_view, layer), images, labels, Linf(0.1), method=method
     )
     plain = nn.Sequential(nn.ReLU(), layer)
     torch.testing.assert_close(
-        found, margin_bounds(plain, images, labels, Linf(0.1), method=method)
+        margins, margin_bounds(plain, images, labels, Linf(0.1), method=method)
     )

@@ -82,19 +82,19 @@ def test_nothing_more_is_asked_when_all_is_settled(monkeypatch):
 def test_margins_and_slack_are_those_of_the_definition(method):
     model, images, labels = asked(3)
     threat = Linf(0.05)
-    found = certify(model, images, labels, threat, method=method)
+    certificate = certify(model, images, labels, threat, method=method)
     with torch.no_grad():
         torch.testing.assert_close(
-            found.margins, margin_bounds(model, images, labels, threat, method=method)
+            certificate.margins, margin_bounds(model, images, labels, threat, method=method)
         )
         last = interval_bounds(trace(model), input_box(images, threat))[-2]
         most = torch.maximum(last.lower.abs(), last.upper.abs())
         terms = most @ model[-1].weight.abs().T + model[-1].bias.abs()
     own = terms[torch.arange(len(images)), labels]
-    torch.testing.assert_close(found.slack, 512 * 2.0**-24 * (own[:, None] + terms))
-    safe = found.margins > found.slack
+    torch.testing.assert_close(certificate.slack, 512 * 2.0**-24 * (own[:, None] + terms))
+    safe = certificate.margins > certificate.slack
     safe[torch.arange(len(images)), labels] = True
-    assert torch.equal(found.certified, safe.all(1))
+    assert torch.equal(certificate.certified, safe.all(1))
 
 
 def test_no_images_and_unknown_methods():
@@ -110,5 +110,5 @@ def test_no_images_and_unknown_methods():
 def test_a_method_of_the_users_own_is_asked_after_the_intervals(monkeypatch):
     model, images, labels = asked(8)
     monkeypatch.setitem(METHODS._entries, "mine", METHODS["crown"])
-    found = is_certified(model, images, labels, Linf(0.05), method="mine")
-    assert torch.equal(found, certify(model, images, labels, Linf(0.05)).certified)
+    certified = is_certified(model, images, labels, Linf(0.05), method="mine")
+    assert torch.equal(certified, certify(model, images, labels, Linf(0.05)).certified)

@@ -22,7 +22,7 @@ def linear():
 def test_the_loss_of_two_classes_is_the_closed_form(linear, steps):
     x = torch.rand(700, 1, 2, 3, dtype=torch.float64) * 0.6 + 0.2  # bounds never cut
     y = torch.arange(700) % 2
-    found = attacked_loss(linear, x, y, threat=Linf(EPS), steps=steps)
+    answer = attacked_loss(linear, x, y, threat=Linf(EPS), steps=steps)
     logits = linear(x).detach()
     margin = logits.gather(1, y[:, None]) - logits.gather(1, 1 - y[:, None])
     weight = (linear[1].weight[0] - linear[1].weight[1]).detach()
@@ -30,14 +30,14 @@ def test_the_loss_of_two_classes_is_the_closed_form(linear, steps):
         F.softplus(-margin).mean(),
         F.softplus(EPS * weight.abs().sum() - margin).mean(),
     )
-    assert found.numbers["clean"] == pytest.approx(float(expected[0]), rel=1e-9)
-    assert found.numbers["attacked"] == pytest.approx(float(expected[1]), rel=1e-9)
+    assert answer.numbers["clean"] == pytest.approx(float(expected[0]), rel=1e-9)
+    assert answer.numbers["attacked"] == pytest.approx(float(expected[1]), rel=1e-9)
     right = (
         (margin > 0).double().mean(),
         (margin > EPS * weight.abs().sum()).double().mean(),
     )
-    assert found.numbers["clean accuracy"] == pytest.approx(100 * float(right[0]))
-    assert found.numbers["attacked accuracy"] == pytest.approx(100 * float(right[1]))
+    assert answer.numbers["clean accuracy"] == pytest.approx(100 * float(right[0]))
+    assert answer.numbers["attacked accuracy"] == pytest.approx(100 * float(right[1]))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -49,17 +49,17 @@ def test_accuracy_is_that_of_an_evaluation(precision):
     seen = []
     model[1].register_forward_hook(lambda layer, given, made: seen.append(made.dtype))
     asked = {"threat": Linf(EPS), "steps": 10, "step_size": 0.02}
-    found = attacked_loss(model, x, y, precision=precision, **asked).numbers
+    numbers = attacked_loss(model, x, y, precision=precision, **asked).numbers
     assert set(seen) == {getattr(torch, precision), torch.float32}
     assert seen[-1] == torch.float32, "judged in the model's own precision"
     names = ["clean", "bim-10+step=0.02"]
     clean, robust = evaluate(model, x, y, Linf(EPS), conditions=names).results
-    assert found["clean accuracy"] == pytest.approx(100 * clean.accuracy.fraction)
-    assert found["attacked accuracy"] == pytest.approx(
+    assert numbers["clean accuracy"] == pytest.approx(100 * clean.accuracy.fraction)
+    assert numbers["attacked accuracy"] == pytest.approx(
         100 * robust.accuracy.fraction, abs=1
     )
     if precision == "float32":
-        assert found["attacked accuracy"] == pytest.approx(100 * robust.accuracy.fraction)
+        assert numbers["attacked accuracy"] == pytest.approx(100 * robust.accuracy.fraction)
 
 
 def test_other_precisions_are_refused(linear):

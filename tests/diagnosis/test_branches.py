@@ -19,11 +19,11 @@ def of(mean, var):
 
 def test_gaps_by_hand():
     one, other = of([1.0, 0.0], [4.0, 1.0]), of([0.0, 0.0], [4.0, 2.0])
-    found = moment_gap(one, other, deviation=other.var.sqrt())
-    assert found.mean == pytest.approx((1 / 2 + 0) / 2)
-    assert found.variance == pytest.approx((0 + 1 / 2) / 2)
-    found = moment_gap(of([1.0], [4.0]), of([0.0], [2.0]), deviation=torch.tensor([4.0]))
-    assert found == pytest.approx((1 / 4, 2 / 16))
+    gap = moment_gap(one, other, deviation=other.var.sqrt())
+    assert gap.mean == pytest.approx((1 / 2 + 0) / 2)
+    assert gap.variance == pytest.approx((0 + 1 / 2) / 2)
+    gap = moment_gap(of([1.0], [4.0]), of([0.0], [2.0]), deviation=torch.tensor([4.0]))
+    assert gap == pytest.approx((1 / 4, 2 / 16))
 
 
 @pytest.mark.parametrize("norm", ["mixture", "dual"])
@@ -35,8 +35,8 @@ def test_both_branches_by_hand(norm):
     layer.adversarial.running_mean[:] = torch.tensor([3.0, -2.0])
     model = nn.Sequential(layer, nn.Linear(2, 2))
     x = torch.tensor([[0.0, 1.0], [2.0, 1.0], [4.0, 0.0], [8.0, 2.0]])
-    found = diagnosis.branches(model, x, torch.tensor([0, 1, 0, 1]))
-    numbers = found.numbers
+    answer = diagnosis.branches(model, x, torch.tensor([0, 1, 0, 1]))
+    numbers = answer.numbers
     assert numbers["variance, adversarial by clean (geometric mean)"] == pytest.approx(4)
     assert numbers["squared distance of the branches"] == pytest.approx(9 + 4 + 1 + 4)
     apart = (3 / 2 + 2 / 4) / 2
@@ -56,7 +56,7 @@ def test_both_branches_by_hand(norm):
     by_chance = (6 + 2 / 4) / 2 / sqrt(2)
     name = "batch from running variance by chance, relative"
     assert numbers[name] == pytest.approx(by_chance)
-    means, variances = found.panels
+    means, variances = answer.panels
     assert {s.name: s.y for s in means.series} == {
         "running, clean": (0.0, 0.0),
         "running, adversarial": (3.0, -2.0),
@@ -82,12 +82,14 @@ def differences(*, count, shift=0.0, factor=1.0):
 def test_from_converged_statistics_a_batch_is_as_far_as_chance_puts_it(count):
     """Of n normal values: sqrt(2 / pi n) in the mean; in the variance about sqrt 2 more."""
     numbers = differences(count=count)
-    found = numbers["batch from running mean by chance, in deviations"]
-    assert found == pytest.approx(sqrt(2 / (pi * count)), rel=0.02)
-    assert numbers["batch from running mean, in deviations"] == pytest.approx(found, 0.02)
-    found = numbers["batch from running variance by chance, relative"]
-    assert found == pytest.approx(2 / sqrt(pi * count), rel=0.04)
-    assert numbers["batch from running variance, relative"] == pytest.approx(found, 0.02)
+    distance = numbers["batch from running mean by chance, in deviations"]
+    assert distance == pytest.approx(sqrt(2 / (pi * count)), rel=0.02)
+    assert numbers["batch from running mean, in deviations"] == pytest.approx(
+        distance, 0.02
+    )
+    distance = numbers["batch from running variance by chance, relative"]
+    assert distance == pytest.approx(2 / sqrt(pi * count), rel=0.04)
+    assert numbers["batch from running variance, relative"] == pytest.approx(distance, 0.02)
 
 
 def test_from_other_statistics_a_batch_is_further_than_chance_puts_it():
@@ -104,22 +106,22 @@ def test_with_a_threat_the_batches_are_adversarial():
         "mlp", shape=(4,), classes=2, norm=norms.NORMS["mixture"](), options={"width": 6}
     )
     images, labels = torch.rand(8, 4), torch.arange(8) % 2
-    found = diagnosis.branches(model, images, labels, threat=Linf(0.2), attack="pgd-2")
-    assert found.settings["domain"] == "adversarial"
-    names = [series.name for series in found.panels[0].series]
+    answer = diagnosis.branches(model, images, labels, threat=Linf(0.2), attack="pgd-2")
+    assert answer.settings["domain"] == "adversarial"
+    names = [series.name for series in answer.panels[0].series]
     assert names[2:] == ["batch 1, adversarial", "batch 2, adversarial"]
     clean = diagnosis.branches(model, images, labels)
-    assert clean.panels[0].series[2].y != found.panels[0].series[2].y
+    assert clean.panels[0].series[2].y != answer.panels[0].series[2].y
 
 
 def test_a_single_branch_says_so_and_channels_are_drawn():
     model = nn.Sequential(nn.BatchNorm1d(30), nn.Linear(30, 2))
     model[0].running_mean[:] = torch.arange(30.0)
-    found = diagnosis.branches(
+    answer = diagnosis.branches(
         model, torch.rand(6, 30), torch.zeros(6, dtype=torch.int64), channels=7
     )
-    assert "squared distance of the branches" not in found.numbers
-    running = found.panels[0].series[0]
+    assert "squared distance of the branches" not in answer.numbers
+    running = answer.panels[0].series[0]
     assert running.name == "running" and len(running.y) == 7
     assert list(running.y) == sorted(set(running.y))
 
@@ -150,10 +152,10 @@ def test_a_constant_channel_does_not_drown_the_others(norm):
                 model.train()(x + torch.randn(64, 3) / 10)
     for layer in norms.batch_norms(bn):
         layer.running_mean[0] += 1e-4  # as rounding has it after many passes
-    found = diagnosis.branches(model, x, torch.zeros(64).long()).numbers
-    assert found["batch from running mean, in deviations"] < 1
+    numbers = diagnosis.branches(model, x, torch.zeros(64).long()).numbers
+    assert numbers["batch from running mean, in deviations"] < 1
     if norm == "mixture":
-        ratio = found["variance, adversarial by clean (geometric mean)"]
+        ratio = numbers["variance, adversarial by clean (geometric mean)"]
         assert ratio == pytest.approx(1, abs=0.2)
 
 

@@ -59,10 +59,12 @@ def test_a_dead_layer_of_maps_is_seen_by_channel():
     with torch.no_grad():
         model[0].bias[:] = torch.tensor([-100.0, -100.0, 100.0])
         model[2].bias[:] = -1000.0
-    found = diagnosis.dead(model, torch.rand(4, 1, 5, 5), torch.zeros(4, dtype=torch.int64))
-    assert found.numbers["dead units"] == pytest.approx(4 / 5)
-    assert found.numbers["dead layers"] == 1 and found.numbers["rectified units"] == 5
-    assert found.panels[0].series[0].y == (pytest.approx(2 / 3), 1.0)
+    answer = diagnosis.dead(
+        model, torch.rand(4, 1, 5, 5), torch.zeros(4, dtype=torch.int64)
+    )
+    assert answer.numbers["dead units"] == pytest.approx(4 / 5)
+    assert answer.numbers["dead layers"] == 1 and answer.numbers["rectified units"] == 5
+    assert answer.panels[0].series[0].y == (pytest.approx(2 / 3), 1.0)
 
 
 def test_predictions_are_counted_by_class_without_rectifiers():
@@ -70,9 +72,9 @@ def test_predictions_are_counted_by_class_without_rectifiers():
     with torch.no_grad():
         model.weight[:] = torch.eye(3)
     images = torch.eye(3)[[0, 0, 0, 2]]
-    found = diagnosis.dead(model, images, torch.zeros(4, dtype=torch.int64))
-    assert found.panels[0].series[0].y == (0.75, 0.0, 0.25)
-    assert found.numbers["classes predicted"] == 2 and found.numbers["dead units"] == 0
+    answer = diagnosis.dead(model, images, torch.zeros(4, dtype=torch.int64))
+    assert answer.panels[0].series[0].y == (0.75, 0.0, 0.25)
+    assert answer.numbers["classes predicted"] == 2 and answer.numbers["dead units"] == 0
 
 
 def test_a_rectified_vector_of_the_model_is_no_layer():
@@ -82,5 +84,5 @@ def test_a_rectified_vector_of_the_model_is_no_layer():
         def forward(self, x):
             return super().forward(F.relu(x)) * F.relu(self.bias)
 
-    found = diagnosis.dead(Scaled(4, 2), torch.rand(6, 4), torch.zeros(6).long())
-    assert found.numbers["rectified layers"] == 1
+    answer = diagnosis.dead(Scaled(4, 2), torch.rand(6, 4), torch.zeros(6).long())
+    assert answer.numbers["rectified layers"] == 1

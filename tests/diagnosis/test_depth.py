@@ -54,7 +54,7 @@ def test_each_mini_batch_passes_by_itself(statistics):
     )
     images = torch.rand(12, 3)
     labels = torch.tensor([0, 1, 2] * 4)
-    found = diagnosis.depth_pca(model, images, labels, layers=2, statistics=statistics)
+    answer = diagnosis.depth_pca(model, images, labels, layers=2, statistics=statistics)
     kept = [i for i in range(12) if labels[i] < 2]
     one, other = [0, 1, 6, 7], [3, 4, 9, 10]  # two of each class
     assert sorted(one + other) == kept
@@ -63,7 +63,7 @@ def test_each_mini_batch_passes_by_itself(statistics):
         with norms.mode(model, statistics), torch.no_grad():
             rows.append(model[:4](images[half]))
     expected = project_to_plane(torch.cat(rows)).points
-    entered, first, last = found.panels
+    entered, first, last = answer.panels
     assert (entered.title, first.title, last.title) == (
         "Input",
         "At place 1 of 2",
@@ -77,11 +77,11 @@ def test_each_mini_batch_passes_by_itself(statistics):
         again[f"batch {batch}, class {tag}"].append(tuple(point))
     for name, points in drawn.items():
         torch.testing.assert_close(torch.tensor(points), torch.tensor(again[name]))
-    assert found.settings["n"] == 8
+    assert answer.settings["n"] == 8
     largest = float(expected.abs().max())
-    assert found.numbers["4: largest coordinate"] == pytest.approx(largest, rel=1e-5)
+    assert answer.numbers["4: largest coordinate"] == pytest.approx(largest, rel=1e-5)
     alike = same_class_neighbours(expected, torch.tensor(tags))
-    assert found.numbers["4: neighbours of the same class"] == alike
+    assert answer.numbers["4: neighbours of the same class"] == alike
 
 
 def test_classes_that_are_not_there_are_one_sentence():
@@ -127,14 +127,14 @@ def test_training_is_plain_sgd():
 
     start = train_network(make, images, labels, SGDOptions(0, 0.1, 6, seed=5))
     w, b = (p.detach().clone() for p in start.parameters())
-    found = train_network(make, images, labels, SGDOptions(2, 0.1, 6, decay=0.5, seed=5))
+    trained = train_network(make, images, labels, SGDOptions(2, 0.1, 6, decay=0.5, seed=5))
     for _ in range(2):
         logits = images @ w.T + b
         pull = (logits.softmax(1) - F.one_hot(labels)) / 6
         w, b = w - 0.1 * (pull.T @ images + 0.5 * w), b - 0.1 * (pull.sum(0) + 0.5 * b)
-    torch.testing.assert_close(found.weight.detach(), w)
-    torch.testing.assert_close(found.bias.detach(), b)
-    assert evaluate_network(found, images, labels).loss == pytest.approx(
+    torch.testing.assert_close(trained.weight.detach(), w)
+    torch.testing.assert_close(trained.bias.detach(), b)
+    assert evaluate_network(trained, images, labels).loss == pytest.approx(
         float(F.cross_entropy(images @ w.T + b, labels)), rel=1e-5
     )
 
@@ -176,9 +176,9 @@ def test_noise_and_attack_of_a_threshold_are_the_closed_form(margin, attacked):
         model.bias.sub_(0.5)
     labels = torch.arange(4000) % 2
     images = (0.5 + margin * (2.0 * labels - 1))[:, None]
-    found = _accuracies(model, split_train_test(images, labels), Linf(0.1))
-    assert (found["clean"], found["bim"]) == (1.0, attacked)
-    assert found["noise"] == pytest.approx(NormalDist().cdf(margin / 0.25), abs=0.03)
+    accuracies = _accuracies(model, split_train_test(images, labels), Linf(0.1))
+    assert (accuracies["clean"], accuracies["bim"]) == (1.0, attacked)
+    assert accuracies["noise"] == pytest.approx(NormalDist().cdf(margin / 0.25), abs=0.03)
 
 
 def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
@@ -187,16 +187,16 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
     images = 0.75 * torch.rand(80, 6, generator=generator) + 0.25 * labels[:, None]
     parts = split_train_test(images, labels)
     grid = DepthGrid((1, 2), (4, 8), width=8, epochs=5)
-    found = measure_depth_grid(parts, grid, norm=True)
-    assert found["clean"].shape == (2, 2)
-    assert (found["clean"] > 0.7).all()
-    assert (found["bim"] <= found["clean"]).all()
+    grid_accuracies = measure_depth_grid(parts, grid, norm=True)
+    assert grid_accuracies["clean"].shape == (2, 2)
+    assert (grid_accuracies["clean"] > 0.7).all()
+    assert (grid_accuracies["bim"] <= grid_accuracies["clean"]).all()
     plain = measure_depth_grid(parts, grid, norm=False)
-    assert (plain["bim"] != found["bim"]).any()
+    assert (plain["bim"] != grid_accuracies["bim"]).any()
     question = diagnosis.trainable_depth(
         None, images, labels, depths=(1,), batch_sizes=(4, 8), width=8, epochs=5
     )
-    clean = found["clean"][0].tolist()
+    clean = grid_accuracies["clean"][0].tolist()
     for accuracy, size in zip(clean, (4, 8), strict=True):
         numbers = question.numbers
         assert numbers[f"batch norm, 1 layers, batches of {size}"] == pytest.approx(
@@ -207,7 +207,7 @@ def test_a_grid_learns_what_is_easy_and_its_table_is_by_depth_and_batch():
     titles = {"clean": "Clean", "noise": "In noise", "bim": "Attacked (BIM)"}
     for kind, title in titles.items():
         *lines, small, large = shown[f"{title}, batch norm"]
-        assert [line.y[0] for line in lines] == found[kind][0].tolist()
+        assert [line.y[0] for line in lines] == grid_accuracies[kind][0].tolist()
         assert (small.x, large.x) == (
             (max_trainable_depth(4),) * 2,
             (max_trainable_depth(8),) * 2,
@@ -227,8 +227,8 @@ def test_halves_hold_both_classes_of_data_where_they_take_turns():
     assert parts.labels.bincount().tolist() == [25, 25]
     assert parts.test_labels.bincount().tolist() == [25, 25]
     model = _perceptron(depth=2)
-    found = diagnosis.depth_pca(model, batch.images, batch.labels)
-    assert [len(series.x) for series in found.panels[0].series] == [25] * 4
+    answer = diagnosis.depth_pca(model, batch.images, batch.labels)
+    assert [len(series.x) for series in answer.panels[0].series] == [25] * 4
 
 
 def test_sorted_labels_are_split_between_both_halves():
@@ -242,7 +242,7 @@ def test_trainable_depth_attacks_within_the_bounds_that_it_is_given():
     """Points of two Gaussians lie ten apart: a step of 0.1 changes no answer."""
     data = load("gaussians")
     batch = next(data.test.batches(torch.arange(200), batch_size=200, device=CPU))
-    found = diagnosis.trainable_depth(
+    answer = diagnosis.trainable_depth(
         None,
         batch.images,
         batch.labels,
@@ -252,7 +252,7 @@ def test_trainable_depth_attacks_within_the_bounds_that_it_is_given():
         width=32,
         epochs=5,
     )
-    attacked = [p for p in found.panels if p.title.startswith("Attacked")]
+    attacked = [p for p in answer.panels if p.title.startswith("Attacked")]
     assert [panel.series[0].y[0] for panel in attacked] == [1.0, 1.0]
 
 
@@ -272,5 +272,5 @@ def test_a_batch_too_small_for_the_theory_is_refused_before_training():
 def test_one_layer_is_the_last_one():
     model = _perceptron(depth=3)
     images, labels = torch.rand(8, 2), torch.arange(8) % 2
-    found = diagnosis.depth_pca(model, images, labels, layers=1)
-    assert [panel.title for panel in found.panels] == ["Input", "At place 3 of 3"]
+    answer = diagnosis.depth_pca(model, images, labels, layers=1)
+    assert [panel.title for panel in answer.panels] == ["Input", "At place 3 of 3"]

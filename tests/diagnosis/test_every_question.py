@@ -85,15 +85,15 @@ def test_it_leaves_everything_as_it_was(question, norm):
     labels = torch.arange(24) % 3
     with norms.route(model, domain="clean"):
         before, kept = snapshot(model), (images.clone(), labels.clone())
-        found = QUESTIONS[question](
+        answer = QUESTIONS[question](
             model, images, labels, threat=Linf(0.1), **QUICK.get(question, {})
         )
         after = snapshot(model)
     for key in before:
         assert same(before[key], after[key]), key
     assert same(list(kept), [images, labels])
-    assert found.question == question and found.panels and found.reading
-    assert Diagnosis.model_validate_json(found.model_dump_json()) == found
+    assert answer.question == question and answer.panels and answer.reading
+    assert Diagnosis.model_validate_json(answer.model_dump_json()) == answer
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS))

@@ -46,16 +46,16 @@ def dense(model, loss):
 @pytest.mark.parametrize("norm", ["batch", "group", "none", "dual", "borrowed", "mixture"])
 def test_the_ends_are_those_of_the_dense_hessian(norm, statistics):
     model, (images, labels) = network(norm), data()
-    found = diagnosis.hessian(
+    answer = diagnosis.hessian(
         model, images, labels, statistics=statistics, steps=100, tolerance=0.0
     )
     with norms.mode(model, statistics), norms.twice_differentiable(model):
         values = dense(model, lambda: F.cross_entropy(model(images), labels))
-    ends = [found.numbers["largest"], found.numbers["smallest"]]
+    ends = [answer.numbers["largest"], answer.numbers["smallest"]]
     torch.testing.assert_close(
         torch.tensor(ends), values[[-1, 0]].float(), rtol=1e-5, atol=1e-7
     )
-    assert abs(found.numbers["dominant"]) == pytest.approx(float(values.abs().max()), 1e-7)
+    assert abs(answer.numbers["dominant"]) == pytest.approx(float(values.abs().max()), 1e-7)
 
 
 def test_the_error_that_it_names_holds_before_it_is_done():
@@ -66,21 +66,24 @@ def test_the_error_that_it_names_holds_before_it_is_done():
     values = torch.linalg.eigvalsh(a)
     errors = []
     for steps in range(2, 40, 3):
-        found = diagnosis.spectrum(
+        eigenvalues = diagnosis.spectrum(
             lambda: 0.5 * x @ a @ x, [x], steps=steps, tolerance=1e-12
         )
-        nearest = (values - found.dominant).abs().min()
-        assert nearest <= found.error + 1e-9
-        errors.append(float((values.abs().max() - abs(found.dominant)).abs()))
+        nearest = (values - eigenvalues.dominant).abs().min()
+        assert nearest <= eigenvalues.error + 1e-9
+        errors.append(float((values.abs().max() - abs(eigenvalues.dominant)).abs()))
     assert errors[-1] < 1e-6 < errors[0]
 
 
 def test_the_dominant_one_is_the_largest_in_size_and_keeps_its_sign():
     sizes = torch.tensor([-5.0, 1.0, 2.0], dtype=torch.float64)
     x = torch.ones(3, dtype=torch.float64, requires_grad=True)
-    found = diagnosis.spectrum(lambda: 0.5 * (sizes * x * x).sum(), [x])
-    assert (found.largest, found.smallest) == (pytest.approx(2), pytest.approx(-5))
-    assert found.dominant == found.estimates[-1] == pytest.approx(-5)
+    eigenvalues = diagnosis.spectrum(lambda: 0.5 * (sizes * x * x).sum(), [x])
+    assert (eigenvalues.largest, eigenvalues.smallest) == (
+        pytest.approx(2),
+        pytest.approx(-5),
+    )
+    assert eigenvalues.dominant == eigenvalues.estimates[-1] == pytest.approx(-5)
 
 
 @pytest.mark.parametrize("loss", ["plain", "adversarial", "certified"])
@@ -110,8 +113,8 @@ def test_the_certified_loss_at_a_tiny_radius_is_the_plain_one():
 
 def test_it_runs_on_our_networks_in_single_precision():
     model = build("cnn_small", shape=(1, 12, 12), classes=10, norm=norms.NORMS["batch"]())
-    found = diagnosis.hessian(model, torch.rand(6, 1, 12, 12), torch.arange(6), steps=4)
-    assert found.numbers["largest"] > 0
+    answer = diagnosis.hessian(model, torch.rand(6, 1, 12, 12), torch.arange(6), steps=4)
+    assert answer.numbers["largest"] > 0
 
 
 @pytest.mark.parametrize(

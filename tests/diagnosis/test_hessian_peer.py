@@ -18,8 +18,8 @@ def test_the_eigenvalue_is_that_of_a_second_library(norm):
         "cnn_small", shape=(1, 16, 16), classes=4, norm=NORMS[norm](), options={"width": 4}
     ).eval()
     images, labels = torch.rand(40, 1, 16, 16), torch.randint(4, (40,))
-    found = hessian(model, images, labels, statistics="running", steps=100, tolerance=1e-6)
-    ours = found.numbers["dominant"]
+    answer = hessian(model, images, labels, statistics="running", steps=100, tolerance=1e-6)
+    ours = answer.numbers["dominant"]
     other = peer.hessian(
         model, nn.functional.cross_entropy, data=(images, labels), cuda=False
     )

@@ -102,8 +102,8 @@ def test_noise_is_as_strong_as_the_images_deviate_and_comes_before_they_are_enla
 
 def test_the_numbers_are_those_of_its_rows():
     images, labels = digits(60)
-    found = diagnosis.input_dimension(None, images, labels, factors=(1, 3), epochs=2)
-    grown = {series.name: series.y for series in found.panels[-1].series}
+    answer = diagnosis.input_dimension(None, images, labels, factors=(1, 3), epochs=2)
+    grown = {series.name: series.y for series in answer.panels[-1].series}
     for name, decay in (("no decay", 0.0), ("decay", 0.0025)):
         setting = DimensionOptions(epochs=2)
         small, large = (
@@ -114,19 +114,19 @@ def test_the_numbers_are_those_of_its_rows():
         )
         for kind in ("clean", "noise", "attacked"):
             key = f"{name}, 3 x: {kind} accuracy"
-            assert found.numbers[key] == getattr(large, kind).accuracy
-        assert found.numbers[f"{name}, 3 x: attacked loss"] == large.attacked.loss
+            assert answer.numbers[key] == getattr(large, kind).accuracy
+        assert answer.numbers[f"{name}, 3 x: attacked loss"] == large.attacked.loss
         assert grown[name] == (1.0, large.attacked.loss / small.attacked.loss)
 
 
 def test_the_loss_grows_without_decay_and_less_with_it():
     images, labels = digits(200)
-    found = diagnosis.input_dimension(None, images, labels, factors=(1, 3), epochs=60)
-    *accuracies, losses = found.panels
+    answer = diagnosis.input_dimension(None, images, labels, factors=(1, 3), epochs=60)
+    *accuracies, losses = answer.panels
     grown = {series.name: series.y for series in losses.series}
     assert grown["predicted without decay"] == (1.0, 3.0)
     assert grown["no decay"][1] > grown["decay"][1]
-    assert found.numbers["no decay, 3 x: clean accuracy"] > 0.8
+    assert answer.numbers["no decay, 3 x: clean accuracy"] > 0.8
     assert [panel.title for panel in accuracies] == [
         "Accuracy, no decay",
         "Accuracy, decay",
@@ -134,7 +134,7 @@ def test_the_loss_grows_without_decay_and_less_with_it():
     for panel in accuracies:
         name = panel.title.removeprefix("Accuracy, ")
         shown = {f"{name}, 3 x: {s.name} accuracy": s.y[1] for s in panel.series}
-        assert shown == {key: found.numbers[key] for key in shown} and len(shown) == 3
+        assert shown == {key: answer.numbers[key] for key in shown} and len(shown) == 3
 
 
 def test_a_wrong_network_is_one_sentence():

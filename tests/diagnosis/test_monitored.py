@@ -22,21 +22,21 @@ def small(norm="batch"):
 
 
 def test_gradient_norms_by_hand():
-    found = gradient_norms([torch.tensor([3.0, 4.0]), torch.tensor([[12.0]])])
-    assert float(found.total) == 13.0 and float(found.mean) == 8.5
+    values = gradient_norms([torch.tensor([3.0, 4.0]), torch.tensor([[12.0]])])
+    assert float(values.total) == 13.0 and float(values.mean) == 8.5
 
 
 def test_the_gradient_norm_is_that_of_a_backward_pass():
     model, images, labels = small()
-    found = diagnosis.gradient_norm(model, images, labels)
+    answer = diagnosis.gradient_norm(model, images, labels)
     with norms.mode(model, "batch"):
         nn.functional.cross_entropy(model(images), labels).backward()
     whole = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).norm()
-    assert found.numbers["norm"] == pytest.approx(float(whole), 1e-5)
+    assert answer.numbers["norm"] == pytest.approx(float(whole), 1e-5)
     every = [float(p.grad.norm()) for p in model.parameters()]
-    assert found.numbers["mean of norms"] == pytest.approx(sum(every) / len(every), 1e-5)
+    assert answer.numbers["mean of norms"] == pytest.approx(sum(every) / len(every), 1e-5)
     each = [float(p.grad.norm()) for p in model.parameters() if p.ndim > 1]
-    assert found.panels[0].series[0].y == pytest.approx(each, rel=1e-4)
+    assert answer.panels[0].series[0].y == pytest.approx(each, rel=1e-4)
 
 
 def test_the_deepest_map_is_what_the_last_convolution_takes():
@@ -58,8 +58,8 @@ def test_the_deepest_map_is_what_the_last_convolution_takes():
 def test_moments_average_over_channels():
     model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2, bias=False))
     images = torch.tensor([[[[1.0, 10.0]]], [[[5.0, 10.0]]]])
-    found = diagnosis.moments(model, images, torch.zeros(2, dtype=torch.long))
-    assert found.numbers == {"mean": 6.5, "variance": 2.0}  # means 3, 10; variances 4, 0
+    answer = diagnosis.moments(model, images, torch.zeros(2, dtype=torch.long))
+    assert answer.numbers == {"mean": 6.5, "variance": 2.0}  # means 3, 10; variances 4, 0
 
 
 @pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "borrowed"])
@@ -69,10 +69,10 @@ def test_each_domain_is_compared_with_its_own_statistics(norm):
     for number, branch in enumerate(branches, start=1):
         branch.running_mean.fill_(number)
     wanted = [1.0, 2.0] if len(branches) == 2 else [1.0, 1.0]
-    found = [
+    means = [
         running_moments_of(layer, domain).mean[0] for domain in ("clean", "adversarial")
     ]
-    assert [float(value) for value in found] == wanted
+    assert [float(value) for value in means] == wanted
     assert running_moments_of(nn.GroupNorm(1, 2), "clean") is None
 
 
@@ -82,11 +82,11 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
         for layer in norms.batch_norms(model):
             layer.momentum = 1.0
         model(images)
-    found = diagnosis.wasserstein(model, images, labels, threat=Linf(0.1), steps=2)
+    answer = diagnosis.wasserstein(model, images, labels, threat=Linf(0.1), steps=2)
     with norms.mode(model, "batch"):
         seen = feature_moments(model, images).values()
     gaps = [m.var.sum() * ((m.n / (m.n - 1)) ** 0.5 - 1) ** 2 for m in seen]
-    assert found.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
+    assert answer.numbers["clean"] == pytest.approx(float(sum(gaps)), 1e-3)
     with frozen_eval(model):
         attacked = attack_images(model, images, labels, Linf(0.1), attack="pgd-2")
     with norms.mode(model, "batch"):
@@ -96,8 +96,8 @@ def test_a_batch_is_at_its_own_statistics_but_for_the_unbiased_variance():
         for name, layer in model.named_modules()
         if name in other
     ]
-    assert found.numbers["adversarial"] == pytest.approx(float(sum(gaps)), 1e-4)
-    assert found.numbers["adversarial"] > found.numbers["clean"]
+    assert answer.numbers["adversarial"] == pytest.approx(float(sum(gaps)), 1e-4)
+    assert answer.numbers["adversarial"] > answer.numbers["clean"]
     model, *_ = small("group")
     with pytest.raises(ValueError, match="no norm of the model has running statistics"):
         diagnosis.wasserstein(model, images, labels, threat=Linf(0.1), steps=1)

@@ -15,16 +15,16 @@ def test_on_a_quadratic_it_is_the_closed_form():
     a = a + a.T
     w = torch.randn(5, dtype=torch.float64, requires_grad=True)
     rates = [0.1, 0.2, 0.4]
-    found = follow_gradient(lambda: 0.5 * w @ a @ w, [w], rates)
+    path = follow_gradient(lambda: 0.5 * w @ a @ w, [w], rates)
     x = w.detach()
     g = a @ x
-    for rate, loss, change in zip(rates, found.losses, found.changes, strict=True):
+    for rate, loss, change in zip(rates, path.losses, path.changes, strict=True):
         stepped = x - rate * g
         assert loss == pytest.approx(float(0.5 * stepped @ a @ stepped))
         assert change == pytest.approx(float(rate * (a @ g).norm()))
-    assert found.smoothness == pytest.approx(float((a @ g).norm() / g.norm()))
-    assert found.loss == pytest.approx(float(0.5 * x @ a @ x))
-    assert found.norm == pytest.approx(float(g.norm()))
+    assert path.smoothness == pytest.approx(float((a @ g).norm() / g.norm()))
+    assert path.loss == pytest.approx(float(0.5 * x @ a @ x))
+    assert path.norm == pytest.approx(float(g.norm()))
 
 
 def test_the_weights_are_put_back_also_after_an_error():
@@ -47,7 +47,7 @@ def test_it_is_the_loss_of_a_copy_that_took_the_step(statistics):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3))
     images, labels = torch.rand(12, 3), torch.arange(12) % 3
-    found = diagnosis.smoothness(
+    answer = diagnosis.smoothness(
         model, images, labels, largest=0.3, points=2, statistics=statistics
     )
     with norms.mode(model, statistics):
@@ -56,10 +56,10 @@ def test_it_is_the_loss_of_a_copy_that_took_the_step(statistics):
             for parameter in model.parameters():
                 parameter -= 0.3 * parameter.grad
         expected = F.cross_entropy(model(images), labels)
-    (losses, changes) = found.panels
+    (losses, changes) = answer.panels
     assert losses.series[0].x == (0.15, 0.3)
     assert losses.series[0].y[1] == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert max(changes.series[0].y) == found.numbers["largest change of the gradient"]
+    assert max(changes.series[0].y) == answer.numbers["largest change of the gradient"]
 
 
 def test_bad_settings_are_one_sentence():

@@ -15,30 +15,30 @@ def test_the_grid_is_the_loss_of_moved_images(threat):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).double()
     images, labels = torch.rand(5, 1, 2, 2).double(), torch.arange(5) % 3
-    found = diagnosis.surface(
+    answer = diagnosis.surface(
         model, images, labels, threat=threat, sample=2, points=5, span=2.0
     )
     steps = loss_directions(model, images, labels, threat)
     x = images[2:3].clone().requires_grad_()
     F.cross_entropy(model(x), labels[2:3]).backward()
     torch.testing.assert_close(steps.gradient[2:3], threat.eps * threat.direction(x.grad))
-    grid = found.panels[1].pictures[0].channels[0]
+    grid = answer.panels[1].pictures[0].channels[0]
     for row, b in enumerate([2, 1, 0, -1, -2]):  # the random direction runs up
         for column, a in enumerate([-2, -1, 0, 1, 2]):
             moved = images[2:3] + a * steps.gradient[2:3] + b * steps.random[2:3]
             expected = float(F.cross_entropy(model(moved), labels[2:3]).detach())
             assert grid[row][column] == pytest.approx(expected)
-    gradient, random = found.panels[0].series
+    gradient, random = answer.panels[0].series
     assert gradient.y == pytest.approx(grid[2])
     assert random.y == pytest.approx([row[2] for row in reversed(grid)])
-    assert found.numbers["random beats gradient"] == 0  # a linear model hides nothing
+    assert answer.numbers["random beats gradient"] == 0  # a linear model hides nothing
     for name, step in {
         "loss": 0.0,
         "loss after a gradient step": steps.gradient,
         "loss after a random step": steps.random,
     }.items():
         mean = float(F.cross_entropy(model(images + step), labels).detach())
-        assert found.numbers[name] == pytest.approx(mean), name
+        assert answer.numbers[name] == pytest.approx(mean), name
 
 
 def test_random_steps_are_of_the_threats_kind():
@@ -61,8 +61,8 @@ class Masked(nn.Module):
 
 def test_a_masked_gradient_is_detected():
     images, labels = torch.full((64, 2), 0.5), torch.zeros(64, dtype=torch.int64)
-    found = diagnosis.surface(Masked(), images, labels, threat=Linf(0.1), points=3)
-    assert 0.2 < found.numbers["random beats gradient"] < 0.8  # half of the random steps
+    answer = diagnosis.surface(Masked(), images, labels, threat=Linf(0.1), points=3)
+    assert 0.2 < answer.numbers["random beats gradient"] < 0.8  # half of the random steps
 
 
 def test_bad_settings_are_one_sentence():

@@ -34,39 +34,39 @@ def by_hand(eps=1e-12, gamma=(1.0, 1.0)):
     return model
 
 
-def lines(found):
-    return {series.name: series.y for series in found.panels[0].series}
+def lines(answer):
+    return {series.name: series.y for series in answer.panels[0].series}
 
 
 def test_angles_by_hand():
-    found = diagnosis.tilt(by_hand(), POINTS, LABELS)
-    assert found.numbers["this model, tracked"] == pytest.approx(
+    answer = diagnosis.tilt(by_hand(), POINTS, LABELS)
+    assert answer.numbers["this model, tracked"] == pytest.approx(
         degrees(atan(10)), abs=1e-3
     )
-    assert found.numbers["this model, batch"] == pytest.approx(degrees(atan(2)), abs=1e-3)
+    assert answer.numbers["this model, batch"] == pytest.approx(degrees(atan(2)), abs=1e-3)
     for c, tracked, batch in zip(
         CONSTANTS,
-        lines(found)["this model, tracked"],
-        lines(found)["this model, batch"],
+        lines(answer)["this model, tracked"],
+        lines(answer)["this model, batch"],
         strict=True,
     ):
         assert tracked == pytest.approx(degrees(atan(sqrt((1 + c) / (0.01 + c)))), abs=1e-3)
         assert batch == pytest.approx(degrees(atan(sqrt((4 + c) / (1 + c)))), abs=1e-3)
-    assert found.panels[0].series[0].x == pytest.approx((-5, -4, -3, -2, -1, 0))
+    assert answer.panels[0].series[0].x == pytest.approx((-5, -4, -3, -2, -1, 0))
 
 
 def test_the_scale_of_batch_norm_counts():
-    found = diagnosis.tilt(by_hand(gamma=(10.0, 1.0)), POINTS, LABELS)
-    assert found.numbers["this model, tracked"] == pytest.approx(45, abs=1e-3)
+    answer = diagnosis.tilt(by_hand(gamma=(10.0, 1.0)), POINTS, LABELS)
+    assert answer.numbers["this model, tracked"] == pytest.approx(45, abs=1e-3)
 
 
 def test_hidden_units_are_averaged_and_have_no_norm_before():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.ReLU(), nn.Linear(2, 2))
     with torch.no_grad():
         model[0].weight[:] = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])  # 90 and 0 degrees
-    found = diagnosis.tilt(model, POINTS, LABELS)
-    assert found.numbers["this model"] == pytest.approx(45, abs=1e-3)
-    assert not any(name.startswith("this") for name in lines(found))
+    answer = diagnosis.tilt(model, POINTS, LABELS)
+    assert answer.numbers["this model"] == pytest.approx(45, abs=1e-3)
+    assert not any(name.startswith("this") for name in lines(answer))
 
 
 @pytest.mark.parametrize("norm", ["batch", "mixture", "dual", "none"])
@@ -87,14 +87,14 @@ def test_directions_are_the_slopes_of_the_logits(norm):
     x = images[:1].clone().requires_grad_()
     model.eval()
     expected = [torch.autograd.grad(model(x)[0, k], x)[0].flatten() for k in range(3)]
-    found = effective_weights(model.train(), images)
-    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-5)
+    directions = effective_weights(model.train(), images)
+    torch.testing.assert_close(directions, torch.stack(expected), rtol=1e-4, atol=1e-5)
 
 
 def test_images_standardized_by_themselves_show_the_weights_as_they_are():
     model = nn.Sequential(PerImageStandardize(), nn.Flatten(), nn.Linear(4, 2))
-    found = effective_weights(model, torch.rand(3, 1, 2, 2))
-    assert torch.equal(found, model[2].weight.detach())
+    directions = effective_weights(model, torch.rand(3, 1, 2, 2))
+    assert torch.equal(directions, model[2].weight.detach())
 
 
 @pytest.mark.parametrize("c", [1e-5, 0.1])
@@ -102,7 +102,7 @@ def test_training_anew_is_that_of_torch_optim(c):
     data = load("digits").test
     images, labels = data.images[:80].float() / 255, data.labels[:80]
     pair, epochs = (3, 7), 50
-    found = retrain(images, labels, pair, (c,), seed=4)
+    angles = retrain(images, labels, pair, (c,), seed=4)
     kept = (labels == 3) | (labels == 7)
     x, y = images[kept].flatten(1).double(), (labels[kept] == 7).double()
     centroid = x[y == 1].mean(0) - x[y == 0].mean(0)
@@ -124,13 +124,13 @@ def test_training_anew_is_that_of_torch_optim(c):
         cosine = (w @ centroid).abs() / w.norm() / centroid.norm()
         return float(torch.rad2deg(torch.arccos(cosine)))
 
-    assert found.plain == pytest.approx(degrees_of(train(nn.Identity())), abs=1e-4)
+    assert angles.plain == pytest.approx(degrees_of(train(nn.Identity())), abs=1e-4)
     norm = nn.BatchNorm1d(x.shape[1], eps=c, affine=False).double()
     w = train(norm)
     tracked = w / (norm.running_var + c).sqrt()
     batch = w / (x.var(0, correction=0) + c).sqrt()
-    assert found.by_constant["tracked"] == [pytest.approx(degrees_of(tracked), abs=1e-4)]
-    assert found.by_constant["batch"] == [pytest.approx(degrees_of(batch), abs=1e-4)]
+    assert angles.by_constant["tracked"] == [pytest.approx(degrees_of(tracked), abs=1e-4)]
+    assert angles.by_constant["batch"] == [pytest.approx(degrees_of(batch), abs=1e-4)]
 
 
 def test_bad_questions_are_one_sentence():
@@ -149,13 +149,13 @@ def test_bad_questions_are_one_sentence():
 
 
 def test_weights_are_the_directions_as_pictures():
-    found = diagnosis.weights(by_hand(), POINTS, LABELS)
-    centroid, tracked, batch = found.panels[0].pictures
+    answer = diagnosis.weights(by_hand(), POINTS, LABELS)
+    centroid, tracked, batch = answer.panels[0].pictures
     assert centroid.channels == (((pytest.approx(2.0), pytest.approx(0.0)),),)
     assert tracked.channels[0][0] == pytest.approx((1.0, 10.0), rel=1e-4)
     assert batch.channels[0][0] == pytest.approx((0.5, 1.0), rel=1e-4)
     assert tracked.label == "tracked, 84.3 degrees" and tracked.signed
-    (deviation,) = found.panels[1].pictures
+    (deviation,) = answer.panels[1].pictures
     assert deviation.channels[0][0] == pytest.approx((2.0, 1.0)) and not deviation.signed
 
 
@@ -163,16 +163,16 @@ def test_filters_are_shown_where_there_is_no_linear_layer_first():
     model = nn.Sequential(nn.Conv2d(3, 5, 2), nn.Flatten(), nn.Linear(5 * 4, 2))
     images = torch.rand(4, 3, 3, 3)
     images[:, 0, 0, 0] = 0.5
-    found = diagnosis.weights(model, images, torch.zeros(4, dtype=torch.int64), count=4)
-    assert len(found.panels[0].pictures) == 4
-    shown = torch.tensor(found.panels[0].pictures[2].channels)
+    answer = diagnosis.weights(model, images, torch.zeros(4, dtype=torch.int64), count=4)
+    assert len(answer.panels[0].pictures) == 4
+    shown = torch.tensor(answer.panels[0].pictures[2].channels)
     torch.testing.assert_close(shown, model[0].weight[2].detach())
-    assert found.numbers["values without deviation"] == pytest.approx(1 / 27)
+    assert answer.numbers["values without deviation"] == pytest.approx(1 / 27)
 
 
 def test_the_toy_is_that_of_torch_optim():
     toy, seed = ToyOptions(samples=60, epochs=30), 3
-    found = measure_angles(toy, [0, seed])
+    angles = measure_angles(toy, [0, seed])
     x, labels = gaussian_points(60, seed=seed)
 
     def train(norm):
@@ -190,18 +190,18 @@ def test_the_toy_is_that_of_torch_optim():
     def tilted(w):
         return degrees(atan(abs(float(w[1] / w[0]))))
 
-    assert float(found.plain[1]) == pytest.approx(tilted(train(nn.Identity())), abs=1e-6)
+    assert float(angles.plain[1]) == pytest.approx(tilted(train(nn.Identity())), abs=1e-6)
     norm = nn.BatchNorm1d(2, affine=False).double()
     w = train(norm) / (x.var(0, correction=0) + 1e-5).sqrt()
-    assert float(found.normalized[1]) == pytest.approx(tilted(w), abs=1e-6)
+    assert float(angles.normalized[1]) == pytest.approx(tilted(w), abs=1e-6)
 
 
 def test_the_toy_ends_near_the_bayes_boundary_with_many_samples():
     covariance = torch.tensor([[1.0, 0.05], [0.05, 0.01]], dtype=torch.float64)
     w = torch.linalg.solve(covariance, torch.tensor([10.0, 0.0], dtype=torch.float64))
     assert degrees(atan(abs(float(w[1] / w[0])))) == pytest.approx(BAYES, abs=0.01)
-    found = measure_angles(ToyOptions(samples=2000, epochs=1000, scale=0.0), [0, 1])
-    assert (found.plain < 5).all() and (found.normalized - 78.7).abs().max() < 6
+    angles = measure_angles(ToyOptions(samples=2000, epochs=1000, scale=0.0), [0, 1])
+    assert (angles.plain < 5).all() and (angles.normalized - 78.7).abs().max() < 6
 
 
 def test_small_steps_of_an_epoch_add_up_to_those_of_the_whole_batch():
@@ -225,8 +225,8 @@ def test_points_of_the_toy_are_those_of_the_data_set():
 
 
 def test_the_toy_as_a_question():
-    found = diagnosis.toy(None, None, None, seeds=2, samples=(50,), epochs=5)
-    names = [series.name for series in found.panels[0].series]
+    answer = diagnosis.toy(None, None, None, seeds=2, samples=(50,), epochs=5)
+    names = [series.name for series in answer.panels[0].series]
     assert names == [
         "batch norm, 50 samples",
         "no norm, 50 samples",
@@ -234,8 +234,8 @@ def test_the_toy_as_a_question():
         "Bayes-optimal",
     ]
     plain, expected = measure_angles(ToyOptions(50, epochs=5), range(2))
-    assert found.panels[0].series[0].y == pytest.approx(sorted(expected.tolist()))
-    assert found.numbers == {
+    assert answer.panels[0].series[0].y == pytest.approx(sorted(expected.tolist()))
+    assert answer.numbers == {
         "batch norm, 50 samples: mean": pytest.approx(float(expected.mean())),
         "batch norm, 50 samples: smallest": pytest.approx(min(expected.tolist())),
         "batch norm, 50 samples: largest": pytest.approx(max(expected.tolist())),

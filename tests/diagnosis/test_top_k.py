@@ -26,12 +26,12 @@ def rank(model, images, labels):
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_it_counts_ranks(problem, k):
     model, images, labels = problem
-    found = top_k(model, images, labels, threat=Linf(0.1), k=k).numbers
-    assert found["clean"] == pytest.approx(
+    numbers = top_k(model, images, labels, threat=Linf(0.1), k=k).numbers
+    assert numbers["clean"] == pytest.approx(
         100 * float((rank(model, *problem[1:]) < k).double().mean())
     )
     moved = bim(model, images, labels, Linf(0.1), steps=20, step_size=0.01)
-    assert found["attacked"] == pytest.approx(
+    assert numbers["attacked"] == pytest.approx(
         100 * float((rank(model, moved, labels) < k).double().mean())
     )
 

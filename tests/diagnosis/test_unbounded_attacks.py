@@ -38,16 +38,16 @@ def test_pictures_hold_what_they_are_given():
 
 def test_fooling_images_have_the_margin_that_is_written_below():
     model, images = linear(), torch.rand(4, 1, 3, 3)
-    found = diagnosis.fooling_images(model, images, torch.zeros(4).long(), steps=30)
-    (panel,) = found.panels
+    answer = diagnosis.fooling_images(model, images, torch.zeros(4).long(), steps=30)
+    (panel,) = answer.panels
     margins = []
     for target, shown in enumerate(panel.pictures):
         image = tensor(shown)
         assert image.min() >= 0 and image.max() <= 1
         margins.append(margin(model, image, target))
         assert shown.label == f"{target} ({margins[-1]:.0%})"
-    assert found.numbers["mean margin"] == pytest.approx(sum(margins) / 3, rel=1e-4)
-    assert found.numbers["finished"] == sum(m >= 0.9 for m in margins) / 3
+    assert answer.numbers["mean margin"] == pytest.approx(sum(margins) / 3, rel=1e-4)
+    assert answer.numbers["finished"] == sum(m >= 0.9 for m in margins) / 3
     few = diagnosis.fooling_images(model, images, torch.zeros(4).long(), steps=1)
     assert few.numbers["finished"] == 0 and few.numbers["mean steps"] == 1
     wide = diagnosis.fooling_images(
@@ -59,11 +59,11 @@ def test_fooling_images_have_the_margin_that_is_written_below():
 def test_the_grid_has_the_images_on_its_diagonal():
     model, images = linear(scale=9.0), torch.rand(8, 1, 3, 3)
     labels = torch.tensor([2, 0, 1, 0, 2, 1, 0, 0])
-    found = diagnosis.source_target(model, images, labels, steps=60, step_size=0.1)
-    assert [panel.title for panel in found.panels] == [f"From class {k}" for k in range(3)]
+    answer = diagnosis.source_target(model, images, labels, steps=60, step_size=0.1)
+    assert [panel.title for panel in answer.panels] == [f"From class {k}" for k in range(3)]
     distances, margins = [], []
     for source, first in ((0, 1), (1, 2), (2, 0)):
-        row = found.panels[source].pictures
+        row = answer.panels[source].pictures
         torch.testing.assert_close(tensor(row[source]), images[first])
         assert row[source].label == f"{source} (as it is)"
         for target in {0, 1, 2} - {source}:
@@ -71,8 +71,8 @@ def test_the_grid_has_the_images_on_its_diagonal():
             margins.append(margin(model, image, target))
             assert row[target].label == f"{target} ({margins[-1]:.0%})"
             distances.append(float((image - images[first]).norm()))
-    assert found.numbers["mean L2 distance"] == pytest.approx(sum(distances) / 6, rel=1e-4)
-    assert found.numbers["mean margin"] == pytest.approx(sum(margins) / 6, rel=1e-4)
+    assert answer.numbers["mean L2 distance"] == pytest.approx(sum(distances) / 6, rel=1e-4)
+    assert answer.numbers["mean margin"] == pytest.approx(sum(margins) / 6, rel=1e-4)
 
 
 def test_minimal_examples_are_at_the_distance_of_the_boundary():
@@ -86,23 +86,23 @@ def test_minimal_examples_are_at_the_distance_of_the_boundary():
     labels[:] = model(images).argmax(1)
     labels[1] = 1 - labels[1]  # classified wrong: not shown
     kappa = 0.3
-    found = diagnosis.minimal_examples(model, images, labels, steps=200, confidence=kappa)
-    assert found.settings["n"] == 2 and len(found.panels[0].pictures) == 4
+    answer = diagnosis.minimal_examples(model, images, labels, steps=200, confidence=kappa)
+    assert answer.settings["n"] == 2 and len(answer.panels[0].pictures) == 4
     difference = model[1].weight[0] - model[1].weight[1]
     expected = []
     for row in (0, 2):
         gap = (model(images[row : row + 1])[0] @ torch.tensor([1.0, -1.0])).abs()
         expected.append(float(((gap + kappa) / difference.norm()).detach()))
     mean = sum(expected) / 2
-    assert found.numbers["mean L2 distance"] == pytest.approx(mean, rel=0.03)
-    shown = found.panels[0].pictures
+    assert answer.numbers["mean L2 distance"] == pytest.approx(mean, rel=0.03)
+    shown = answer.panels[0].pictures
     torch.testing.assert_close(tensor(shown[0]), images[0])
     assert float((tensor(shown[1]) - images[0]).norm()) == pytest.approx(
         expected[0], rel=0.05
     )
     sure = [float(model(tensor(shown[i])[None]).softmax(1).max().detach()) for i in (1, 3)]
-    assert found.numbers["mean confidence"] == pytest.approx(sum(sure) / 2, rel=1e-5)
-    assert found.numbers["found"] == 1
+    assert answer.numbers["mean confidence"] == pytest.approx(sum(sure) / 2, rel=1e-5)
+    assert answer.numbers["found"] == 1
     with pytest.raises(ValueError, match="no image is classified correctly"):
         diagnosis.minimal_examples(model, images[:1], 1 - labels[:1])
     far = diagnosis.minimal_examples(
@@ -120,14 +120,17 @@ def test_the_mean_is_of_the_examples_that_were_found():
     images = torch.tensor([[0.6, 0.6, 0.5, 0.5], [0.2, 0.2, 0.7, 0.7]]).view(2, 1, 2, 2)
     labels = model(images).argmax(1)
     assert labels.tolist() == [0, 1]
-    found = diagnosis.minimal_examples(model, images, labels, steps=300, confidence=3.5)
-    _, _, start, moved = found.panels[0].pictures
-    assert [shown.label[:4] for shown in found.panels[0].pictures[1::2]] == ["none", "0 (9"]
+    answer = diagnosis.minimal_examples(model, images, labels, steps=300, confidence=3.5)
+    _, _, start, moved = answer.panels[0].pictures
+    assert [shown.label[:4] for shown in answer.panels[0].pictures[1::2]] == [
+        "none",
+        "0 (9",
+    ]
     length = float((tensor(moved) - tensor(start)).norm())
-    assert found.numbers["found"] == 0.5
-    assert found.numbers["mean L2 distance"] == pytest.approx(length, rel=1e-3)
+    assert answer.numbers["found"] == 0.5
+    assert answer.numbers["mean L2 distance"] == pytest.approx(length, rel=1e-3)
     sure = float(model(tensor(moved)[None]).softmax(1)[0, 0].detach())
-    assert found.numbers["mean confidence"] == pytest.approx(sure, rel=1e-4)
+    assert answer.numbers["mean confidence"] == pytest.approx(sure, rel=1e-4)
 
 
 def test_one_class_has_no_other_to_turn_into():

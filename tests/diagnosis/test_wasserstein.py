@@ -51,8 +51,8 @@ def test_features_are_seen_where_they_enter_the_norms(norm):
         model(x)
     (value,) = seen.values()
     torch.testing.assert_close(value, layers[0](x))
-    found = next(iter(feature_moments(model, x).values()))
-    torch.testing.assert_close(found.mean, layers[0](x).mean(0))
+    moments = next(iter(feature_moments(model, x).values()))
+    torch.testing.assert_close(moments.mean, layers[0](x).mean(0))
     assert all(not layer._forward_hooks for layer in model.modules())
     assert all(not layer._forward_pre_hooks for layer in model.modules())
     with (
@@ -77,10 +77,10 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
     labels = model.eval()(images).argmax(1)
     model.train()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    found = diagnosis.distances(
+    answer = diagnosis.distances(
         model, images, labels, threat=Linf(0.3), steps=3, suite="quick"
     )
-    assert set(found.numbers) == {"clean to pgd-3", "clean to quick", "pgd-3 to quick"}
+    assert set(answer.numbers) == {"clean to pgd-3", "clean to quick", "pgd-3 to quick"}
     with frozen_eval(model):
         domains = three_domains(model, images, labels, Linf(0.3), steps=3, suite="quick")
         clean, pgd, quick = (feature_moments(model, x) for x in domains.values())
@@ -94,8 +94,8 @@ def test_distances_are_zero_to_oneself_and_the_model_is_left_alone():
             + ((one[k].var ** 0.5 - other[k].var ** 0.5) ** 2).sum()
             for k in one
         ]
-        assert len(gaps) > 1 and found.numbers[name] > 0
-        assert found.numbers[name] == pytest.approx(float(sum(gaps)), rel=1e-4), name
+        assert len(gaps) > 1 and answer.numbers[name] > 0
+        assert answer.numbers[name] == pytest.approx(float(sum(gaps)), rel=1e-4), name
     assert model.training and all(p.grad is None for p in model.parameters())
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key]), key

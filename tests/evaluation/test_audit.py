@@ -42,7 +42,7 @@ def detached(model):
 
 def test_the_order_of_two_attacks_is_the_exact_sign_test():
     """Against the binomial sum: k of n that only one attack breaks, each with chance 1/2."""
-    found = set()
+    orders = set()
     for k in range(13):
         for other in range(13):
             n = k + other
@@ -53,8 +53,8 @@ def test_the_order_of_two_attacks_is_the_exact_sign_test():
                 k,
                 other,
             )
-            found.add(p < 0.01)
-    assert found == {True, False}
+            orders.add(p < 0.01)
+    assert orders == {True, False}
 
 
 def test_a_share_is_doubted_only_where_its_whole_interval_is_above_the_limit():

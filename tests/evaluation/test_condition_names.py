@@ -143,8 +143,8 @@ def test_the_largest_l2_radius_is_the_diagonal_of_the_box():
 )
 def test_options_are_recorded(name, settings):
     (condition,) = parse_conditions([name], [Linf(0.1)], (0.0, 1.0))
-    found = {key: condition.settings[key] for key in settings}
-    assert condition.name == name and found == pytest.approx(settings)
+    recorded = {key: condition.settings[key] for key in settings}
+    assert condition.name == name and recorded == pytest.approx(settings)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def images():
     return torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
 
 
-def numbers(found):
-    return [(r.key, r.accuracy.correct) for r in found.results]
+def numbers(evaluation):
+    return [(r.key, r.accuracy.correct) for r in evaluation.results]
 
 
 class Output(NamedTuple):

@@ -152,16 +152,16 @@ def test_slopes_of_a_linear_model_are_its_weights(threat):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     images, draws = torch.rand(5, 3, 2, 2), Draws.of(0, torch.arange(5))
-    found = slopes.measure(model, images, threat, draws)
-    assert found.double
-    for measured in (found.random, *found.larger):
-        torch.testing.assert_close(measured, found.random_by_gradient, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(found.own, found.own_by_gradient, rtol=1e-5, atol=1e-6)
+    slope = slopes.measure(model, images, threat, draws)
+    assert slope.double
+    for measured in (slope.random, *slope.larger):
+        torch.testing.assert_close(measured, slope.random_by_gradient, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(slope.own, slope.own_by_gradient, rtol=1e-5, atol=1e-6)
     pair = model(images + 0 * images).topk(2, 1).indices
     weight = model[1].weight.detach().double()
     normal = weight[pair[:, 0]] - weight[pair[:, 1]]
     length = normal.norm(dim=1) * 12**0.5  # along itself, scaled like a vector of signs
-    torch.testing.assert_close(found.own[:, 0], length, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(slope.own[:, 0], length, rtol=1e-4, atol=1e-5)
 
 
 def test_a_model_that_cannot_be_cast_is_measured_in_its_own_precision(plain, samples):

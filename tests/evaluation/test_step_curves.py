@@ -114,7 +114,7 @@ def test_a_curve_survives_its_record(five_classes):
 
 def test_the_worst_of_two_branches_is_the_worst_at_each_count():
     sides = [((True, True), (True, False)), ((True, False), (True, True))]
-    found = [
+    branches = [
         Verdicts(
             samples=(0, 1),
             labels=(0, 0),
@@ -125,7 +125,7 @@ def test_the_worst_of_two_branches_is_the_worst_at_each_count():
         )
         for side in sides
     ]
-    assert worst_of(found).curve == ((True, False), (True, False))
+    assert worst_of(branches).curve == ((True, False), (True, False))
 
 
 def test_certified_samples_are_robust_at_every_count(five_classes):

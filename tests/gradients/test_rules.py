@@ -61,14 +61,14 @@ def test_apart_is_algorithm_1(m, n, groups, rho):
     model, (images, labels) = network(), batch(m)
     settings = {"eps": 0.2, "samples": n, "groups": groups}
     problem = BatchObjective(model, images, labels)
-    found = (
+    gradients = (
         gradient(apart_sam, problem, **settings, rho=rho)
         if rho
         else gradient(apart, problem, **settings)
     )
     wanted = algorithm1(model, images, labels, eps=0.2, n_second=n, groups=groups, rho=rho)
-    assert same(found, wanted, atol=1e-9)
-    assert not same(found, gradient(plain, problem), atol=1e-3)  # the rule matters
+    assert same(gradients, wanted, atol=1e-9)
+    assert not same(gradients, gradient(plain, problem), atol=1e-3)  # the rule matters
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_other_norms_of_one_domain_give_the_same_gradient(norm2d, norm1d):
     problem = BatchObjective(other, images, labels)
     other.zero_grad()
     apart(problem, eps=0.2, groups=3)
-    found = [p.grad for p in other.parameters() if p.grad is not None]
-    assert same(sorted(found, key=size), sorted(wanted, key=size))
+    gradients = [p.grad for p in other.parameters() if p.grad is not None]
+    assert same(sorted(gradients, key=size), sorted(wanted, key=size))
 
 
 def size(tensor):
@@ -108,7 +108,7 @@ def test_sam_of_rho_0_is_plain_and_apart_sam_then_is_apart():
 
 def test_sam_is_the_gradient_at_weights_moved_by_rho_along_the_gradient():
     model, (images, labels) = network(), batch(12)
-    found = gradient(sam, BatchObjective(model, images, labels), rho=0.3)
+    gradients = gradient(sam, BatchObjective(model, images, labels), rho=0.3)
     moved = deepcopy(model)
     here = torch.autograd.grad(
         F.cross_entropy(model(images), labels), list(model.parameters())
@@ -118,7 +118,7 @@ def test_sam_is_the_gradient_at_weights_moved_by_rho_along_the_gradient():
         for p, g in zip(moved.parameters(), here, strict=True):
             p += 0.3 * g / length
     loss = F.cross_entropy(moved(images), labels)
-    assert same(found, torch.autograd.grad(loss, list(moved.parameters())))
+    assert same(gradients, torch.autograd.grad(loss, list(moved.parameters())))
 
 
 @pytest.mark.parametrize("rule", SETTINGS)
@@ -172,8 +172,8 @@ def test_gradients_accumulate(rule):
     model.zero_grad()
     for part in parts:
         GRADIENTS[rule](part, **SETTINGS[rule])
-    found = [p.grad for p in model.parameters()]
-    assert same(found, [a + b for a, b in zip(*each, strict=True)])
+    gradients = [p.grad for p in model.parameters()]
+    assert same(gradients, [a + b for a, b in zip(*each, strict=True)])
 
 
 HALVES = (slice(0, 12), slice(12, 24))
@@ -202,11 +202,11 @@ def test_every_objective_is_attacked_once_a_step(rule, objective):
     problem = BatchObjective(
         model, images, labels, OBJECTIVES[objective], Adversary(search)
     )
-    found = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
+    gradients = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     assert searches == ([] if objective in {"standard", *CERTIFIED} else [12])
-    assert all(torch.isfinite(g).all() for g in found)
+    assert all(torch.isfinite(g).all() for g in gradients)
     if rule != "plain":
-        assert not same(found, gradient(plain, problem), atol=1e-6)
+        assert not same(gradients, gradient(plain, problem), atol=1e-6)
 
 
 def test_the_second_pass_takes_the_images_of_the_first():
@@ -246,11 +246,11 @@ def test_a_borrowed_norm_borrows_within_its_group():
         gradient(plain, BatchObjective(other, images[r], labels[r], mixed, attacked))
         for r in (slice(0, 4), slice(4, 8))
     ]
-    found = gradient(
+    gradients = gradient(
         apart, BatchObjective(other, images, labels, mixed, attacked), eps=0.0, groups=2
     )
     wanted = [w / 2 + (a + b) / 4 for w, a, b in zip(whole, *parts, strict=True)]
-    assert same(found, wanted)
+    assert same(gradients, wanted)
 
 
 def test_a_shared_layer_has_one_shift():
@@ -268,8 +268,8 @@ def test_a_shared_layer_has_one_shift():
         with norms.statistics_gradient(model) as own:
             (F.cross_entropy(model(x), labels) / 2).backward()
         each.append([d.grad for shift in own.values() for d in shift])
-    found = [d.grad for shift in shifts.values() for d in shift]
-    assert same(found, [a + b for a, b in zip(*each, strict=True)])
+    gradients = [d.grad for shift in shifts.values() for d in shift]
+    assert same(gradients, [a + b for a, b in zip(*each, strict=True)])
 
 
 class Pair:
@@ -314,8 +314,8 @@ def test_ranks_add_up_to_the_whole(rule):
         for me in range(2)
     ]
     with ThreadPoolExecutor(2) as pool:
-        for found in pool.map(run, problems):
-            assert same(found, wanted)
+        for gradients in pool.map(run, problems):
+            assert same(gradients, wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -325,8 +325,8 @@ def test_autocast_is_near_single_precision(rule, dtype):
     problem = BatchObjective(model, images, labels)
     wanted = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     with torch.autocast("cpu", dtype=dtype):
-        found = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
-    one, other = (torch.cat([g.flatten() for g in x]) for x in (found, wanted))
+        gradients = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
+    one, other = (torch.cat([g.flatten() for g in x]) for x in (gradients, wanted))
     assert torch.cosine_similarity(one, other, dim=0) > (
         0.999 if dtype == torch.float16 else 0.95
     )

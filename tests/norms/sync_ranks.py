@@ -55,8 +55,8 @@ def rank(index, folder):
         for shape in SHAPES:
             x, weights = batch(shape)
             rows = [2 * index, 2 * index + 1, CLEAN + 2 * index, CLEAN + 2 * index + 1]
-            found = measure(layer(name, options, True), x[rows], weights[rows], 2)
-            results[number, len(shape)] = found
+            measured = measure(layer(name, options, True), x[rows], weights[rows], 2)
+            results[number, len(shape)] = measured
     torch.save(results, f"{folder}/{index}.pt")
     dist.destroy_process_group()
     names = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]

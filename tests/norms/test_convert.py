@@ -320,6 +320,6 @@ def test_what_a_new_layer_would_lose_is_refused(make, words, kind):
 def test_hooks_are_not_lost_by_collapsing(kind):
     model = norms.convert(nn.Sequential(nn.BatchNorm1d(3)), kind)
     model(torch.rand(4, 3))
-    model[0].register_forward_hook(lambda layer, given, found: found / 2)
+    model[0].register_forward_hook(lambda layer, inputs, output: output / 2)
     with pytest.raises(NotImplementedError, match=r"'0' .*hooks"):
         norms.collapse(model)

@@ -79,9 +79,9 @@ class Expected:
     def mixture(self, x, clean, adversarial):
         parts = []
         for bn, part in ((self.layer.clean, clean), (self.layer.adversarial, adversarial)):
-            found = self.measured(bn, part)
+            moments = self.measured(bn, part)
             if len(part):
-                parts.append(reference.batch_norm(part, *found, EPS, bn.weight, bn.bias))
+                parts.append(reference.batch_norm(part, *moments, EPS, bn.weight, bn.bias))
         return torch.cat(parts)
 
     def affine(self, x, clean, adversarial):
@@ -97,8 +97,8 @@ class Expected:
 
     def borrowed(self, x, clean, adversarial):
         lent = {"clean": clean, "adversarial": adversarial}[self.layer.lender]
-        found = self.measured(self.layer, lent if 0 < self.rows < len(x) else x)
-        return reference.batch_norm(x, *found, EPS, self.layer.weight, self.layer.bias)
+        moments = self.measured(self.layer, lent if 0 < self.rows < len(x) else x)
+        return reference.batch_norm(x, *moments, EPS, self.layer.weight, self.layer.bias)
 
     def dual(self, x, clean, adversarial):
         one = self.measured(self.layer.clean, clean)
@@ -212,8 +212,10 @@ def test_the_likelihood_loss_is_equation_21_summed_over_positions_and_layers():
             model(x)
         for layer, seen in ((first, x), (second, first(x))):
             one, other = seen[:ROWS], seen[ROWS:]
-            found = [reference.moments(part)[:2] for part in (one, other)]
-            gates = reference.dual_norm(seen, *found, EPS, layer.weight, layer.bias)[1]
+            branch_moments = [reference.moments(part)[:2] for part in (one, other)]
+            gates = reference.dual_norm(
+                seen, *branch_moments, EPS, layer.weight, layer.bias
+            )[1]
             gates = gates.view(9, 4)
             expected -= torch.log(gates[:ROWS]).sum() + torch.log(1 - gates[ROWS:]).sum()
     assert len(terms) == 2

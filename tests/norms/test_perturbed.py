@@ -55,13 +55,13 @@ def test_values_and_all_gradients_are_those_of_the_equation(
     vectors[2:] = [0 * v if at_0 else 0.3 * v for v in vectors[2:]]
     given = [t.requires_grad_() for t in (x, *vectors)]
     weights = torch.randn_like(x)
-    found, _ = perturbed_batch_norm(
+    output, _ = perturbed_batch_norm(
         x, tuple(given[1:3]), tuple(given[3:]), 1e-2, at_zero=at_0
     )
     wanted = equation3(*given, 1e-2)
-    assert torch.allclose(found, wanted, atol=1e-10)
+    assert torch.allclose(output, wanted, atol=1e-10)
     for a, b in zip(
-        torch.autograd.grad((found * weights).sum(), given),
+        torch.autograd.grad((output * weights).sum(), given),
         torch.autograd.grad((wanted * weights).sum(), given),
         strict=True,
     ):
@@ -81,22 +81,22 @@ def test_groups_are_normalized_each_by_itself(groups):
     layer, shift = layer_of(3), shift_of(3)
     x = torch.randn(6, 3, 2, 2, dtype=torch.float64) + 1
     with norms.perturbed(layer, {layer: shift}, groups=groups):
-        found = layer(x)
+        output = layer(x)
     for j in range(groups):
         wanted = equation3(x[j::groups], layer.weight, layer.bias, *shift, layer.eps)
-        assert torch.allclose(found[j::groups], wanted)
+        assert torch.allclose(output[j::groups], wanted)
 
 
 def test_running_statistics_are_shifted_in_evaluation():
     layer, shift = layer_of(3).eval(), shift_of(3)
     x = torch.randn(5, 3, 2, 2, dtype=torch.float64)
     with norms.perturbed(layer, {layer: shift}):
-        found = layer(x)
+        output = layer(x)
     twin = deepcopy(layer)
     twin.running_mean *= 1 + shift.mean
     with torch.no_grad():
         twin.weight *= 1 + shift.deviation
-        assert torch.allclose(found, twin(x))
+        assert torch.allclose(output, twin(x))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -178,9 +178,9 @@ def test_layers_without_affine_parameters_or_running_statistics():
     x, shift = torch.randn(8, 3), norms.StatisticsShift(*shift_of(3))
     shift = norms.StatisticsShift(shift.mean.float(), shift.deviation.float())
     with norms.perturbed(layer, {layer: shift}):
-        found = layer.eval()(x)
+        output = layer.eval()(x)
     one = torch.ones(3)
-    assert torch.allclose(found, equation3(x, one, 0 * one, *shift, layer.eps), atol=1e-5)
+    assert torch.allclose(output, equation3(x, one, 0 * one, *shift, layer.eps), atol=1e-5)
     with norms.statistics_gradient(layer) as shifts:
         layer(x).square().sum().backward()
     assert all(delta.grad is not None for delta in shifts[layer])

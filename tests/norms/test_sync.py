@@ -24,11 +24,11 @@ def test_world_size_two_equals_world_size_one(ranks, number, shape):
     parameters = len(list(made.parameters()))
     for index in range(2):
         rows = [2 * index, 2 * index + 1, CLEAN + 2 * index, CLEAN + 2 * index + 1]
-        found = ranks[index][number, len(shape)]
-        for part, expected in zip(found[:2], whole[:2], strict=True):
+        measured = ranks[index][number, len(shape)]
+        for part, expected in zip(measured[:2], whole[:2], strict=True):
             torch.testing.assert_close(part, expected[rows], rtol=0, atol=1e-10)
         for part, expected in zip(
-            found[2 + parameters :], whole[2 + parameters :], strict=True
+            measured[2 + parameters :], whole[2 + parameters :], strict=True
         ):
             torch.testing.assert_close(part, expected, rtol=0, atol=1e-10)
     for place in range(2, 2 + parameters):  # what DDP would add up

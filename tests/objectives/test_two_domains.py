@@ -219,8 +219,8 @@ def test_concatenated_passes_move_it_once_by_the_mixed_moments():
 def test_sequential_passes_normalize_each_domain_by_its_own_moments():
     """A shift of a whole domain is then invisible; concatenated, it is not."""
     model, (clean, _) = nn.Sequential(norms.BatchNorm(5)).double(), data()
-    found = forward_domains(model, clean, clean + 0.25, batching="sequential")
-    torch.testing.assert_close(found.clean, found.adversarial)
+    outputs = forward_domains(model, clean, clean + 0.25, batching="sequential")
+    torch.testing.assert_close(outputs.clean, outputs.adversarial)
     mixed = forward_domains(model, clean, clean + 0.25, batching="concatenated")
     assert (mixed.adversarial - mixed.clean).min() > 0.1
 

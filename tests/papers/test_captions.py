@@ -28,6 +28,6 @@ def test_they_are_those_of_the_papers_texts(paper):
     if not folder:
         pytest.skip("ADVNORM_PAPERS is not set")
     text = (Path(folder) / f"{paper}.txt").read_text()
-    found = re.findall(r"^\s*(Figure|Table)\s+(\d+)\s*[:.]", text, flags=re.MULTILINE)
-    named = {f"{paper}/{kind.lower()}{number}" for kind, number in found}
+    matches = re.findall(r"^\s*(Figure|Table)\s+(\d+)\s*[:.]", text, flags=re.MULTILINE)
+    named = {f"{paper}/{kind.lower()}{number}" for kind, number in matches}
     assert named == {name for name in captions() if name.startswith(f"{paper}/")}

@@ -64,9 +64,9 @@ def test_a_kept_entry_is_of_a_job_and_of_defaults_of_now(name):
 def test_a_kept_record_is_of_the_runs_that_would_be_made_now(name, name_run):
     record = read_reproduction(KEPT[name])
     jobs = ARTEFACTS[record.artefact].jobs(record.scale)
-    found = {
+    runs = {
         job.row: name_run(seeded(job, 0).recipe) for job in jobs if job.row in record.runs
     }
-    assert set(found) == set(record.runs)
-    other = {row: run for row, run in found.items() if run not in record.runs[row]}
+    assert set(runs) == set(record.runs)
+    other = {row: run for row, run in runs.items() if run not in record.runs[row]}
     assert not other, f"reproduce {record.artefact} again: these rows are other runs now"

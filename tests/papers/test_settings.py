@@ -12,14 +12,14 @@ from advnorm.records import SCALES
 
 def test_imagenet_is_cropped_once():
     """Its images are read as random parts of a random size: no padded crop after that."""
-    found = {
+    augmentations = {
         (name, job.row): job.recipe.data.augment
         for name in ARTEFACTS
         for job in ARTEFACTS[name].jobs("full")
         if job.recipe.data.name == "imagenet"
     }
-    assert {name for name, _ in found} >= {"apart2022/table2", "xie2020/table7"}
-    assert set(found.values()) == {"flip"}
+    assert {name for name, _ in augmentations} >= {"apart2022/table2", "xie2020/table7"}
+    assert set(augmentations.values()) == {"flip"}
 
 
 @pytest.mark.parametrize("name", ["galloway2019/table5", "galloway2019/table12"])
@@ -52,8 +52,8 @@ def test_the_norms_of_a_pre_activation_resnet_are_within_its_blocks(scale):
         model = build(
             made.name, shape=(3, 32, 32), classes=10, norm=norm, options=made.options
         )
-    found = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm)]
-    assert len(found) == 16 and all(name.startswith("blocks.") for name in found)
+    names = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm)]
+    assert len(names) == 16 and all(name.startswith("blocks.") for name in names)
 
 
 @pytest.mark.parametrize("row", ["MAT-100", "MAT-100, BN"])

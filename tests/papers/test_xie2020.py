@@ -30,19 +30,21 @@ TABLE6 = {512: -0.2, 1024: 0.9, 2048: 1.1, 8192: -0.3}
 def test_table_7_has_the_differences_of_table_4(name):
     first, *others = TABLE4[name]
     assert hardest(name) == first
-    found = [hardest(name, steps) - first for steps in (20, 10, 5)]
-    assert found == pytest.approx(others)
+    table_7 = [hardest(name, steps) - first for steps in (20, 10, 5)]
+    assert table_7 == pytest.approx(others)
 
 
 @pytest.mark.parametrize("name", TABLE5)
 def test_table_7_has_the_differences_of_table_5(name):
-    found = [hardest(f"{name}*", n) - hardest(name, n) for n in (5, 10, 20, 30)]
-    assert found == pytest.approx(TABLE5[name])
+    table_7 = [hardest(f"{name}*", n) - hardest(name, n) for n in (5, 10, 20, 30)]
+    assert table_7 == pytest.approx(TABLE5[name])
 
 
 def test_table_7_has_the_differences_of_table_6():
-    found = {size: line[-1] - hardest(f"{ADVERSARIAL}*") for size, line in BATCHES.items()}
-    assert found == pytest.approx(TABLE6)
+    table_7 = {
+        size: line[-1] - hardest(f"{ADVERSARIAL}*") for size, line in BATCHES.items()
+    }
+    assert table_7 == pytest.approx(TABLE6)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +72,8 @@ def test_accuracy_falls_with_the_steps_of_pgd_in_every_line():
 
 @pytest.mark.parametrize("scale", ["reduced", "full"])
 def test_a_star_is_running_statistics_in_the_last_epochs_alone(scale):
-    found = differences(recipe(scale, MBN), recipe(scale, f"{MBN}*"))
-    assert found == [f"norm.freeze_epochs: 0 -> {10 if scale == 'full' else 2}"]
+    changes = differences(recipe(scale, MBN), recipe(scale, f"{MBN}*"))
+    assert changes == [f"norm.freeze_epochs: 0 -> {10 if scale == 'full' else 2}"]
 
 
 FULL = [

@@ -284,9 +284,9 @@ schedules = st.one_of(
 @settings(deadline=None, max_examples=80)
 def test_the_largest_factor_is_that_of_a_search_by_brute_force(schedule, epochs):
     spec = TypeAdapter(ScheduleSpec).validate_python(schedule)
-    value, found = spec.build(), largest(spec, epochs)
+    value, largest_factor = spec.build(), largest(spec, epochs)
     searched = max(value(k / 1600) for k in range(1600 * epochs))
-    assert searched <= found <= searched + 0.01
+    assert searched <= largest_factor <= searched + 0.01
 
 
 def test_the_largest_factor_of_each_kind_by_hand():

@@ -42,28 +42,28 @@ def test_steps_become_one_diagnosis_a_question():
         )
         for i in range(5)
     ]
-    found = {d.question: d for d in over_training(lines)}
-    assert list(found) == [
+    answers = {d.question: d for d in over_training(lines)}
+    assert list(answers) == [
         "gradient_norm_over_training",
         "hessian_over_training",
         "moments_over_training",
         "wasserstein_over_training",
     ]
-    gradient = found["gradient_norm_over_training"]
+    gradient = answers["gradient_norm_over_training"]
     assert gradient.panels[0].series[0].y == (1, 2, 3, 4, 5) and gradient.panels[0].log
     assert gradient.panels[0].series[0].x == (1, 11, 21, 31, 41)
     assert gradient.numbers["mean"] == 3 and gradient.numbers["most"] == 5
     assert gradient.numbers["end"] == 5
     assert gradient.numbers["mean of norms"] == 1
     assert gradient.numbers["mean of norms, end"] == 2
-    assert "mean of norms" not in found["hessian_over_training"].numbers
-    assert not found["hessian_over_training"].panels[0].log  # it may be negative
-    spread = found["moments_over_training"].numbers
+    assert "mean of norms" not in answers["hessian_over_training"].numbers
+    assert not answers["hessian_over_training"].panels[0].log  # it may be negative
+    spread = answers["moments_over_training"].numbers
     assert spread["relative spread of the mean, adversarial"] == pytest.approx(2**0.5 / 2)
     assert spread["relative spread of the variance, adversarial"] == 0
     assert spread["jumps of the mean, adversarial"] == pytest.approx(1 / 2**0.5)
     assert spread["jumps of the variance, adversarial"] == 0
-    distance = found["wasserstein_over_training"]
+    distance = answers["wasserstein_over_training"]
     assert (
         distance.numbers["clean, end"] == 2 and distance.numbers["adversarial, mean"] == 4
     )

@@ -38,18 +38,18 @@ SNOW = {("snow", s): 10 for s in range(1, 6)}
 
 
 def test_without_a_baseline_it_is_the_mean_error(tmp_path):
-    (found,) = corruption_errors(make(tmp_path / "a", FOG | SNOW))
-    assert found.by == pytest.approx({"fog": 30 / 200, "snow": 50 / 200})
-    assert found.mean == pytest.approx(0.2) and found.n == 40
-    assert "mean corruption error (corruptions, 2 corruptions): 20.0% [" in str(found)
+    (error,) = corruption_errors(make(tmp_path / "a", FOG | SNOW))
+    assert error.by == pytest.approx({"fog": 30 / 200, "snow": 50 / 200})
+    assert error.mean == pytest.approx(0.2) and error.n == 40
+    assert "mean corruption error (corruptions, 2 corruptions): 20.0% [" in str(error)
 
 
 def test_with_a_baseline_it_is_the_mean_of_ratios_of_sums(tmp_path):
     run = make(tmp_path / "a", FOG | SNOW)
     base = make(tmp_path / "b", {key: 20 for key in FOG} | {key: 4 for key in SNOW})
-    (found,) = corruption_errors(run, base)
-    assert found.by == pytest.approx({"fog": 30 / 100, "snow": 50 / 20})
-    assert found.mean == pytest.approx((0.3 + 2.5) / 2) and found.normalized
+    (error,) = corruption_errors(run, base)
+    assert error.by == pytest.approx({"fog": 30 / 100, "snow": 50 / 20})
+    assert error.mean == pytest.approx((0.3 + 2.5) / 2) and error.normalized
     (itself,) = corruption_errors(run, run)
     assert itself.mean == pytest.approx(1) and itself.half == pytest.approx(0, abs=1e-12)
 
@@ -60,7 +60,7 @@ def test_the_interval_is_that_of_a_bootstrap_over_samples(tmp_path):
         tmp_path / "bb", {key: 90 for key in FOG} | {key: 60 for key in SNOW}, n=200
     )
     for other in (None, base):
-        (found,) = corruption_errors(run, other)
+        (error,) = corruption_errors(run, other)
         own, reference = (
             {
                 name: np.mean(
@@ -82,16 +82,16 @@ def test_the_interval_is_that_of_a_bootstrap_over_samples(tmp_path):
                 for name in own
             ]
             means.append(np.mean(ratios))
-        assert found.half == pytest.approx(1.96 * np.std(means), rel=0.08)
+        assert error.half == pytest.approx(1.96 * np.std(means), rel=0.08)
 
 
 def test_published_files_count_by_kind_and_identity_does_not(tmp_path):
     run = make(tmp_path / "a", {("fog", 1): 4, ("identity", 1): 0}, data="mnist-c")
-    (found,) = corruption_errors(run)
-    assert found.kind == "mnist-c" and found.by == {"fog": 0.1}
+    (error,) = corruption_errors(run)
+    assert error.kind == "mnist-c" and error.by == {"fog": 0.1}
     run = make(tmp_path / "b", FOG, data="cifar10-c")
-    (found,) = corruption_errors(run)
-    assert found.kind == "cifar10-c" and found.by == pytest.approx({"fog": 0.15})
+    (error,) = corruption_errors(run)
+    assert error.kind == "cifar10-c" and error.by == pytest.approx({"fog": 0.15})
 
 
 def test_verdicts_beyond_the_samples_of_a_result_do_not_count(tmp_path):
@@ -99,9 +99,9 @@ def test_verdicts_beyond_the_samples_of_a_result_do_not_count(tmp_path):
     for result in run.results():
         few = run.verdicts(result.key).first(10).accuracy()
         run.write_result(result.model_copy(update={"accuracy": few}))
-    (found,) = corruption_errors(run)
+    (error,) = corruption_errors(run)
     fractions = [result.accuracy.fraction for result in run.results()]
-    assert found.n == 10 and found.mean == pytest.approx(1 - np.mean(fractions))
+    assert error.n == 10 and error.mean == pytest.approx(1 - np.mean(fractions))
 
 
 def test_a_corruption_without_all_its_severities_does_not_count(tmp_path):

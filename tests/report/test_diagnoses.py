@@ -95,8 +95,8 @@ def test_what_was_watched_comes_first_and_does_not_part_a_group(maker):
     )
     runs[0].write_diagnosis(answer(series=[line(1.0)]))
     assert len(load_groups(runs)) == 1
-    found = [topic.question for topic in looked(runs)]
-    assert found == ["gradient_norm_over_training", "sharp"]
+    questions = [topic.question for topic in looked(runs)]
+    assert questions == ["gradient_norm_over_training", "sharp"]
 
 
 def test_what_is_the_same_for_all_runs_is_shown_once(maker):
@@ -189,7 +189,7 @@ def test_a_page_without_diagnoses_has_no_empty_part(maker, tmp_path):
 
 
 def test_zero_is_white_and_the_ends_are_of_one_strength():
-    found = diverging(np.array([[-3.0, 0.0, 3.0]]))
-    assert (found[:, 0, 1] == 1).all()
-    assert found[2, 0, 0] > found[0, 0, 0] and found[0, 0, 2] > found[2, 0, 2]
+    colours = diverging(np.array([[-3.0, 0.0, 3.0]]))
+    assert (colours[:, 0, 1] == 1).all()
+    assert colours[2, 0, 0] > colours[0, 0, 0] and colours[0, 0, 2] > colours[2, 0, 2]
     assert (diverging(np.zeros((2, 2))) == 1).all()

@@ -55,10 +55,10 @@ def test_no_run_is_refused():
 
 def test_branches_are_named(maker):
     lines = comparison_text(maker.branches()).splitlines()
-    found = {" ".join(line.split()[:5]): line.split()[-3:] for line in lines}
-    assert found["clean, clean branch (n=100) -"] == ["95.0%", "[88.8,", "97.8]"]
-    assert "pgd-10_linf_0.03137, worst branch (n=100) -" in found
-    assert "clean (n=100) 80.0% [71.1, 86.7]" in found and "*" not in "".join(lines)
+    numbers = {" ".join(line.split()[:5]): line.split()[-3:] for line in lines}
+    assert numbers["clean, clean branch (n=100) -"] == ["95.0%", "[88.8,", "97.8]"]
+    assert "pgd-10_linf_0.03137, worst branch (n=100) -" in numbers
+    assert "clean (n=100) 80.0% [71.1, 86.7]" in numbers and "*" not in "".join(lines)
 
 
 def test_a_column_and_a_row_that_were_not_measured_alike_are_marked(maker):

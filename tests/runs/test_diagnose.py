@@ -110,7 +110,7 @@ def test_fractions_and_lists_are_numbers():
 
 
 def test_a_diagnosis_prints_its_numbers_and_how_to_read_them():
-    found = Diagnosis(
+    answer = Diagnosis(
         question="q",
         source="paper2020 Fig. 1",
         reading="Higher is sharper.",
@@ -118,7 +118,7 @@ def test_a_diagnosis_prints_its_numbers_and_how_to_read_them():
         settings={"n": 3},
     )
     text = "q (paper2020 Fig. 1; n=3)\n  a       1\n  longer  0.25\n  Higher is sharper."
-    assert str(found) == text
+    assert str(answer) == text
 
 
 def test_the_model_of_the_run_is_diagnosed_in_evaluation_mode(tiny, runs):

@@ -144,13 +144,13 @@ def test_the_table_says_what_is_an_average():
     text = table(even, DEVICES)
     assert "\none step  " in text and "\none epoch  " in text
     uneven = override(even, ["threat.schedule={kind: ramp, last: 1}"])
-    text, found = (
+    text, planned = (
         table(uneven, {"made": Device(1e-9, 1e-9, memory=1, source="")}),
         plan(uneven),
     )
-    assert found.training == 10 * found.step - 8 * 10 * 2 * FORWARD
+    assert planned.training == 10 * planned.step - 8 * 10 * 2 * FORWARD
     assert "\nthe longest step " in text and "\none epoch on average " in text
-    hours = found.training / (0.4e3 * 3600)
+    hours = planned.training / (0.4e3 * 3600)
     assert f"{hours / 2:.4f} h" in text and f"{hours:.3f} h" in text
 
 

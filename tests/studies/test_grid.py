@@ -20,10 +20,10 @@ from advnorm.training.stop import SIGNALS
 
 
 def check(outcomes) -> None:
-    found = {outcome.number: outcome for outcome in outcomes}
-    assert {n: o.result for n, o in found.items()} == {0: 0, 1: 1, 2: None, 3: 9}
-    assert found[2].failure == "ValueError: two is not wanted"
-    assert not found[3].failure
+    by_number = {outcome.number: outcome for outcome in outcomes}
+    assert {n: o.result for n, o in by_number.items()} == {0: 0, 1: 1, 2: None, 3: 9}
+    assert by_number[2].failure == "ValueError: two is not wanted"
+    assert not by_number[3].failure
 
 
 def alive(pid: int) -> bool:
@@ -48,11 +48,11 @@ def test_two_processes_give_the_same():
 
 @pytest.mark.slow
 def test_a_process_that_dies_is_named_and_the_rest_goes_on():
-    found = {o.number: o for o in run_tasks(die, range(4), on=2)}
-    assert set(found) == {0, 1, 2, 3}
-    assert found[1].result is None
-    assert "died" in found[1].failure
-    assert [found[n].result for n in (0, 2, 3)] == [0, 2, 3]
+    by_number = {o.number: o for o in run_tasks(die, range(4), on=2)}
+    assert set(by_number) == {0, 1, 2, 3}
+    assert by_number[1].result is None
+    assert "died" in by_number[1].failure
+    assert [by_number[n].result for n in (0, 2, 3)] == [0, 2, 3]
 
 
 def test_a_stop_can_be_told_by_another_process():

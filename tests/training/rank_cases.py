@@ -160,8 +160,8 @@ def shifted(run: Run):
 def struck(runs: list[Run]):
     """Return the matrices of a transfer, without the time that they took."""
     recipes = [override(from_yaml(run.recipe_text()), STRIKES) for run in runs]
-    found = transfer_runs(runs, recipes, device="cpu")
-    return [matrix.model_dump(mode="json", exclude={"seconds"}) for matrix in found]
+    matrices = transfer_runs(runs, recipes, device="cpu")
+    return [matrix.model_dump(mode="json", exclude={"seconds"}) for matrix in matrices]
 
 
 class Spoilt:
@@ -256,13 +256,15 @@ def refused(changes, out: Path):
 
 def others(index, folder: Path):
     """Do what else ranks do together, and leave each rank's findings."""
-    found = {what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")}
-    found |= {"watched": watched(folder), "blunt": blunt(folder / "blunt")}
+    outcomes = {
+        what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")
+    }
+    outcomes |= {"watched": watched(folder), "blunt": blunt(folder / "blunt")}
     shifted(Run.open(folder / "judged"))
-    found["refused"] = {n: refused(c, folder / f"no {n}") for n, c in REFUSED.items()}
-    found["synced"] = {n: refused(c, folder / f"synced {n}") for n, c in SYNCED.items()}
-    found["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
-    (folder / f"rank-{index}.json").write_text(json.dumps(found))
+    outcomes["refused"] = {n: refused(c, folder / f"no {n}") for n, c in REFUSED.items()}
+    outcomes["synced"] = {n: refused(c, folder / f"synced {n}") for n, c in SYNCED.items()}
+    outcomes["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
+    (folder / f"rank-{index}.json").write_text(json.dumps(outcomes))
 
 
 def rank(index, names, folder):

@@ -76,8 +76,8 @@ def test_crafted_weights_with_the_right_digest_are_damaged(tmp_path, content):
     entered(tmp_path, good, step=1)
     entered(tmp_path, content, step=2)
     warnings: list[str] = []
-    found = checkpoints.load(tmp_path, "state", warnings=warnings)
-    assert found is not None and found.facts == {"step": 1}
+    checkpoint = checkpoints.load(tmp_path, "state", warnings=warnings)
+    assert checkpoint is not None and checkpoint.facts == {"step": 1}
     assert (
         len(warnings) == 1 and "state-00000002.safetensors is no checkpoint" in warnings[0]
     )
@@ -88,8 +88,12 @@ def test_an_empty_tensor_of_an_absurd_shape_does_no_harm(tmp_path):
     shape = (0, 2**40)
     entered(tmp_path, crafted(META | {"a": tensor(shape=shape, offsets=(0, 0))}))
     warnings: list[str] = []
-    found = checkpoints.load(tmp_path, "state", warnings=warnings)
-    assert found.tensors["a"].numel() == 0 if found else "no checkpoint" in warnings[0]
+    checkpoint = checkpoints.load(tmp_path, "state", warnings=warnings)
+    assert (
+        checkpoint.tensors["a"].numel() == 0
+        if checkpoint
+        else "no checkpoint" in warnings[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,12 +136,13 @@ def newest(run: Run):
 
 def replaced(run: Run, tensors=None, facts=None) -> None:
     """Put other content into the newest checkpoint, with its digest."""
-    found = newest(run)
-    facts = found.facts if facts is None else facts
+    weights = newest(run)
+    facts = weights.facts if facts is None else facts
     content = dump_tensors(
-        found.tensors if tensors is None else tensors, metadata={"facts": json.dumps(facts)}
+        weights.tensors if tensors is None else tensors,
+        metadata={"facts": json.dumps(facts)},
     )
-    entered(run.checkpoints, content, step=found.facts["state"]["step"])
+    entered(run.checkpoints, content, step=weights.facts["state"]["step"])
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,9 @@ def test_every_number_of_a_step_against_a_straight_line_reference(
     changes = [f"objective.name={objective}", "threat.eps=0.01"]
     experiment, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
     experiment.model.load_state_dict(before)
-    found = seen.lines[0].numbers
+    numbers = seen.lines[0].numbers
     for name, value in reference(experiment.model, batch.images.double()).items():
-        assert found[f"{name}/clean"] == pytest.approx(value, 1e-9), name
+        assert numbers[f"{name}/clean"] == pytest.approx(value, 1e-9), name
 
 
 @pytest.mark.parametrize("batching", ["sequential", "concatenated"])
@@ -154,17 +154,17 @@ def test_each_domain_is_measured_on_its_own_rows(tiny, tmp_path, batching):
     changes = [spec, "threat.schedule={kind: piecewise, at: [0], factor: 1e-12}"]
     experiment, before, batch, seen = stepped(tiny, tmp_path, "pgd, batch", *changes)
     experiment.model.load_state_dict(before)
-    found, expected = (
+    numbers, expected = (
         seen.lines[0].numbers,
         reference(experiment.model, batch.images.double()),
     )
-    assert found["wasserstein/clean"] == pytest.approx(expected["wasserstein"], 1e-6)
+    assert numbers["wasserstein/clean"] == pytest.approx(expected["wasserstein"], 1e-6)
     again = pytest.approx(expected["wasserstein"], 1e-6)
     if batching == "concatenated":
-        assert found["wasserstein/adversarial"] == again
+        assert numbers["wasserstein/adversarial"] == again
     else:  # the clean pass has moved the running statistics a tenth of the way
-        assert found["wasserstein/adversarial"] != again
-        assert found["wasserstein/adversarial"] < expected["wasserstein"]
+        assert numbers["wasserstein/adversarial"] != again
+        assert numbers["wasserstein/adversarial"] < expected["wasserstein"]
 
 
 def test_gradient_norm_and_hessian_are_those_of_the_training_loss(tiny, tmp_path):

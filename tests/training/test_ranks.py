@@ -72,10 +72,10 @@ def same(pair, tmp_path, name):
     run = Run.open(pair / name)
     whole, epochs = rank_cases.trained(CASES[name], tmp_path / "run")
     assert run.environment().ranks == 2 and run.epochs()[-1].step == 20
-    found = rank_cases.tensors(run)
-    assert found.keys() == whole.keys()
+    tensors = rank_cases.tensors(run)
+    assert tensors.keys() == whole.keys()
     for key, value in whole.items():
-        torch.testing.assert_close(found[key], value, rtol=0, atol=1e-10, msg=key)
+        torch.testing.assert_close(tensors[key], value, rtol=0, atol=1e-10, msg=key)
     for mine, theirs in zip(run.epochs(), epochs, strict=True):
         assert mine.train.correct == theirs["train"]["correct"]
         assert mine.train.n == theirs["train"]["n"]
@@ -102,9 +102,9 @@ def judges_alike(run, whole, changes):
         shutil.rmtree(whole.path / folder, ignore_errors=True)
     rank_cases.judged(whole, changes)
     keys = [result.key for result in whole.results()]
-    found = [result for result in run.results() if result.key in keys]  # it may have more
-    assert keys and keys == [result.key for result in found]
-    for mine, theirs in zip(found, whole.results(), strict=True):
+    results = [result for result in run.results() if result.key in keys]  # it may have more
+    assert keys and keys == [result.key for result in results]
+    for mine, theirs in zip(results, whole.results(), strict=True):
         assert mine.model_dump(exclude={"seconds"}) == theirs.model_dump(
             exclude={"seconds"}
         )
@@ -132,7 +132,7 @@ def findings(pair):
     ],
 )
 def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
-    for text, steps in (found[what] for found in findings(pair)):
+    for text, steps in (finding[what] for finding in findings(pair)):
         assert words in text and "epoch 1, step 3" in text
         assert steps == 2, "the optimizer moved after the fault"
 
@@ -153,13 +153,13 @@ def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
 def test_samples_that_ranks_cannot_share_are_refused_before_training(pair, name, words):
     """One process trains each of them."""
     check_recipe(override(rank_cases.TINY, rank_cases.REFUSED[name]))
-    for found in findings(pair):
-        assert re.search(words, found["refused"][name])
+    for finding in findings(pair):
+        assert re.search(words, finding["refused"][name])
 
 
 def test_norms_that_ask_other_ranks_have_enough_samples(pair):
-    for found in findings(pair):
-        assert set(found["synced"].values()) == {""}
+    for finding in findings(pair):
+        assert set(finding["synced"].values()) == {""}
     for name in rank_cases.SYNCED:
         assert Run.open(pair(tuple(QUICK)) / f"synced {name}").epochs()
 
@@ -167,10 +167,10 @@ def test_norms_that_ask_other_ranks_have_enough_samples(pair):
 def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
     run = Run.open(pair(tuple(QUICK)) / "judged")
     rank_cases.shifted(whole)
-    found = [result for result in whole.results() if result.statistics == "running"]
-    found = [result for result in found if result.condition.startswith("statistics-")]
-    assert len(found) == 2
-    for theirs in found:
+    results = [result for result in whole.results() if result.statistics == "running"]
+    results = [result for result in results if result.condition.startswith("statistics-")]
+    assert len(results) == 2
+    for theirs in results:
         mine = run.result(theirs.key)
         assert mine.model_dump(exclude={"seconds"}) == theirs.model_dump(
             exclude={"seconds"}
@@ -184,13 +184,13 @@ def test_two_ranks_transfer_as_one_process(pair, whole, other, tmp_path):
         shutil.copytree(run.path, tmp_path / name)
     alone = rank_cases.struck([Run.open(tmp_path / name) for name in ("judged", "other")])
     alone = json.loads(json.dumps(alone))
-    assert [found["transfer"] for found in findings(pair)] == [alone, alone]
+    assert [finding["transfer"] for finding in findings(pair)] == [alone, alone]
     assert alone[0]["clean"][0]["n"] == 41
 
 
 @pytest.mark.parametrize("name", rank_cases.WATCHED)
 def test_watching_changes_no_bit_on_either_rank_and_one_of_them_writes(pair, name):
-    first, second = (found["watched"][name] for found in findings(pair))
+    first, second = (finding["watched"][name] for finding in findings(pair))
     assert first == second and first["plain"] == first["watched"]
     folder = pair(tuple(QUICK))
     every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).monitor.every
@@ -251,21 +251,23 @@ def test_without_sync_each_rank_normalizes_its_rows_and_the_moments_are_of_all(p
     deepest = (torch.cat(deepest) * norm.weight + norm.bias).relu()
     rows, running = torch.cat(entered), (norm.running_mean, norm.running_var.sqrt())
     apart = (rows.mean(0) - running[0], rows.std(0, correction=0) - running[1])
-    found = looked(pair, "own statistics")
-    assert found["wasserstein/clean"] == pytest.approx(
+    answers = looked(pair, "own statistics")
+    assert answers["wasserstein/clean"] == pytest.approx(
         float(sum(gap.square().sum() for gap in apart)), 1e-9
     )
-    assert found["mean/clean"] == pytest.approx(float(deepest.mean()), 1e-9)
+    assert answers["mean/clean"] == pytest.approx(float(deepest.mean()), 1e-9)
     variance = float(deepest.var(0, correction=0).mean())
-    assert found["variance/clean"] == pytest.approx(variance, 1e-9)
+    assert answers["variance/clean"] == pytest.approx(variance, 1e-9)
 
 
 def test_the_hessian_is_that_of_the_first_ranks_rows(pair):
     model, ((images, labels), _) = first_step("sharp")
     parameters = list(model.parameters())
-    found = spectrum(lambda: F.cross_entropy(model(images), labels), parameters, steps=200)
-    assert looked(pair, "sharp")["hessian"] == pytest.approx(found.largest, 1e-6)
+    eigenvalues = spectrum(
+        lambda: F.cross_entropy(model(images), labels), parameters, steps=200
+    )
+    assert looked(pair, "sharp")["hessian"] == pytest.approx(eigenvalues.largest, 1e-6)
 
 
 def test_a_hessian_that_the_first_rank_does_not_find_stops_both(pair):
-    assert [found["blunt"] for found in findings(pair)] == ["no eigenvalue"] * 2
+    assert [finding["blunt"] for finding in findings(pair)] == ["no eigenvalue"] * 2

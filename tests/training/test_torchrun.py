@@ -56,8 +56,8 @@ def finished(process, *, code=0) -> str:
 
 
 def newest_step(out: Path) -> int:
-    found = sorted((out / "checkpoints").glob("state-*.json"))
-    return int(found[-1].stem.removeprefix("state-")) if found else -1
+    states = sorted((out / "checkpoints").glob("state-*.json"))
+    return int(states[-1].stem.removeprefix("state-")) if states else -1
 
 
 def kill_a_rank(agent, chosen) -> None:
@@ -105,8 +105,8 @@ def alone(monkeypatch, *arguments):
 
 def outcome(run: Run):
     """Return all results, and every verdict."""
-    found = [result.model_copy(update={"seconds": 0.0}) for result in run.results()]
-    return found, [run.verdicts(result.key) for result in found]
+    results = [result.model_copy(update={"seconds": 0.0}) for result in run.results()]
+    return results, [run.verdicts(result.key) for result in results]
 
 
 @pytest.mark.slow

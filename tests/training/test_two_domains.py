@@ -79,9 +79,11 @@ def test_a_collapsed_branch_has_the_verdicts_of_that_branch(tiny, tmp_path, norm
     for branch in ("clean", "adversarial"):
         evaluate_run(run, override(recipe, [f"evaluation.branch={branch}"]))
         plain = norms.collapse(model, branch)
-        found = evaluate(plain, batch.images, batch.labels, Linf(0.1), conditions=["clean"])
+        results = evaluate(
+            plain, batch.images, batch.labels, Linf(0.1), conditions=["clean"]
+        )
         expected = run.verdicts(f"clean@{branch}")
-        assert found.verdicts["clean"].predictions == expected.predictions
+        assert results.verdicts["clean"].predictions == expected.predictions
 
 
 def test_the_worst_of_two_keeps_the_prediction_that_fell():
@@ -92,14 +94,14 @@ def test_the_worst_of_two_keeps_the_prediction_that_fell():
         update={"predictions": (1, 2), "robust": (True, False), "by": ("", "pgd-3")}
     )
     for pair in ([one, two], [two, one]):
-        found = worst_of(pair)
-        assert found.predictions == (1, 2) and found.robust == (True, False)
-        assert found.by == ("", "pgd-3")
+        worst = worst_of(pair)
+        assert worst.predictions == (1, 2) and worst.robust == (True, False)
+        assert worst.by == ("", "pgd-3")
 
 
 def buffers(run, kind="state"):
-    found = checkpoints.load(run.checkpoints, kind, warnings=[]).tensors
-    return {k: v for k, v in found.items() if "running" in k}
+    tensors = checkpoints.load(run.checkpoints, kind, warnings=[]).tensors
+    return {k: v for k, v in tensors.items() if "running" in k}
 
 
 def test_frozen_statistics_stand_still_in_the_last_epochs(tiny, tmp_path):
