@@ -71,8 +71,12 @@ def _channels_hint(images: Tensor) -> str:
 
 def threats_of(threat: Threat | Sequence[Threat]) -> list[Threat]:
     """Return one threat or several as a list; anything else is refused."""
-    several = isinstance(threat, Sequence) and not isinstance(threat, str)
-    threats: list[Threat] = list(threat) if several else [threat]  # type: ignore[arg-type,list-item]
+    threats: list[Threat]
+    match threat:
+        case [*items]:  # a sequence, but no string
+            threats = items
+        case single:
+            threats = [single]
     if not threats:
         raise ValueError("there are no threats: give at least one, such as Linf(8/255)")
     for each in threats:

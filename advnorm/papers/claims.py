@@ -21,6 +21,10 @@ SHOWN = 3
 
 Numbers = Mapping[str, Mapping[str, Measured]]
 """By row and column."""
+Place = tuple[str, str]
+"""The row and the column of a number."""
+Gain = tuple[Place, Place]
+"""A number, and the smaller one that it is compared with."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Pa
     return part
 
 
-def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) -> Part:
+def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
     def part(numbers: Numbers) -> PartVerdict:
@@ -136,7 +140,7 @@ def more(larger: tuple[str, str], smaller: tuple[str, str], *, by: float = 0.0) 
     return part
 
 
-def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part:
+def within(larger: Place, smaller: Place, by: float) -> Part:
     """Claim that one number (row, column) is less than ``by`` above another."""
 
     def part(numbers: Numbers) -> PartVerdict:
@@ -149,12 +153,7 @@ def within(larger: tuple[str, str], smaller: tuple[str, str], by: float) -> Part
     return part
 
 
-def wider(
-    wide: tuple[tuple[str, str], tuple[str, str]],
-    narrow: tuple[tuple[str, str], tuple[str, str]],
-    *,
-    by: float = 0.0,
-) -> Part:
+def wider(wide: Gain, narrow: Gain, *, by: float = 0.0) -> Part:
     """Claim that a gain, a number (row, column) less another, exceeds another by ``by``.
 
     A negative ``by`` claims that it is not so much smaller.
@@ -200,7 +199,7 @@ class _Difference(NamedTuple):
 
 
 def _difference(
-    numbers: Numbers, larger: tuple[str, str], smaller: tuple[str, str]
+    numbers: Numbers, larger: Place, smaller: Place
 ) -> _Difference | PartVerdict:
     """Return how far one number is above another, or which of them is missing."""
     first, second = _find(numbers, *larger), _find(numbers, *smaller)

@@ -4,6 +4,7 @@
 falls, and at each it may jump.
 """
 
+from collections.abc import Sequence
 from math import inf, nextafter
 from typing import Annotated, Literal, Self
 
@@ -39,6 +40,15 @@ class Piecewise(Spec):
     factor: Positive = 0.1
     warmup: Factor = 0.0
     start: Factor = 0.0
+
+    @classmethod
+    def at_shares(cls, epochs: int, shares: Sequence[float]) -> "Piecewise":
+        """Divide by 10 after these shares of the epochs.
+
+        >>> Piecewise.at_shares(200, (0.5, 0.75)).at
+        (100.0, 150.0)
+        """
+        return cls(at=tuple(round(epochs * share, 6) for share in shares))
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""

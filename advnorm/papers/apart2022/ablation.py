@@ -6,7 +6,7 @@ from itertools import permutations
 from advnorm.evaluation.perturbed_statistics import Part, Perturbation
 from advnorm.papers.apart2022.setting import apart, of_five, perturbed_numbers, recipe
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more, wider, within
+from advnorm.papers.claims import Claim, Gain, more, wider, within
 from advnorm.papers.numbers import CLEAN
 from advnorm.recipe import PerturbationSpec, Recipe
 from advnorm.records import Scale
@@ -150,7 +150,7 @@ _PARTS: tuple[Part, ...] = ("mean", "deviation")
 _STANDARDS = ("standard 1.00x", "standard 2.00x")
 
 
-def _lost(row: str, part: str) -> tuple[tuple[str, str], tuple[str, str]]:
+def _lost(row: str, part: str) -> Gain:
     """Return the accuracies of a model unperturbed and at radius 0.4."""
     return (f"{row}: {part}", "0"), (f"{row}: {part}", "0.4")
 

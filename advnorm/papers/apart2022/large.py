@@ -6,8 +6,7 @@ from advnorm.papers.apart2022.accuracy import row_of
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
 from advnorm.papers.numbers import CLEAN
-from advnorm.papers.step_decay import step_decay
-from advnorm.recipe import GradientSpec, OptimizerSpec, Recipe
+from advnorm.recipe import GradientSpec, OptimizerSpec, Piecewise, Recipe
 from advnorm.records import Scale
 
 _TINY = {
@@ -42,7 +41,7 @@ def _imagenet(scale: Scale, method: str) -> Recipe:
         recipe, times = row_of(scale, "ResNet-18", "ImageNet", name), times / 2
     full = scale == "full"
     epochs = round((105 if full else recipe.epochs) * times)
-    schedule = step_decay(epochs, _DROPS if full else (0.5, 0.75))
+    schedule = Piecewise.at_shares(epochs, _DROPS if full else (0.5, 0.75))
     recipe = recipe.replace(epochs=epochs, optimizer=OptimizerSpec(schedule=schedule))
     return _large(scale, recipe)
 

@@ -20,7 +20,6 @@ from typing import Literal, NamedTuple, Unpack
 
 from advnorm.evaluation.perturbed_statistics import Perturbation
 from advnorm.papers.numbers import ResultNumber
-from advnorm.papers.step_decay import step_decay
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
@@ -28,6 +27,7 @@ from advnorm.recipe import (
     ModelSpec,
     ObjectiveSpec,
     OptimizerSpec,
+    Piecewise,
     Recipe,
     RecipeChanges,
     ThreatSpec,
@@ -147,7 +147,7 @@ def recipe(
             lr=0.1,
             momentum=0.9,
             weight_decay=5e-4,
-            schedule=step_decay(epochs, (0.5, 0.75)),
+            schedule=Piecewise.at_shares(epochs, (0.5, 0.75)),
         ),
         epochs=epochs,
         batch_size=BATCH[scale],

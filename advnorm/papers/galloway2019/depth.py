@@ -5,7 +5,7 @@ from itertools import product
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, Part, above, more, within
-from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.galloway2019.nets import PLAIN_SGD
 from advnorm.papers.numbers import CLEAN, NumberSource, ResultNumber
 from advnorm.recipe import (
     DataSpec,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below
-from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.galloway2019.nets import PLAIN_SGD
 from advnorm.papers.numbers import CLEAN, AnswerNumber, ResultNumber
 from advnorm.recipe import (
     DataSpec,

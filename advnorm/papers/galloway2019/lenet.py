@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more
+from advnorm.papers.galloway2019.nets import PLAIN_SGD
 from advnorm.papers.numbers import CLEAN, AnswerNumber
 from advnorm.recipe import (
     DataSpec,
     EvaluationSpec,
     ModelSpec,
     NormSpec,
-    ObjectiveSpec,
     OptimizerSpec,
     Recipe,
     RecipeChanges,
@@ -37,16 +37,14 @@ _SIZES: dict[Scale, RecipeChanges] = {
 
 def models(scale: Scale) -> dict[str, Recipe]:
     """90 epochs of SGD at a learning rate of 0.01 with mini-batches of 50."""
-    base = Recipe(
+    base = PLAIN_SGD.replace(
         name="galloway2019.lenet",
         model=ModelSpec(name="lenet5", standardize="none"),
-        norm=NormSpec(name="none"),
-        objective=ObjectiveSpec(name="standard"),
-        optimizer=OptimizerSpec(name="sgd", lr=0.01, momentum=0),
+        optimizer=OptimizerSpec(lr=0.01),
         batch_size=50,
         threat=ThreatSpec(norm="l2", eps=1),
-        validation=ValidationSpec(every=1000, samples=10, steps=1),
-        evaluation=EvaluationSpec(conditions=("clean",), weights="last"),
+        validation=ValidationSpec(every=1000),
+        evaluation=EvaluationSpec(conditions=("clean",)),
     ).replace(**_SIZES[scale])
     decay = base.replace(optimizer=OptimizerSpec(weight_decay=0.01))
     return {

@@ -5,8 +5,7 @@ from typing import Unpack
 
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, within
-from advnorm.papers.galloway2019.nets import CIFAR, vgg
-from advnorm.papers.galloway2019.plain_sgd import PLAIN_SGD
+from advnorm.papers.galloway2019.nets import CIFAR, PLAIN_SGD, vgg
 from advnorm.papers.numbers import CLEAN, AnswerNumber, NumberSource, ResultNumber
 from advnorm.recipe import (
     DataSpec,

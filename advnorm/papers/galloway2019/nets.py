@@ -1,4 +1,4 @@
-r"""Convolutional networks trained on clean images, and how they are tested (appendix B).
+r"""Networks trained on clean images, and how they are tested (appendix B).
 
 The paper standardizes pixels and attacks there: PGD of 20 steps of eps / 10 without a
 random start, :math:`\epsilon_\infty = 0.03`, :math:`\epsilon_2 = \epsilon_\infty \sqrt{d}`,
@@ -105,6 +105,18 @@ class PerturbationSizes(NamedTuple):
             self.job(row, recipe, pixels=pixels(recipe)) for row, recipe in recipes.items()
         ]
 
+
+PLAIN_SGD = Recipe(
+    norm=NormSpec(name="none"),
+    objective=ObjectiveSpec(name="standard"),
+    optimizer=OptimizerSpec(name="sgd", momentum=0),
+    validation=ValidationSpec(samples=10, steps=1),
+    evaluation=EvaluationSpec(weights="last"),
+)
+"""Clean training of the smaller models, without momentum and norm.
+
+The last weights are evaluated, so validation is as cheap as it can be.
+"""
 
 CIFAR: dict[Scale, PerturbationSizes] = {
     "full": PerturbationSizes(0.006, 0.05),

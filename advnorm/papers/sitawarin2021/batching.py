@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, more, wider, within
+from advnorm.papers.claims import Claim, Gain, Part, more, wider, within
 from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sitawarin2021.setting import (
     COLUMNS,
@@ -112,7 +112,7 @@ _DOMAINS = ("clean", "adversarial")
 _SEQ, _CAT = "MAT-Seq-0.25", "MAT-Cat-0.25"
 
 
-def _rise(row: str, domain: str) -> tuple[tuple[str, str], tuple[str, str]]:
+def _rise(row: str, domain: str) -> Gain:
     """Return the largest distance of the second half, and that at the end."""
     return (row, f"{domain}, peak"), (row, f"{domain}, end")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from advnorm.papers.claims import Part, more
+from advnorm.papers.claims import Gain, Part, more
 from advnorm.papers.numbers import CLEAN, DifferenceNumber, NumberSource, ResultNumber
 from advnorm.recipe import (
     AttackSpec,
@@ -173,7 +173,7 @@ def more_of_both(better: str, other: str, prefix: str = "") -> tuple[Part, Part]
     return more((better, clean), (other, clean)), more((better, strong), (other, strong))
 
 
-def from_pgd_to_aa(row: str) -> tuple[tuple[str, str], tuple[str, str]]:
+def from_pgd_to_aa(row: str) -> Gain:
     """Return the two numbers of a row whose difference shows false robustness at 16/255."""
     return (row, "16/255 PGD"), (row, "16/255 AA")
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, above, below, more, wider
 from advnorm.papers.numbers import CLEAN
-from advnorm.papers.sridhar2021.gain import gain, improves
 from advnorm.papers.sridhar2021.setting import (
     CIFAR,
     MNIST,
     Budget,
     Size,
+    gain,
+    improves,
     pgd_at,
     strongest_evaluation,
 )

@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, more, wider, within
+from advnorm.papers.claims import Claim, Gain, Part, more, wider, within
 from advnorm.papers.numbers import CLEAN
-from advnorm.papers.sridhar2021.gain import TableCell, gain, improves
-from advnorm.papers.sridhar2021.setting import CIFAR, MNIST, Budget, Size, certified
+from advnorm.papers.sridhar2021.setting import (
+    CIFAR,
+    MNIST,
+    Budget,
+    Size,
+    certified,
+    gain,
+    improves,
+)
 from advnorm.recipe import EvaluationSpec
 from advnorm.records import Scale
 
@@ -51,12 +58,12 @@ def _jobs(scale: Scale, prefix: str, budget: Budget, size: Size) -> list[Job]:
     return jobs
 
 
-def _gain(row: str, column: str) -> tuple[TableCell, TableCell]:
+def _gain(row: str, column: str) -> Gain:
     """Return a number of IBP with and without batch norm."""
     return gain(f"{row}, IBP", column)
 
 
-def _ahead(row: str, column: str) -> tuple[TableCell, TableCell]:
+def _ahead(row: str, column: str) -> Gain:
     """Return a number of IBP with batch norm, and of CROWN-IBP without it."""
     return (f"{row}, IBP, BN", column), (f"{row}, CROWN-IBP", column)
 

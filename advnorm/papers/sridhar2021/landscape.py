@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, more, wider
+from advnorm.papers.claims import Claim, Gain, Part, more, wider
 from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sridhar2021 import adversarial
 from advnorm.papers.sridhar2021 import certified as bounded
-from advnorm.papers.sridhar2021.gain import TableCell
 from advnorm.papers.sridhar2021.setting import certified, pgd_at
 from advnorm.records import Scale
 
@@ -31,7 +30,7 @@ def _lower(columns: Sequence[str]) -> tuple[Part, ...]:
     return tuple(more((m, c), (f"{m}, BN", c)) for m in _METHODS for c in columns)
 
 
-def _rise(row: str, column: str) -> tuple[TableCell, TableCell]:
+def _rise(row: str, column: str) -> Gain:
     """Return the end of a curve, and its mean."""
     return (row, f"{column}, end"), (row, column)
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from advnorm.papers.artefact import Job, artefact
 from advnorm.papers.claims import Claim, more, wider, within
 from advnorm.papers.numbers import CLEAN, ResultNumber
-from advnorm.papers.sridhar2021.gain import gain, improves
-from advnorm.papers.sridhar2021.setting import strongest_evaluation
+from advnorm.papers.sridhar2021.setting import gain, improves, strongest_evaluation
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,

@@ -10,11 +10,12 @@ MNIST or 4,000 of CIFAR-10 at 16x16 (flipped, not cropped), batches of 50. Runs 
 are monitored in the tables too, so that they are trained once.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from advnorm.numbers import parse_number
+from advnorm.papers.claims import Gain, Part, more
 from advnorm.papers.numbers import ResultNumber
-from advnorm.papers.step_decay import step_decay
 from advnorm.recipe import (
     AttackSpec,
     DataSpec,
@@ -25,6 +26,7 @@ from advnorm.recipe import (
     NormSpec,
     ObjectiveSpec,
     OptimizerSpec,
+    Piecewise,
     Ramp,
     Recipe,
     ThreatSpec,
@@ -77,6 +79,16 @@ class Budget(NamedTuple):
         return ResultNumber(condition, eps=self.test_eps)
 
 
+def gain(row: str, column: str) -> Gain:
+    """Return a number with and without batch norm."""
+    return (f"{row}, BN", column), (row, column)
+
+
+def improves(rows: Sequence[str], columns: Sequence[str]) -> tuple[Part, ...]:
+    """Claim that batch norm improves each number."""
+    return tuple(more(*gain(row, column)) for row in rows for column in columns)
+
+
 MNIST = (
     Budget("MNIST", "0.2", "0.1", "0.01"),
     Budget("MNIST", "0.3", "0.2", "0.02"),
@@ -114,7 +126,7 @@ def pgd_at(
         optimizer=OptimizerSpec(
             name="adam",
             lr=1e-3 if full else 2e-3,
-            schedule=step_decay(epochs, (0.6, 0.8) if mnist else (0.55, 0.825)),
+            schedule=Piecewise.at_shares(epochs, (0.6, 0.8) if mnist else (0.55, 0.825)),
         ),
         epochs=epochs,
     )
@@ -156,7 +168,7 @@ def certified(
         optimizer=OptimizerSpec(
             name="adam",
             lr=5e-4 if full else 2e-3,
-            schedule=step_decay(epochs, (0.65, 0.95) if full else (0.75, 0.92)),
+            schedule=Piecewise.at_shares(epochs, (0.65, 0.95) if full else (0.75, 0.92)),
         ),
         epochs=epochs,
         validation=ValidationSpec(robust="ibp"),
