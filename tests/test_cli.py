@@ -14,7 +14,8 @@ import torch
 import typer
 
 from advnorm import __version__, cli, diagnosis
-from advnorm.cli.user_model import load_user_model
+from advnorm.models import BuildContext, load_user_model
+from advnorm.norms import NORMS
 from advnorm.recipe import Recipe
 from advnorm.recipes import RECIPES, find
 from advnorm.records import Run
@@ -364,7 +365,8 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
         for name in ("net", "build")
     ]
     assert said[0] == said[1] and said[0][0] == 0
-    model = load_user_model(f"{mine}:net")
+    context = BuildContext("net", (1, 8, 8), 10, NORMS["batch"]())
+    model = load_user_model(f"{mine}:net").build(context)
     data = load_data(Recipe(name="own"), root=None)
     images, labels, _ = next(
         data.test.batches(torch.arange(24), batch_size=24, device=torch.device("cpu"))
@@ -391,7 +393,7 @@ class Pair(nn.Module):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("wide", "wide() missing 1 required positional argument"),
+        ("wide", "wide needs a value of 'width': set model.options.width=VALUE"),
         ("lost", "line 4: RuntimeError: no weights file"),
         ("number", "number is neither a torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),

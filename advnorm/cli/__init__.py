@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 import typer
@@ -69,7 +70,7 @@ app.add_typer(_data, name="data")
 def main() -> None:
     """Run the command line; a user's mistake is one sentence, not a traceback."""
     try:
-        app()
+        copy_context().run(app)  # which forgets the models that the user names
     except (ValueError, OSError, NotImplementedError, FloatingPointError) as error:
         _fail(error)
     except Exception as error:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from advnorm.cli.options import DataFolder, Device, Runs, Set
+from advnorm.cli.options import DataFolder, Device, KeepIn, Runs, Set
 from advnorm.cli.output import echo
 
 
@@ -15,6 +15,7 @@ def audit(
         typer.Option(help="Strong attacks, separated by commas; 'standard' is AutoAttack."),
     ] = "apgd_ce-50,apgd_t-20,square-500",
     set_: Set = None,
+    out: KeepIn = None,
     device: Device = "auto",
     data: DataFolder = None,
 ) -> None:
@@ -24,24 +25,18 @@ def audit(
 
     Example: advnorm audit runs/pgd --suite standard --set samples=500
     """
-    from advnorm.cli.settings import (
-        RECIPE_THREAT,
-        SAMPLES,
-        THREAT,
-        changed_recipe,
-        evaluation_settings,
-    )
+    from advnorm.cli.settings import RECIPE_THREAT, SAMPLES, THREAT, evaluation_settings
+    from advnorm.cli.targets import TargetOptions, open_targets, split_settings
     from advnorm.progress import show_progress
-    from advnorm.records import Run
     from advnorm.runs import audit_run
 
-    changes = [*RECIPE_THREAT, *evaluation_settings(set_, (*THREAT, *SAMPLES))]
-    opened = [Run.open(path) for path in runs]
+    of_recipe, changes = split_settings(set_)
+    settings = [*RECIPE_THREAT, *evaluation_settings(changes, (*THREAT, *SAMPLES))]
+    options = TargetOptions(of_recipe, out, data, device)
     attacks = tuple(name.strip() for name in suite.split(","))
-    with show_progress() as progress:
-        for run in opened:
-            recipe = changed_recipe(run, changes)
+    with open_targets(runs, settings, options) as targets, show_progress() as progress:
+        for run, recipe, name in targets:
             audits = audit_run(
                 run, recipe, suite=attacks, root=data, device=device, progress=progress
             )
-            echo("\n".join([f"{run.path}:", *map(str, audits)]))
+            echo("\n".join([f"{name}:", *map(str, audits)]))

@@ -1,11 +1,10 @@
 """``advnorm diagnose``: ask why a model works or fails."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from advnorm.cli.options import DataFolder, Device, Set
+from advnorm.cli.options import DataFolder, Device, KeepIn, Set
 from advnorm.cli.output import echo
 
 
@@ -18,6 +17,7 @@ def diagnose(
     all_: Annotated[bool, typer.Option("--all", help="Ask every question.")] = False,
     samples: Annotated[int, typer.Option(min=2, help="Number of test samples.")] = 200,
     set_: Set = None,
+    out: KeepIn = None,
     device: Device = "auto",
     data: DataFolder = None,
 ) -> None:
@@ -28,40 +28,34 @@ def diagnose(
 
     Example: advnorm diagnose runs/pgd hessian distances --set hessian.steps=20
     """
-    from advnorm.cli.settings import WEIGHTS, changed_recipe, evaluation_settings
-    from advnorm.cli.user_model import diagnose_user_model, is_user_model
+    from advnorm.cli.settings import WEIGHTS, evaluation_settings
+    from advnorm.cli.targets import (
+        OF_RECIPE,
+        TargetOptions,
+        is_model,
+        open_targets,
+        say_next,
+        split_settings,
+    )
     from advnorm.diagnosis import QUESTIONS
     from advnorm.progress import show_progress
-    from advnorm.records import Run
     from advnorm.runs import diagnose_run, parse_questions
 
     if not names and not all_:
         raise ValueError("name a question of 'advnorm list questions', or write --all")
-    own = is_user_model(run)
-    of_recipe = ("evaluation.", "data.", "threat.") if own else ("evaluation.",)
-    settings = [change for change in set_ or [] if change.startswith(of_recipe)]
-    options = [change for change in set_ or [] if not change.startswith(of_recipe)]
-    evaluation_settings([s for s in settings if s.startswith("evaluation.")], WEIGHTS)
-    chosen = parse_questions(list(QUESTIONS) if all_ else names or [], options)
-    with show_progress() as progress:
-        if own:
-            for diagnosis in diagnose_user_model(
-                run,
-                settings,
-                chosen,
-                samples=samples,
-                skip=all_,
-                root=data,
-                device=device,
-                progress=progress,
-            ):
-                echo(str(diagnosis))
-            return
-        opened = Run.open(Path(run))
+    of_model = (*OF_RECIPE, "threat.") if is_model(run) else OF_RECIPE
+    of_recipe, changes = split_settings(set_, of_model)
+    settings, changes = split_settings(changes, ("evaluation.",))
+    evaluation_settings(settings, WEIGHTS)
+    questions = parse_questions(list(QUESTIONS) if all_ else names or [], changes)
+    options = TargetOptions(of_recipe, out, data, device)
+    with (
+        open_targets([run], settings, options) as targets,
+        show_progress() as progress,
+    ):
         for diagnosis in diagnose_run(
-            opened,
-            changed_recipe(opened, settings),
-            chosen,
+            *targets[0][:2],
+            questions,
             samples=samples,
             skip=all_,
             root=data,
@@ -69,4 +63,4 @@ def diagnose(
             progress=progress,
         ):
             echo(str(diagnosis))
-    echo(f"next: advnorm report {run} --out report.html")
+    say_next(targets, options)

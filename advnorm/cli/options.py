@@ -5,9 +5,20 @@ from typing import Annotated
 
 import typer
 
-Runs = Annotated[list[Path], typer.Argument(help="Run folders.")]
+Runs = Annotated[
+    list[Path], typer.Argument(help="Run folders, or models of yours: FILE.py:NAME.")
+]
+KeepIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="For a model of yours: a run folder that keeps the results."
+    ),
+]
 RecipeName = Annotated[
-    str, typer.Argument(help="A recipe of 'advnorm list recipes', or a YAML file.")
+    str,
+    typer.Argument(
+        help="A recipe of 'advnorm list recipes', a YAML file, or your model: FILE.py:NAME."
+    ),
 ]
 Set = Annotated[
     list[str] | None,

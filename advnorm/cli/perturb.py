@@ -1,10 +1,14 @@
 """``advnorm perturb``: accuracy under perturbed batch-norm statistics."""
 
-from advnorm.cli.options import DataFolder, Device, Runs, Set
+from advnorm.cli.options import DataFolder, Device, KeepIn, Runs, Set
 
 
 def perturb(
-    runs: Runs, set_: Set = None, device: Device = "auto", data: DataFolder = None
+    runs: Runs,
+    set_: Set = None,
+    out: KeepIn = None,
+    device: Device = "auto",
+    data: DataFolder = None,
 ) -> None:
     """Measure accuracy of runs when their batch-norm statistics are perturbed.
 
@@ -12,12 +16,19 @@ def perturb(
 
     Example: advnorm perturb runs/apart --set radii=[0,0.1] --set evaluation.samples=500
     """
-    from advnorm.cli.settings import SAMPLES, evaluation_settings, for_each_run
+    from advnorm.cli.settings import SAMPLES, evaluation_settings
+    from advnorm.cli.targets import (
+        TargetOptions,
+        for_each_target,
+        open_targets,
+        split_settings,
+    )
     from advnorm.runs import perturb_run
 
-    settings = set_ or []
-    of_evaluation = [change for change in settings if change.startswith("evaluation.")]
-    own = [change for change in settings if change not in of_evaluation]
+    of_recipe, settings = split_settings(set_)
+    of_evaluation, own = split_settings(settings, ("evaluation.",))
     changes = [f"perturbation.{change.removeprefix('perturbation.')}" for change in own]
     changes += evaluation_settings(of_evaluation, SAMPLES)
-    for_each_run(runs, changes, perturb_run, data=data, device=device)
+    options = TargetOptions(of_recipe, out, data, device)
+    with open_targets(runs, changes, options) as targets:
+        for_each_target(targets, perturb_run, options)

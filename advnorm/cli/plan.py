@@ -17,10 +17,9 @@ def plan(
 
     Example: advnorm plan cifar10.pgd --device a100
     """
-    from advnorm.recipe import override
-    from advnorm.recipes import find
+    from advnorm.cli.user_models import named_recipe
     from advnorm.runs.devices import named_devices
     from advnorm.runs.plan import table
 
     devices = named_devices(device)
-    echo(table(override(find(recipe), set_ or []), devices))
+    echo(table(named_recipe(recipe, set_ or []), devices))

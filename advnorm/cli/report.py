@@ -5,12 +5,23 @@ from typing import Annotated
 
 import typer
 
+from advnorm.cli.options import DataFolder, Device, Set
 from advnorm.cli.output import echo, exit_with
+from advnorm.cli.targets import (
+    TargetOptions,
+    for_each_target,
+    is_model,
+    open_targets,
+    split_settings,
+)
 
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or one folder of 'reproduce'.")
+        list[Path],
+        typer.Argument(
+            help="Run folders, your models (FILE.py:NAME), or one folder of 'reproduce'."
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -19,8 +30,13 @@ def report(
             "the folder for one page per paper (default: the same folder)."
         ),
     ] = None,
+    set_: Set = None,
+    device: Device = "auto",
+    data: DataFolder = None,
 ) -> None:
     """Write a self-contained HTML page that compares runs, or one per reproduced paper.
+
+    A model of your own is evaluated first; --set changes how, as in 'evaluate'.
 
     Example: advnorm report runs/batch runs/group --out report.html
     """
@@ -32,5 +48,27 @@ def report(
         for page in pages.written:
             echo(f"wrote {page}")
         return exit_with(pages.damaged)
-    page = write([Run.open(path) for path in runs], out or Path("report.html"))
+    page = out or Path("report.html")
+    if any(is_model(str(path)) for path in runs):
+        _report_models(runs, page, set_, TargetOptions((), None, data, device))
+    elif set_:
+        raise ValueError("--set is for a model of yours: results of runs are as they are")
+    else:
+        write([Run.open(path) for path in runs], page)
     echo(f"wrote {page}")
+
+
+def _report_models(
+    runs: list[Path], page: Path, set_: list[str] | None, options: TargetOptions
+) -> None:
+    """Evaluate the models among the runs, and write the page."""
+    from advnorm.cli.settings import evaluation_settings
+    from advnorm.report import write
+    from advnorm.runs import evaluate_run
+
+    of_recipe, changes = split_settings(set_)
+    options = options._replace(of_recipe=of_recipe)
+    with open_targets(runs, evaluation_settings(changes), options) as targets:
+        own = [target for target in targets if is_model(target.name)]
+        for_each_target(own, evaluate_run, options)
+        write([target.run for target in targets], page)

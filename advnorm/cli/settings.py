@@ -1,14 +1,6 @@
 """What ``--set`` changes in the commands that work on run folders."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from advnorm.cli.output import say
-
-if TYPE_CHECKING:
-    from advnorm.recipe import Recipe
-    from advnorm.records import Result, Run
+from collections.abc import Sequence
 
 WEIGHTS = ("weights", "branch")
 """Evaluation settings that every command on a run knows."""
@@ -37,33 +29,3 @@ def evaluation_settings(
             raise unknown("evaluation setting of this command called", name, list(allowed))
         full.append(f"{key}={change.partition('=')[2]}")
     return full
-
-
-def changed_recipe(run: "Run", changes: Sequence[str]) -> "Recipe":
-    """Return a run's recipe with some settings changed."""
-    from advnorm.recipe import override, read
-
-    return override(read(run.path / "recipe.yaml"), list(changes))
-
-
-def for_each_run(
-    runs: Sequence[Path],
-    changes: Sequence[str],
-    function: "Callable[..., list[Result]]",
-    *,
-    data: Path | None,
-    device: str,
-) -> "list[Run]":
-    """Call a function of ``advnorm.runs`` on every run, and print all results."""
-    from advnorm.progress import show_progress
-    from advnorm.records import Run
-    from advnorm.report import comparison_text
-
-    opened = [Run.open(path) for path in runs]
-    with show_progress() as progress:
-        for run in opened:
-            recipe = changed_recipe(run, changes)
-            progress.line(f"{run.path}:")
-            function(run, recipe, root=data, device=device, progress=progress)
-    say(comparison_text(opened))
-    return opened

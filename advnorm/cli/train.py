@@ -22,16 +22,17 @@ def train(
 ) -> None:
     """Train a recipe into a run folder.
 
+    --set model.name=FILE.py:NAME trains a model of your own.
+
     Example: advnorm train digits.pgd --set norm.name=group --out runs/group
     """
+    from advnorm.cli.user_models import named_recipe
     from advnorm.progress import show_progress
     from advnorm.ranks import PeerLostError
-    from advnorm.recipe import override
-    from advnorm.recipes import find
-    from advnorm.training import StoppedError
+    from advnorm.training import StoppedError, naming_options
     from advnorm.training import train as train_run
 
-    changed = override(find(recipe), set_ or [])
+    changed = named_recipe(recipe, set_ or [])
     options = ["--data", str(data)] if data else []
     options += ["--device", device] if device != "auto" else []
     with show_progress() as progress:
@@ -43,5 +44,5 @@ def train(
             if stopped.resume:
                 stopped.resume = shlex.join([*shlex.split(stopped.resume), *options])
             raise
-    following = shlex.join(["advnorm", "evaluate", str(out), *options])
+    following = shlex.join(["advnorm", "evaluate", str(out), *options, *naming_options()])
     say(f"trained: {out}\nnext: {following}")

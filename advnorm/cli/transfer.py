@@ -10,7 +10,10 @@ from advnorm.cli.output import is_first_process, say
 
 
 def transfer(
-    runs: Annotated[list[Path], typer.Argument(help="Two or more run folders.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Two or more: run folders, or models of yours, FILE.py:NAME."),
+    ],
     set_: Set = None,
     out: Annotated[Path | None, typer.Option(help="A JSON file to write.")] = None,
     device: Device = "auto",
@@ -24,25 +27,24 @@ def transfer(
     """
     import json
 
-    from advnorm.cli.settings import (
-        RECIPE_THREAT,
-        SAMPLES,
-        THREAT,
-        changed_recipe,
-        evaluation_settings,
-    )
+    from advnorm.cli.settings import RECIPE_THREAT, SAMPLES, THREAT, evaluation_settings
+    from advnorm.cli.targets import TargetOptions, open_targets, split_settings
     from advnorm.files import write_alone
     from advnorm.progress import show_progress
-    from advnorm.records import Run
     from advnorm.runs import transfer_runs
 
-    settings = evaluation_settings(set_, ("conditions", *THREAT, "step_ratio", *SAMPLES))
-    changes = ["evaluation.conditions=[pgd-40]", *RECIPE_THREAT, *settings]
-    opened = [Run.open(path) for path in runs]
-    recipes = [changed_recipe(run, changes) for run in opened]
-    with show_progress() as progress:
+    of_recipe, changes = split_settings(set_)
+    allowed = ("conditions", *THREAT, "step_ratio", *SAMPLES)
+    settings = ["evaluation.conditions=[pgd-40]", *RECIPE_THREAT]
+    settings += evaluation_settings(changes, allowed)
+    options = TargetOptions(of_recipe, None, data, device)
+    with open_targets(runs, settings, options) as targets, show_progress() as progress:
         matrices = transfer_runs(
-            opened, recipes, root=data, device=device, progress=progress
+            [target.run for target in targets],
+            [target.recipe for target in targets],
+            root=data,
+            device=device,
+            progress=progress,
         )
     say("\n\n".join(map(str, matrices)))
     if out is not None and is_first_process():

@@ -11,27 +11,55 @@ from advnorm.models import (
     vgg,
     wide_resnet,
 )
-from advnorm.models.registry import MODELS, BuildContext, build, check_options, options
+from advnorm.models.registry import (
+    MODELS,
+    PACKAGES,
+    BuildContext,
+    UserModel,
+    add_model,
+    build,
+    check_options,
+    find_model,
+    is_file_model,
+    is_user_model,
+    models_in_use,
+    options,
+    use_models,
+)
 from advnorm.models.standardize import PerImageStandardize, Standardize
 from advnorm.models.tiled_linear import TiledLinear, untile
+from advnorm.models.user_files import as_user_model, load_user_model
+from advnorm.models.user_models import Source, takes_norm
 
 __all__ = [
     "MODELS",
+    "PACKAGES",
     "BuildContext",
     "PerImageStandardize",
+    "Source",
     "Standardize",
     "TiledLinear",
+    "UserModel",
+    "add_model",
+    "as_user_model",
     "build",
     "check_options",
     "cifar_resnet",
     "cnn",
+    "find_model",
     "fixup",
     "imagenet_resnet",
+    "is_file_model",
+    "is_user_model",
     "lenet",
     "linear",
+    "load_user_model",
+    "models_in_use",
     "options",
     "preact_resnet",
+    "takes_norm",
     "untile",
+    "use_models",
     "vgg",
     "wide_resnet",
 ]

@@ -39,7 +39,10 @@ class ModelSpec(Spec):
     """The network."""
 
     name: str = "mlp"
-    """``advnorm list models``."""
+    """``advnorm list models``, or one of your own: ``FILE.py:NAME``, ``timm:NAME``,
+    ``hf:NAME``."""
+    digest: str | None = None
+    """SHA-256 of the file of a model of your own, filled in when a run begins."""
     options: dict[str, Option] = {}
     """Arguments of its constructor, such as ``{width: 64}``."""
     standardize: Literal["data", "per_image", "none"] = "data"
@@ -54,6 +57,8 @@ class NormSpec(Spec):
     """``advnorm list norms``."""
     options: dict[str, Option] = {}
     """Arguments of its constructor, such as ``{eps: 1e-3}``."""
+    apply: Literal["build", "convert"] = "build"
+    """The model is built with the norm; or built with batch norm, which is converted."""
     where: Literal["all", "input"] | tuple[Whole, ...] = "all"
     """Normalize everywhere, the network's input only, or these places (counted from 0)."""
     freeze_epochs: Annotated[Whole, Field(ge=0)] = 0

@@ -21,7 +21,7 @@ from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.runs.load import first_samples, open_run
+from advnorm.runs.load import explain_misfit, first_samples, open_run
 from advnorm.threat import Threat, check_threat
 
 SAMPLES = 200
@@ -138,13 +138,8 @@ def parse_questions(names: Sequence[str], changes: Sequence[str] = ()) -> Questi
 def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
     """Try the model on a few images, and refuse what does not fit."""
     few = Batch(*(rows[:8] for rows in batch))
-    try:
+    with explain_misfit(batch.images.shape[1:]):
         classes = check(model, few, bounds=threat.bounds)
-    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"the model does not map images of shape {tuple(batch.images.shape[1:])} to "
-            f"logits: {error}"
-        ) from error
     check_labels(batch.labels, count=len(batch.images), classes=classes)
 
 

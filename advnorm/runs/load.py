@@ -1,6 +1,6 @@
 """Loads a run's model and data, and checks them together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from advnorm import ranks
 from advnorm.data import Batch, DataSet
 from advnorm.evaluation.checks.auditor import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.engine import check
+from advnorm.evaluation.engine import check, search_dtype
 from advnorm.evaluation.inputs import check_labels
-from advnorm.models import untile
+from advnorm.models import is_user_model, untile
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, read
@@ -25,6 +25,7 @@ from advnorm.training.build import choose_device
 from advnorm.training.completion import completion_from, read_completion
 from advnorm.training.components import build_model, evaluation_threats, load_data
 from advnorm.training.state import MismatchError, restore
+from advnorm.training.user_model_checks import fixed_statistics_pass
 
 
 class TrainedModel(NamedTuple):
@@ -180,6 +181,21 @@ def check_fit(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.dev
         raise ValueError(f"{data.name} has no test samples: name another evaluation.data")
     few = torch.arange(min(8, len(data.test)))
     batch = next(data.test.batches(few, batch_size=8, device=device))
-    classes = check(model, batch, bounds=recipe.threat.bounds)
+    with explain_misfit(data.shape):
+        if is_user_model(recipe.model.name):
+            fixed_statistics_pass(model, batch.images.to(search_dtype(model)))
+        classes = check(model, batch, bounds=recipe.threat.bounds)
     check_labels(data.test.labels, count=len(data.test), classes=classes)
     return classes
+
+
+@contextmanager
+def explain_misfit(shape: Sequence[int]) -> Iterator[None]:
+    """Say that a model does not take images of a shape, where it fails on a few of them."""
+    try:
+        yield
+    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"the model does not map images of shape {tuple(shape)} to logits: {error}; "
+            "give the data that it is made for (data.name)"
+        ) from error

@@ -20,6 +20,7 @@ from advnorm.objectives import CERTIFIED
 from advnorm.recipe import Constant, Recipe, override
 from advnorm.runs.activation_memory import ActivationMemory
 from advnorm.runs.devices import Device
+from advnorm.runs.load import explain_misfit
 from advnorm.runs.operation_counter import OperationCounter
 from advnorm.training import components
 from advnorm.training.build import Experiment
@@ -86,6 +87,11 @@ def plan(recipe: Recipe) -> Plan:
     """Count what ``recipe`` costs; only a data set of the user's own is read."""
     check_recipe(recipe)
     data = _empty_data(recipe)
+    with explain_misfit(data.shape):
+        return _plan(recipe, data)
+
+
+def _plan(recipe: Recipe, data: DataSet) -> Plan:
     experiment = _experiment(override(recipe, _SIMPLE), data)
     check_batch_statistics(experiment, *_batch(experiment)[:2])
     kinds, counter = _step_kinds(experiment), OperationCounter()
@@ -187,7 +193,7 @@ def _step(
 
 def _experiment(recipe: Recipe, data: DataSet) -> Experiment:
     with torch.device("meta"):
-        model = components.build_model(recipe, data)
+        model = components.build_model(recipe, data).to("meta")
     return Experiment(
         recipe=recipe,
         data=data,

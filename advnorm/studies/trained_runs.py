@@ -31,7 +31,7 @@ from advnorm.recipe import (
     to_yaml,
 )
 from advnorm.records import Run, RunLostError
-from advnorm.training import load_data, train
+from advnorm.training import load_data, train, with_digest
 from advnorm.training.completion import is_finished
 
 _NOT_TRAINING = ("name", "evaluation", "perturbation")
@@ -60,6 +60,7 @@ def train_once(
     progress: Progress | None = None,
 ) -> Run:
     """Return the run of a recipe below ``folder``, trained to its end."""
+    recipe = with_digest(recipe)
     digest = load_data(recipe, root=root).digest()
     path = folder / run_name(recipe, digest)
     with lock_run(path):

@@ -25,6 +25,12 @@ from advnorm.schedules import Schedule
 from advnorm.threat import THREATS, Threat
 from advnorm.training import checkpoints
 from advnorm.training.state import MismatchError, restore
+from advnorm.training.user_model_checks import (
+    CountedNorm,
+    check_norms,
+    check_same_file,
+    convert_norms,
+)
 
 
 def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
@@ -54,24 +60,38 @@ def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
 
 def build_model(recipe: Recipe, data: sets.DataSet) -> nn.Module:
     """Build the recipe's model; standardization is its first layer."""
-    spec, where, norm = recipe.model, recipe.norm.where, build_norm(recipe)
+    model, norm = assemble_model(recipe, data)
+    if recipe.norm.apply == "convert":
+        return convert_norms(recipe.norm, model)
+    if models.is_user_model(recipe.model.name):
+        check_norms(recipe, norm, model)
+    return model
+
+
+def assemble_model(recipe: Recipe, data: sets.DataSet) -> tuple[nn.Module, CountedNorm]:
+    """Return the model, whose norms are not yet checked, and the norm that built it."""
+    spec, where = recipe.model, recipe.norm.where
+    check_same_file(spec)
+    converts = recipe.norm.apply == "convert"
+    norm = CountedNorm(NORMS["batch"]() if converts else build_norm(recipe))
     first = _first_layer(spec, data)
+    inner: Norm = norm
     if where == "input":
         first = nn.Sequential(first or nn.Identity(), norm(data.shape[0]))
-        norm = NORMS["none"]()
+        inner = NORMS["none"]()
     elif where != "all":
-        norm = SelectiveNorm(norm, where)
+        inner = SelectiveNorm(norm, where)
     model = models.build(
         spec.name,
         shape=data.shape,
         classes=len(data.classes),
-        norm=norm,
+        norm=inner,
         standardize=first,
         options={k: v for k, v in spec.options.items() if v is not None},
     )
-    if isinstance(norm, SelectiveNorm):
-        norm.check()
-    return model
+    if isinstance(inner, SelectiveNorm):
+        inner.check()
+    return model, norm
 
 
 def build_norm(recipe: Recipe) -> Norm:
@@ -141,6 +161,11 @@ def evaluation_threats(recipe: Recipe) -> list[Threat]:
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:
     """Build the recipe's optimizer; parameters that it does not train are frozen."""
     spec = recipe.optimizer
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise RecipeError(
+            f"model {recipe.model.name!r} has no parameters to train: give it some, with "
+            "requires_grad"
+        )
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     trained = set(norm_parameters(model)) if spec.parameters == "norms" else None
     if trained is not None and not trained:

@@ -18,6 +18,7 @@ from advnorm.recipe import RecipeError
 from advnorm.training.build import Experiment
 from advnorm.training.components import build_objective, weight_schedules
 from advnorm.training.recipe_checks import check_gradient_rule, check_schedule
+from advnorm.training.user_model_checks import check_eval_pass
 
 
 def dry_run(experiment: Experiment) -> None:
@@ -44,16 +45,22 @@ def dry_run(experiment: Experiment) -> None:
 
 def _check_model(experiment: Experiment, images: Tensor) -> None:
     model, recipe = experiment.model, experiment.recipe
-    with eval_mode(model), torch.no_grad():
-        try:
+    try:
+        check_eval_pass(model, images, classes=len(experiment.data.classes))
+        with (
+            eval_mode(model),
+            torch.no_grad(),
+            norms.mode(model, "batch"),
+            norms.route(model, clean=len(images) // 2),
+        ):
             model(images)
-            with norms.mode(model, "batch"), norms.route(model, clean=len(images) // 2):
-                model(images)
-        except (RuntimeError, ValueError) as error:
-            raise RecipeError(
-                f"model {recipe.model.name!r} with norm {recipe.norm.name!r} does not run "
-                f"on {experiment.data.name}: {error}"
-            ) from None
+    except RecipeError:
+        raise
+    except Exception as error:  # of any model, also of the user's own
+        raise RecipeError(
+            f"model {recipe.model.name!r} with norm {recipe.norm.name!r} does not run on "
+            f"{experiment.data.name}, images of shape {tuple(images.shape[1:])}: {error}"
+        ) from None
 
 
 def check_batch_statistics(experiment: Experiment, images: Tensor, labels: Tensor) -> None:

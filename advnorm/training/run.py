@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from advnorm import ranks
+from advnorm import models, ranks
 from advnorm.allocator import freed_memory_kept
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, differences, from_yaml, to_yaml
@@ -24,6 +24,7 @@ from advnorm.training.saver import Saver
 from advnorm.training.state import ResumePoint, State, restore
 from advnorm.training.step import HALF_SCALE
 from advnorm.training.stop import Stop, StoppedError
+from advnorm.training.user_model_checks import check_same_file, with_digest
 
 
 def train(
@@ -68,7 +69,7 @@ def train(
             "recipe is a Recipe, such as advnorm.recipes.find('digits.pgd'), not "
             f"{shorten(recipe)}"
         )
-    out = Path(out)
+    recipe, out = with_digest(recipe), Path(out)
     with (
         _naming_checkpoint(out),
         ranks.process_group(choose_device(device)),
@@ -201,11 +202,22 @@ def how_to_resume(out: Path) -> str:
     """Return the command that resumes a stopped run."""
     recipe = str(out / "recipe.yaml")
     command = ["advnorm", "train", recipe, "--out", str(out), "--resume"]
-    return shlex.join([*ranks.launcher_command(), *command])
+    return shlex.join([*ranks.launcher_command(), *command, *naming_options()])
+
+
+def naming_options() -> list[str]:
+    """Return the options that name the user's models again in another command."""
+    files = [model.name for model in models.models_in_use() if model.digest]
+    return [word for name in files for word in ("--set", f"model.name={name}")]
 
 
 def _check_same_recipe(recipe: Recipe, run: Run) -> None:
-    changed = differences(from_yaml(run.recipe_text()), recipe)
+    before = from_yaml(run.recipe_text())
+    named = {"name": recipe.model.name}
+    if recipe.model.digest and before.model.digest:  # the file may have moved
+        before = before.model_copy(update={"model": before.model.model_copy(update=named)})
+        check_same_file(before.model)
+    changed = differences(before, recipe)
     if changed:
         raise RecipeError(
             f"{run.path} was begun with another recipe; these keys differ (run -> given):\n"

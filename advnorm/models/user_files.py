@@ -1,0 +1,83 @@
+"""Models in Python files of the user's own: FILE.py:NAME.
+
+A file is run by :func:`load_user_model` alone. Nothing calls it with a name that a recipe
+holds: only with one that the user has typed on the command line, or passed in Python.
+"""
+
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import torch
+from torch import nn
+
+from advnorm.files import read_bytes
+from advnorm.models.registry import UserModel, is_file_model
+from advnorm.models.user_models import Source, entry_of, name_of
+from advnorm.text import cut
+
+
+def as_user_model(model: Source | str) -> UserModel:
+    """Return a model that recipes can name: of a file, or passed in Python."""
+    if isinstance(model, str):
+        return load_user_model(model)
+    return UserModel(f"python:{name_of(model)}", entry_of(model, name_of(model)))
+
+
+def load_user_model(text: str) -> UserModel:
+    """Run FILE.py, and return its model NAME, or the function of that name.
+
+    The file is run as ``python FILE.py`` would run it, except for the code under
+    ``if __name__ == "__main__"``. Its random numbers do not depend on the caller's.
+    """
+    if not is_file_model(text):
+        raise ValueError(f"{cut(text)} names no file: give your model as FILE.py:NAME")
+    path, name = text.rsplit(":", 1)
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file} is not a file: give your model as FILE.py:NAME")
+    digest = sha256(read_bytes(file)).hexdigest()
+    with _explained(file), torch.random.fork_rng():
+        torch.manual_seed(0)
+        source = _select(runpy.run_path(str(file)), name)
+    return UserModel(text, entry_of(source, name, partial(_explained, file)), digest)
+
+
+def _select(values: dict[str, Any], name: str) -> Source:
+    if name not in values:
+        models = [key for key, value in values.items() if isinstance(value, nn.Module)]
+        known = f"; its models are {', '.join(models)}" if models else ""
+        raise ValueError(f"there is no {name!r}{known}")
+    source: Source = values[name]
+    if not isinstance(source, nn.Module) and not callable(source):
+        raise ValueError(
+            f"{name} is neither a torch.nn.Module nor a function that returns one"
+        )
+    return source
+
+
+@contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    """Run the user's code; its neighbours can be imported, its errors name the line."""
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        yield
+    except Exception as error:
+        line = error.lineno if isinstance(error, SyntaxError) else _line(error, file)
+        where = f"{file}, line {line}" if line else f"{file}"
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{where}: {kind}{error}") from error
+    finally:
+        sys.path.pop(0)
+
+
+def _line(error: Exception, file: Path) -> int | None:
+    """Return the last line of the file that an error passed through."""
+    passed = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == str(file)]
+    return passed[-1] if passed else None
