@@ -385,8 +385,6 @@ def lost(): raise RuntimeError("no weights file")
 number = 3
 narrow = nn.Sequential(nn.Flatten(), nn.Linear(5, 10))
 plain = nn.Sequential(nn.Flatten(), nn.ReLU())
-class Pair(nn.Module):
-    def forward(self, x): return x.flatten(1), 1
 """
 
 
@@ -398,7 +396,6 @@ class Pair(nn.Module):
         ("number", "number is neither a torch.nn.Module"),
         ("nut", "there is no 'nut'; its models are narrow, plain"),
         ("narrow", "does not map images of shape (1, 8, 8) to logits"),
-        ("Pair", "the model returns a tuple, not a tensor of logits"),
         ("plain", "no parameter"),
     ],
 )

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import ranks
+from advnorm.norms import count_norms
 from advnorm.recipe import NormSpec, Recipe, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
 from advnorm.training import checkpoints
 from advnorm.training.build import choose_device
 from advnorm.training.components import assemble_model, build_model, load_data
-from advnorm.training.user_model_checks import count_norms, with_digest
+from advnorm.training.user_model_checks import with_digest
 
 
 def make_run(

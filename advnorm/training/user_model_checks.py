@@ -4,11 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from advnorm import models, norms
 from advnorm.model_state import eval_mode
-from advnorm.norms import Norm
+from advnorm.norms import Norm, count_norms
 from advnorm.recipe import ModelSpec, NormSpec, Recipe, RecipeError
 
 
@@ -108,32 +107,3 @@ def fixed_statistics_pass(model: nn.Module, images: Tensor) -> Any:
                 "them only where self.training is true"
             )
     return output
-
-
-def count_norms(model: nn.Module) -> dict[str, int]:
-    """Return how many layers of each norm a model has."""
-    counts: dict[str, int] = {}
-    waiting = [model]
-    while waiting:
-        layer = waiting.pop()
-        name = _kind(layer)
-        if name:
-            counts[name] = counts.get(name, 0) + 1
-        else:
-            waiting.extend(layer.children())
-    return counts
-
-
-def _kind(layer: nn.Module) -> str | None:
-    kinds: dict[type[nn.Module], str] = {
-        norms.MixtureNorm: "mixture",
-        norms.DualNorm: "dual",
-        norms.BorrowedNorm: "borrowed",
-        _BatchNorm: "batch",
-        nn.GroupNorm: "group",
-        nn.LayerNorm: "layer",
-        nn.InstanceNorm2d: "instance",
-    }
-    if isinstance(layer, nn.GroupNorm) and layer.num_groups == 1:
-        return "layer"
-    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), None)
