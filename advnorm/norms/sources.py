@@ -143,7 +143,9 @@ def _run(module: nn.Module, like: nn.Module, dims: int) -> Tensor:
     x = 2 * torch.randn(4, len(mean), *(3,) * (dims - 2), generator=generator) + 0.5
     devices = [mean.device] if mean.is_cuda else []
     with torch.no_grad(), torch.random.fork_rng(devices):
-        torch.manual_seed(0)  # the same dropout
+        generators = [torch.default_generator, *torch.cuda.default_generators]
+        for each in generators if devices else generators[:1]:
+            each.manual_seed(0)  # the same dropout
         output: Tensor = module(x.to(device=mean.device, dtype=mean.dtype))
     return output
 
