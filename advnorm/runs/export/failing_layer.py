@@ -1,0 +1,43 @@
+"""Name the layer in which an exporter fails."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from torch import nn
+
+from advnorm.text import cut
+
+
+@contextmanager
+def named_failure(model: nn.Module, to: str) -> Iterator[None]:
+    """Turn an exporter's error into one sentence with the layer that it stopped at."""
+    running: list[str] = []
+
+    def enter(name: str, *_: object) -> None:
+        if not name:  # an exporter begins anew
+            running.clear()
+        running.append(name)
+
+    def leave(*_: object) -> None:
+        with suppress(IndexError):
+            running.pop()
+
+    handles = []
+    for name, layer in model.named_modules():
+        handles.append(layer.register_forward_pre_hook(partial(enter, name)))
+        handles.append(layer.register_forward_hook(leave))
+    try:
+        yield
+    except Exception as error:
+        name = running[-1] if running else ""
+        kind = type(model.get_submodule(name)).__name__
+        where = f"layer {name!r} ({kind})" if name else f"the model ({kind})"
+        reason = cut(next(filter(None, map(str.strip, str(error).splitlines())), ""))
+        raise NotImplementedError(
+            f"{where} cannot be exported to {to} with a batch of any size "
+            f"({type(error).__name__}: {reason})"
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()

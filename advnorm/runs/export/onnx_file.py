@@ -1,0 +1,102 @@
+"""``--to onnx``: a graph with a batch of any size, checked with onnxruntime."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.runs.export.checks import Predict, check_export
+from advnorm.runs.export.failing_layer import named_failure
+from advnorm.runs.export.formats import FORMATS, RenderedExport
+from advnorm.runs.export.inference import inference_copy
+from advnorm.runs.export.source import ExportRequest
+
+INPUT, OUTPUT = "images", "logits"
+_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+@FORMATS.register("onnx")
+def onnx_file(request: ExportRequest, out: Path) -> RenderedExport:
+    """An ONNX file with a dynamic batch, from ``images`` to ``logits``."""
+    _require_packages()
+    source = request.load()
+    model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
+    with _quiet():
+        content = _convert(model, source.images, source.facts())
+        checked = check_export(source, _predict(content))
+    return RenderedExport({out: content}, (str(checked),))
+
+
+def _require_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"--to onnx needs {error.name}: pip install 'advnorm[onnx]'"
+        ) from error
+
+
+def _convert(model: nn.Module, images: Tensor, facts: dict[str, str]) -> bytes:
+    """Return the bytes of the ONNX model."""
+    batch = images[torch.arange(2) % len(images)]  # one row alone would be a fixed size
+    with named_failure(model, "onnx"):
+        program = torch.onnx.export(
+            model,
+            (batch,),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            input_names=[INPUT],
+            output_names=[OUTPUT],
+            external_data=False,
+            verbose=False,
+        )
+    assert program is not None
+    proto = program.model_proto
+    _drop_traces(proto)
+    for key, value in facts.items():
+        proto.metadata_props.add(key=key, value=value)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def _drop_traces(proto: Any) -> None:
+    """Drop the stack trace of each node: they name files of this machine."""
+    for part in (proto.graph, *proto.functions):
+        del part.metadata_props[:]
+        for node in (*part.node, *part.value_info):
+            del node.metadata_props[:]
+    for value in (*proto.graph.initializer, *proto.graph.input, *proto.graph.output):
+        del value.metadata_props[:]
+
+
+def _predict(content: bytes) -> Predict:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def predict(images: Tensor) -> Tensor:
+        (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})
+        return torch.from_numpy(logits)
+
+    return predict
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's remarks on packages that we do not use from the terminal."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,46 @@
+"""``--to torchscript``: a traced network that ``torch.jit.load`` reads."""
+
+import json
+import warnings
+from io import BytesIO
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from advnorm.runs.export.checks import Predict, check_export
+from advnorm.runs.export.failing_layer import named_failure
+from advnorm.runs.export.formats import FORMATS, RenderedExport
+from advnorm.runs.export.inference import inference_copy
+from advnorm.runs.export.source import ExportRequest
+
+
+@FORMATS.register("torchscript")
+def torchscript_file(request: ExportRequest, out: Path) -> RenderedExport:
+    """A TorchScript file, for ``torch.jit.load`` in Python or C++."""
+    source = request.load()
+    model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
+    with warnings.catch_warnings(), named_failure(model, "torchscript"):
+        warnings.simplefilter("ignore")  # torch.jit is deprecated, and says so each time
+        traced = torch.jit.trace(model, source.images[:2], check_trace=False)
+        content = _save(traced, source.facts())
+        checked = check_export(source, _predict(content))
+    return RenderedExport({out: content}, (str(checked),))
+
+
+def _save(traced: torch.jit.ScriptModule, facts: dict[str, str]) -> bytes:
+    buffer = BytesIO()
+    extra = {"advnorm.json": json.dumps(facts)}
+    torch.jit.save(traced, buffer, _extra_files=extra)  # type: ignore[no-untyped-call]
+    return buffer.getvalue()
+
+
+def _predict(content: bytes) -> Predict:
+    net: nn.Module = torch.jit.load(BytesIO(content))  # type: ignore[no-untyped-call]
+
+    def predict(images: Tensor) -> Tensor:
+        with torch.no_grad():
+            output: Tensor = net(images)
+        return output
+
+    return predict
