@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from advnorm.bounds import certify
     from advnorm.evaluation import audit, evaluate
     from advnorm.runs import diagnose_model as diagnose
+    from advnorm.runs import export_model as export
     from advnorm.runs import load_model as load
     from advnorm.threat import L2, Linf
     from advnorm.training import train
@@ -47,6 +48,7 @@ __all__ = [
     "diagnosis",
     "evaluate",
     "evaluation",
+    "export",
     "gradients",
     "load",
     "models",
@@ -70,6 +72,7 @@ _FUNCTIONS = {
     "certify": ("bounds", "certify"),
     "diagnose": ("runs", "diagnose_model"),
     "evaluate": ("evaluation", "evaluate"),
+    "export": ("runs", "export_model"),
     "load": ("runs", "load_model"),
     "train": ("training", "train"),
 }

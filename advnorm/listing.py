@@ -24,6 +24,7 @@ from advnorm.papers.cost import recorded_costs
 from advnorm.recipes import RECIPES
 from advnorm.records import Record, Scale, Verdict, counted
 from advnorm.registry import Registry, options, unknown
+from advnorm.runs.export import FORMATS
 
 KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "recipes": RECIPES,
@@ -38,6 +39,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "corruptions": CORRUPTIONS,
     "checks": CHECKS,
     "questions": QUESTIONS,
+    "formats": FORMATS,
 }
 
 OPTIONS: dict[str, Callable[[str], Mapping[str, object]]] = {

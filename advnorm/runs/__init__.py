@@ -1,8 +1,9 @@
-"""What is done with a run folder: evaluate, audit, diagnose, perturb, transfer, plan."""
+"""What is done with a run folder: evaluate, audit, diagnose, transfer, export, plan."""
 
 from advnorm.runs.audit import audit_run
 from advnorm.runs.diagnose import diagnose_model, diagnose_run, parse_questions
 from advnorm.runs.evaluate import certify_run, evaluate_run
+from advnorm.runs.export import export_model
 from advnorm.runs.load import load_model, load_trained
 from advnorm.runs.perturb import perturb_run
 from advnorm.runs.transfer import transfer_runs
@@ -13,6 +14,7 @@ __all__ = [
     "diagnose_model",
     "diagnose_run",
     "evaluate_run",
+    "export_model",
     "load_model",
     "load_trained",
     "parse_questions",

@@ -4,8 +4,14 @@ A network is first copied with plain layers (:mod:`~advnorm.runs.export.inferenc
 every format shares; each format is checked before it is written.
 """
 
-from advnorm.runs.export import onnx_file, torch_file, torchscript_file
-from advnorm.runs.export.api import ExportedFiles, export_model
+from advnorm.runs.export import (
+    card,
+    onnx_file,
+    robustbench,
+    torch_file,
+    torchscript_file,
+)
+from advnorm.runs.export.api import ExportedFiles, FormatName, export_model
 from advnorm.runs.export.checks import ExportCheckError
 from advnorm.runs.export.formats import FORMATS
 
@@ -13,8 +19,11 @@ __all__ = [
     "FORMATS",
     "ExportCheckError",
     "ExportedFiles",
+    "FormatName",
+    "card",
     "export_model",
     "onnx_file",
+    "robustbench",
     "torch_file",
     "torchscript_file",
 ]

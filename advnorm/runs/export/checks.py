@@ -9,6 +9,7 @@ from torch import Tensor
 
 from advnorm.files import read_bytes
 from advnorm.records import Result
+from advnorm.runs.export.failing_layer import first_line
 from advnorm.runs.export.source import ExportSource
 
 Predict = Callable[[Tensor], Tensor]
@@ -16,6 +17,8 @@ TOLERANCE = 1e-4
 """The largest difference of logits, relative to the largest logit where that is above 1."""
 BATCHES = (1, 7)
 """Batch sizes that an exported network must take, besides that of all samples."""
+BATCH = 250
+"""Images at a time, where there are many."""
 
 
 class ExportCheckError(ValueError):
@@ -51,7 +54,7 @@ def check_export(source: ExportSource, predict: Predict) -> CheckedExport:
     difference, tolerance = _compare_logits(source, predict)
     count, ties = 0, 0
     for where, images, expected in _stored_predictions(source):
-        logits = predict(images)
+        logits = _run(predict, images)
         wrong = logits.argmax(1) != expected
         margins = logits.amax(1) - logits.gather(1, expected[:, None])[:, 0]
         if (margins[wrong] > 2 * tolerance).any():
@@ -71,43 +74,70 @@ def _compare_logits(source: ExportSource, predict: Predict) -> tuple[float, floa
     tolerance = TOLERANCE * max(1.0, float(reference.abs().max()))
     for size in (*BATCHES, len(images)):
         rows = images[torch.arange(size) % len(images)]
-        expected, logits = source.logits(rows), predict(rows)
+        expected, logits = source.logits(rows), _run(predict, rows)
         if logits.shape != expected.shape:
             raise ExportCheckError(
-                f"the exported network returns {tuple(logits.shape)} for a batch of {size}, "
+                f"the exported network returns {tuple(logits.shape)} for a batch of {size} "
                 f"and the model {tuple(expected.shape)}: nothing was written"
             )
-        worst = max(worst, float((logits - expected).abs().max()))
-        if not worst <= tolerance:  # also where one of them is not a number
+        difference = float((logits - expected).abs().max())
+        worst = max(worst, difference)
+        if not difference <= tolerance:  # also where one of them is not a number
             raise ExportCheckError(
-                f"the exported network's logits differ by {worst:.1e} from the model's for "
-                f"a batch of {size} (at most {tolerance:.1e}): nothing was written"
+                f"the exported network's logits differ by {difference:.1e} from the "
+                f"model's for a batch of {size} (at most {tolerance:.1e}): nothing was "
+                "written"
             )
     return worst, tolerance
 
 
+def _run(predict: Predict, images: Tensor) -> Tensor:
+    """Return the logits of an exported network; it must take a batch of any size."""
+    try:
+        return predict(images)
+    except Exception as error:
+        raise ExportCheckError(
+            f"the exported network fails on a batch of {len(images)}: nothing was written "
+            f"({first_line(error)})"
+        ) from error
+
+
 def _stored_predictions(source: ExportSource) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield images and what the run's results say that the model predicts for them."""
-    if source.run is None or source.data is None:
+    results = source.run.results() if source.run else []
+    for result in results:
+        if _concerns(source, result):
+            clean = result.condition == "clean"
+            stored = _clean_predictions if clean else _example_predictions
+            for images, predictions in stored(source, result):
+                yield result.key, images, predictions
+
+
+def _clean_predictions(
+    source: ExportSource, result: Result
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the clean test images and their predictions, if the images are the same."""
+    assert source.run is not None and source.data is not None
+    verdicts = source.run.verdicts(result.key).first(result.accuracy.n)
+    predictions = torch.tensor(verdicts.predictions, dtype=torch.int64)
+    if source.data.test.samples[: len(predictions)].tolist() != [*verdicts.samples]:
         return
-    for result in source.run.results():
-        if not _concerns(source, result):
-            continue
-        if result.condition == "clean":
-            verdicts = source.run.verdicts(result.key).first(result.accuracy.n)
-            expected = torch.tensor(verdicts.predictions)
-            if source.data.test.samples[: len(expected)].tolist() == [*verdicts.samples]:
-                batches = source.test_batches(len(expected))
-                for images, labels in zip(batches, expected.split(250), strict=True):
-                    yield result.key, images, labels
-        elif source.run.examples(result.key).exists():
-            kept = parse_tensors(read_bytes(source.run.examples(result.key)))
-            for kind, predictions in (
-                ("clean", "clean_predictions"),
-                ("adversarial", "adversarial_predictions"),
-            ):
-                images = kept[kind].to(source.images.dtype)
-                yield f"{result.key}, {kind} examples", images, kept[predictions]
+    parts = (predictions[at : at + BATCH] for at in range(0, len(predictions), BATCH))
+    yield from zip(source.test_batches(len(predictions), BATCH), parts, strict=True)
+
+
+def _example_predictions(
+    source: ExportSource, result: Result
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the example images that the run keeps, before and after an attack."""
+    assert source.run is not None
+    path = source.run.examples(result.key)
+    if path.exists():
+        kept = parse_tensors(read_bytes(path))
+        for kind in ("clean", "adversarial"):
+            images = kept[kind].to(source.images.dtype)
+            if len(images):
+                yield images, kept[f"{kind}_predictions"]
 
 
 def _concerns(source: ExportSource, result: Result) -> bool:

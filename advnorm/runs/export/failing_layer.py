@@ -33,11 +33,16 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
         name = running[-1] if running else ""
         kind = type(model.get_submodule(name)).__name__
         where = f"layer {name!r} ({kind})" if name else f"the model ({kind})"
-        reason = cut(next(filter(None, map(str.strip, str(error).splitlines())), ""))
         raise NotImplementedError(
             f"{where} cannot be exported to {to} with a batch of any size "
-            f"({type(error).__name__}: {reason})"
+            f"({first_line(error)})"
         ) from error
     finally:
         for handle in handles:
             handle.remove()
+
+
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of its text."""
+    text = next(filter(None, map(str.strip, str(error).splitlines())), "")
+    return f"{type(error).__name__}: {cut(text)}"

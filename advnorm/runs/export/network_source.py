@@ -45,10 +45,10 @@ class _NetworkWriter:
             name: self._call(f"{path}.{name}".removeprefix("."), child)
             for name, child in module.named_children()
         }
-        for kind, tensors in (("parameter", module._parameters), ("buffer", module._buffers)):
-            for name, value in tensors.items():
-                if isinstance(value, Tensor):
-                    parts[name] = f"{kind}({', '.join(map(str, value.shape))})"
+        for name, value in (module._parameters | module._buffers).items():
+            if isinstance(value, Tensor):
+                kind = "parameter" if name in module._parameters else "buffer"
+                parts[name] = f"{kind}({', '.join(map(str, value.shape))})"
         return parts
 
     def _call(self, path: str, module: nn.Module) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.runs.export.checks import Predict, check_export
-from advnorm.runs.export.failing_layer import named_failure
+from advnorm.runs.export.failing_layer import first_line, named_failure
 from advnorm.runs.export.formats import FORMATS, RenderedExport
 from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.source import ExportRequest
@@ -22,7 +22,7 @@ _PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 @FORMATS.register("onnx")
 def onnx_file(request: ExportRequest, out: Path) -> RenderedExport:
-    """An ONNX file with a dynamic batch, from ``images`` to ``logits``."""
+    """Write an ONNX file with a dynamic batch, from ``images`` to ``logits``."""
     _require_packages()
     source = request.load()
     model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
@@ -79,7 +79,13 @@ def _drop_traces(proto: Any) -> None:
 def _predict(content: bytes) -> Predict:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise NotImplementedError(
+            f"onnxruntime cannot run the network ({first_line(error)}), so that the file "
+            "cannot be checked: export to torch"
+        ) from error
 
     def predict(images: Tensor) -> Tensor:
         (logits,) = session.run([OUTPUT], {INPUT: images.numpy()})

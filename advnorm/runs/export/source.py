@@ -60,12 +60,12 @@ class ExportSource:
             facts["branch"] = self.branch
         return facts
 
-    def test_batches(self, count: int) -> Iterator[Tensor]:
+    def test_batches(self, count: int, size: int) -> Iterator[Tensor]:
         """Yield the first test images of a run's data."""
         assert self.data is not None
         order = torch.arange(min(count, len(self.data.test)))
         device = torch.device("cpu")
-        for batch in self.data.test.batches(order, batch_size=250, device=device):
+        for batch in self.data.test.batches(order, batch_size=size, device=device):
             yield batch.images.to(self.images.dtype)
 
 
@@ -116,7 +116,7 @@ def _model_source(model: nn.Module, request: ExportRequest) -> ExportSource:
             "it; the export is tested with them"
         )
     if any(layer.training for layer in model.modules()):
-        raise ValueError("the model is in training mode: call model.eval() before exporting")
+        raise ValueError("the model is in training mode: call model.eval() first")
     branch = choose_branch(model, request.branch, None)
     images = images[:SAMPLES].detach().cpu()
     return ExportSource(model, images, branch, type(model).__name__)

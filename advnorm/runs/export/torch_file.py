@@ -16,7 +16,7 @@ from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.network_source import network_source
 from advnorm.runs.export.source import ExportRequest
 
-_HEADER = '''\
+_HEADER = """\
 from collections import OrderedDict
 from hashlib import sha256
 from math import inf, nan
@@ -36,7 +36,7 @@ def parameter(*shape):
 
 def buffer(*shape):
     return nn.Buffer(torch.empty(shape))
-'''
+"""
 _LOAD = '''\
 def load(path=WEIGHTS):
     """Return the network in evaluation mode, with the weights beside this file."""
@@ -50,7 +50,7 @@ def load(path=WEIGHTS):
 
 @FORMATS.register("torch")
 def torch_files(request: ExportRequest, out: Path) -> RenderedExport:
-    """A Python file that builds the network without advnorm, and safetensors beside it."""
+    """Write a Python file that builds the network without advnorm, and its weights."""
     if out.suffix != ".py" or not out.stem.isidentifier():
         raise ValueError(
             f"--to torch writes a Python module and NAME.safetensors beside it: give "

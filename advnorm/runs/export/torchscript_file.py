@@ -17,13 +17,14 @@ from advnorm.runs.export.source import ExportRequest
 
 @FORMATS.register("torchscript")
 def torchscript_file(request: ExportRequest, out: Path) -> RenderedExport:
-    """A TorchScript file, for ``torch.jit.load`` in Python or C++."""
+    """Write a TorchScript file, for ``torch.jit.load`` in Python or C++."""
     source = request.load()
     model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
-    with warnings.catch_warnings(), named_failure(model, "torchscript"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit is deprecated, and says so each time
-        traced = torch.jit.trace(model, source.images[:2], check_trace=False)
-        content = _save(traced, source.facts())
+        with named_failure(model, "torchscript"):
+            traced = torch.jit.trace(model, source.images[:2], check_trace=False)  # type: ignore[no-untyped-call]
+            content = _save(traced, source.facts())
         checked = check_export(source, _predict(content))
     return RenderedExport({out: content}, (str(checked),))
 
@@ -31,7 +32,7 @@ def torchscript_file(request: ExportRequest, out: Path) -> RenderedExport:
 def _save(traced: torch.jit.ScriptModule, facts: dict[str, str]) -> bytes:
     buffer = BytesIO()
     extra = {"advnorm.json": json.dumps(facts)}
-    torch.jit.save(traced, buffer, _extra_files=extra)  # type: ignore[no-untyped-call]
+    torch.jit.save(traced, buffer, _extra_files=extra)
     return buffer.getvalue()
 
 
