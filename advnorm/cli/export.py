@@ -10,7 +10,7 @@ from advnorm.cli.output import echo
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[str, typer.Argument(help="A run folder, or a model FILE.py:NAME.")],
     to: Annotated[str, typer.Option(help="torch, onnx, torchscript, robustbench or card.")],
     out: Annotated[Path, typer.Option(help="The file to write; NAME.py for torch.")],
     set_: Set = None,
@@ -18,27 +18,22 @@ def export(
 ) -> None:
     """Write the network of a run, or what was measured of it, for use without advnorm.
 
-    --set branch=clean chooses a branch, --set weights=last the last weights.
+    --set branch=clean chooses a branch, --set weights=last the last weights; for a model
+    of your own, --set data.name=NAME the data that it is tested with.
 
     Example: advnorm export runs/pgd --to onnx --out pgd.onnx
     """
-    from typing import cast
+    from advnorm.cli.settings import WEIGHTS, evaluation_settings
+    from advnorm.cli.targets import TargetOptions, open_targets, split_settings
+    from advnorm.runs.export import ExportRequest, export_request
 
-    from advnorm.cli.settings import WEIGHTS, changed_recipe, evaluation_settings
-    from advnorm.norms import Domain
-    from advnorm.records import Run
-    from advnorm.runs import export_model
-    from advnorm.runs.export import FormatName
-
-    opened, changes = Run.open(run), evaluation_settings(set_, WEIGHTS)
-    chosen = changed_recipe(opened, changes).evaluation
-    named = any(change.startswith("evaluation.branch=") for change in changes)
-    files = export_model(
-        opened,
-        to=cast(FormatName, to),  # an unknown name is refused
-        out=out,
-        branch=cast(Domain, chosen.branch) if named else None,
-        weights=chosen.weights,
-        root=data,
-    )
-    echo(files)
+    of_recipe, changes = split_settings(set_)
+    settings = evaluation_settings(changes, WEIGHTS)
+    named = any(change.startswith("evaluation.branch=") for change in settings)
+    options = TargetOptions(of_recipe, None, data, "cpu")
+    with open_targets([run], settings, options) as ((opened, recipe, _),):
+        chosen = recipe.evaluation
+        request = ExportRequest(
+            opened, chosen.branch if named else None, chosen.weights, None, data, recipe
+        )
+        echo(export_request(request, to=to, out=out))

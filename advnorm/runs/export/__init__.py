@@ -11,17 +11,20 @@ from advnorm.runs.export import (
     torch_file,
     torchscript_file,
 )
-from advnorm.runs.export.api import ExportedFiles, FormatName, export_model
+from advnorm.runs.export.api import ExportedFiles, FormatName, export_model, export_request
 from advnorm.runs.export.checks import ExportCheckError
 from advnorm.runs.export.formats import FORMATS
+from advnorm.runs.export.source import ExportRequest
 
 __all__ = [
     "FORMATS",
     "ExportCheckError",
+    "ExportRequest",
     "ExportedFiles",
     "FormatName",
     "card",
     "export_model",
+    "export_request",
     "onnx_file",
     "robustbench",
     "torch_file",

@@ -66,13 +66,19 @@ def export_model(
     >>> sorted(path.name for path in files.digests)
     ['net.py', 'net.safetensors']
     """
-    render, path = FORMATS[to], Path(out)
+    FORMATS[to]  # an unknown name is refused before a run is opened
     subject = run_or_model
     if not isinstance(subject, Run | nn.Module):
         subject = Run.open(Path(subject))
-    _refuse_existing(path)
-    rendered = render(ExportRequest(subject, branch, weights, images, root), path)
-    return _write(rendered)
+    request = ExportRequest(subject, branch, weights, images, root)
+    return export_request(request, to=to, out=Path(out))
+
+
+def export_request(request: ExportRequest, *, to: str, out: Path) -> ExportedFiles:
+    """Write what was asked for; see :func:`export_model`."""
+    render = FORMATS[to]
+    _refuse_existing(out)
+    return _write(render(request, out))
 
 
 def _write(rendered: RenderedExport) -> ExportedFiles:

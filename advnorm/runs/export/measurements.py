@@ -48,7 +48,7 @@ def measured_run(request: ExportRequest, to: str) -> MeasuredRun:
             "it first with advnorm evaluate"
         )
     run = request.subject
-    recipe = read(run.path / "recipe.yaml")
+    recipe = request.recipe or read(run.path / "recipe.yaml")
     weights = checkpoints.newest(run.checkpoints, request.weights)
     if not weights:
         raise FileNotFoundError(f"{run.path} has no {request.weights!r} weights: train it")

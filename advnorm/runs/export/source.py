@@ -74,11 +74,13 @@ class ExportRequest:
     """What the user asked to export: a run folder, or a model with images to test it."""
 
     subject: Run | nn.Module
-    branch: Domain | None = None
+    branch: str | None = None
     weights: str = "best"
     images: Tensor | None = None
     root: Path | None = None
     """The folder of data sets."""
+    recipe: Recipe | None = None
+    """Of a run: its recipe, where the user has changed it."""
 
     def load(self) -> ExportSource:
         """Load the model."""
@@ -89,7 +91,7 @@ class ExportRequest:
 
 def _run_source(run: Run, request: ExportRequest) -> ExportSource:
     """Load the model and the test data of a run folder."""
-    recipe = read(run.path / "recipe.yaml")
+    recipe = request.recipe or read(run.path / "recipe.yaml")
     data = load_data(recipe, root=request.root)
     trained = load_trained(run, recipe, data, weights=request.weights, warnings=[])
     model = trained.model.cpu().eval()
@@ -123,7 +125,7 @@ def _model_source(model: nn.Module, request: ExportRequest) -> ExportSource:
 
 
 def choose_branch(
-    model: nn.Module, branch: Domain | None, recipe: Recipe | None
+    model: nn.Module, branch: str | None, recipe: Recipe | None
 ) -> Domain | None:
     """Return the branch to export; ``None`` for a model without branches."""
     if branch is not None and branch not in DOMAINS:
@@ -140,7 +142,7 @@ def choose_branch(
             "the model has a norm with two branches, and one of them is exported: name it, "
             "branch='adversarial' or branch='clean'"
         )
-    return named
+    return "clean" if named == "clean" else "adversarial"
 
 
 def _dtype(images: Tensor) -> str:
