@@ -8,7 +8,7 @@ inequality, with a mark before it; of many parts, those that decide.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import hypot, inf, isfinite
@@ -138,6 +138,13 @@ def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
         return _verdict(difference.mean - by, difference.error, why)
 
     return part
+
+
+def ahead(
+    better: str, other: str, columns: Iterable[str], *, by: float = 0.0
+) -> tuple[Part, ...]:
+    """Claim that a row has more than another in each of these columns."""
+    return tuple(more((better, column), (other, column), by=by) for column in columns)
 
 
 def within(larger: Place, smaller: Place, by: float) -> Part:

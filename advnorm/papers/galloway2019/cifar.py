@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more
+from advnorm.papers.claims import Claim, ahead, more
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, vgg, wide
 from advnorm.papers.numbers import CLEAN, DifferenceNumber, EpochNumber
 from advnorm.recipe import EvaluationSpec, OptimizerSpec, Piecewise, Recipe, updated
@@ -87,10 +87,7 @@ _PAIRS = (("VGG8", "VGG8, batch norm"), ("WRN, Fixup", "WRN, batch norm"))
         ),
         Claim(
             "WideResNet with Fixup is more robust to noise and PGD than with batch norm",
-            tuple(
-                more(("WRN, Fixup", column), ("WRN, batch norm", column))
-                for column in ("Noise", LINF, L2)
-            ),
+            ahead("WRN, Fixup", "WRN, batch norm", ("Noise", LINF, L2)),
         ),
         Claim(
             "VGG8 without batch norm is more robust to noise than both WideResNets (78.9 "
@@ -158,10 +155,7 @@ def table2(scale: Scale) -> Sequence[Job]:
     claims=(
         Claim(
             "Fixup is better under noise and PGD (11.6, 5.4 and 1.1 points in the paper)",
-            tuple(
-                more(("Fixup", column), ("batch norm", column))
-                for column in ("Noise", LINF, L2)
-            ),
+            ahead("Fixup", "batch norm", ("Noise", LINF, L2)),
         ),
         Claim(
             "on CIFAR-10.1 too Fixup is better under noise (9.5 points in the paper)",
@@ -235,10 +229,7 @@ def large(scale: Scale, depth: int, *, norm: bool) -> Recipe:
         ),
         Claim(
             "the deepest one is not either, under PGD and noise",
-            tuple(
-                more(("VGG8", column), ("VGG19, batch norm", column))
-                for column in (LINF, "Noise")
-            ),
+            ahead("VGG8", "VGG19, batch norm", (LINF, "Noise")),
             scales=("full",),
         ),
     ),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more
+from advnorm.papers.claims import Claim, ahead, more
 from advnorm.papers.galloway2019.cifar import large
 from advnorm.papers.galloway2019.nets import vgg, wide
 from advnorm.papers.numbers import CLEAN, MeanNumber, NumberSource, ResultNumber
@@ -74,7 +74,7 @@ def _file_numbers() -> dict[str, NumberSource]:
         *(
             Claim(
                 f"batch norm lowers the accuracy of {name} under every kind of noise",
-                tuple(more((plain, kind), (normed, kind)) for kind in _NOISES),
+                ahead(plain, normed, _NOISES),
             )
             for name, (plain, normed) in _PAIRS.items()
         ),
@@ -97,9 +97,7 @@ def _file_numbers() -> dict[str, NumberSource]:
         Claim(
             "WideResNet is better with batch norm under contrast, snow and spatter (4.9, "
             "2.8 and 2.3 points in the paper): evidence the other way",
-            tuple(
-                more(("WRN, batch norm", kind), ("WRN, Fixup", kind)) for kind in _OTHERS
-            ),
+            ahead("WRN, batch norm", "WRN, Fixup", _OTHERS),
             scales=("full",),
         ),
     ),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, below, more, wider
+from advnorm.papers.claims import Claim, Part, ahead, below, more, wider
 from advnorm.papers.galloway2019.nets import CIFAR, L2, LINF, pixels, recipe, wide
 from advnorm.papers.numbers import CLEAN, ResultNumber
 from advnorm.recipe import (
@@ -174,10 +174,7 @@ def _contrast(name: str, recipe: Recipe) -> Job:
         ),
         Claim(
             "the natural ResNet32 is more robust with Fixup",
-            tuple(
-                more(("ResNet32, F-mis", radius), ("ResNet32, B-mis", radius))
-                for radius in ("1", "2")
-            ),
+            ahead("ResNet32, F-mis", "ResNet32, B-mis", ("1", "2")),
         ),
         Claim(
             "accuracy goes to zero for large eps, so gradients are not masked",

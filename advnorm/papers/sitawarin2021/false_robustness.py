@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, Part, above, below, more, rising
+from advnorm.papers.claims import Claim, Part, above, ahead, below, more, rising
 from advnorm.papers.numbers import AnswerNumber
 from advnorm.papers.sitawarin2021.setting import (
     GAP,
@@ -255,10 +255,7 @@ _DEPTHS = ("first", "middle", "last")
         ),
         Claim(
             "clean and PGD features are less apart there with a divergence",
-            tuple(
-                more(("MAT-Cat-0.5", depth), ("MAT-Cat-0.5 + KL-0.4", depth))
-                for depth in _DEPTHS[1:]
-            ),
+            ahead("MAT-Cat-0.5", "MAT-Cat-0.5 + KL-0.4", _DEPTHS[1:]),
         ),
     ),
     shown=("pca",),

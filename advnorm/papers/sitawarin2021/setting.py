@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from advnorm.papers.claims import Gain, Part, more
+from advnorm.papers.claims import Gain, Part, ahead
 from advnorm.papers.numbers import CLEAN, DifferenceNumber, NumberSource, ResultNumber
 from advnorm.recipe import (
     AttackSpec,
@@ -167,10 +167,9 @@ def weak_steps(scale: Scale) -> int:
     return _STEPS[scale]
 
 
-def more_of_both(better: str, other: str, prefix: str = "") -> tuple[Part, Part]:
+def more_of_both(better: str, other: str, prefix: str = "") -> tuple[Part, ...]:
     """Claim that a row has more of both accuracies, clean and under AutoAttack."""
-    clean, strong = f"{prefix}Clean", f"{prefix}AA"
-    return more((better, clean), (other, clean)), more((better, strong), (other, strong))
+    return ahead(better, other, (f"{prefix}Clean", f"{prefix}AA"))
 
 
 def from_pgd_to_aa(row: str) -> Gain:

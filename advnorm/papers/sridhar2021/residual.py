@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more, wider, within
+from advnorm.papers.claims import Claim, ahead, wider, within
 from advnorm.papers.numbers import CLEAN, ResultNumber
 from advnorm.papers.sridhar2021.setting import gain, improves, strongest_evaluation
 from advnorm.recipe import (
@@ -102,7 +102,7 @@ def _recipe(scale: Scale, norm: str, defense: str) -> Recipe:
         ),
         Claim(
             "on clean and adversarial images (MAT-100) batch norm hurts",
-            tuple(more(("MAT-100", c), ("MAT-100, BN", c)) for c in _COLUMNS),
+            ahead("MAT-100", "MAT-100, BN", _COLUMNS),
         ),
         Claim(
             "with TRADES batch norm moves robustness little (asked for: under 3 points)",
@@ -118,11 +118,11 @@ def _recipe(scale: Scale, norm: str, defense: str) -> Recipe:
         ),
         Claim(
             "with TRADES batch norm hurts robustness",
-            tuple(more(("TRADES", c), ("TRADES, BN", c)) for c in ("PGD", "AA")),
+            ahead("TRADES", "TRADES, BN", ("PGD", "AA")),
         ),
         Claim(
             "with batch norm, MAT-100 is below PGD-AT, clean and robust",
-            tuple(more(("PGD-AT, BN", c), ("MAT-100, BN", c)) for c in _COLUMNS),
+            ahead("PGD-AT, BN", "MAT-100, BN", _COLUMNS),
         ),
     ),
 )
