@@ -236,11 +236,11 @@ def test_a_signal_saves_and_says_how_to_resume(tmp_path, hangup, signum):
             if line.startswith("epoch 2/"):
                 process.send_signal(signum)
                 break
-        rest = process.stderr.read()
+        remaining = process.stderr.read()
         assert process.wait(60) == 128 + signum
-    resume = re.search(r"go on with: advnorm (.*)", rest)
-    assert resume, rest
-    assert "everything done so far is saved" in rest and "Traceback" not in rest
+    resume = re.search(r"go on with: advnorm (.*)", remaining)
+    assert resume, remaining
+    assert "everything done so far is saved" in remaining and "Traceback" not in remaining
     refused = run(*resume[1].split(), "--set=epochs=3")
     assert refused.returncode == 2 and "epochs: 500 -> 3" in refused.stderr
 

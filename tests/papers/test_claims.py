@@ -149,9 +149,11 @@ def test_the_reason_of_a_long_claim_shows_what_decides():
         "? a, x: 10 ± 0.58 > 10; ? a, x: 10 ± 0.58 > 10.1 "
         "(of 5 comparisons 3 hold, 2 cannot be told)"
     )
-    held = Claim("", (parts[0], parts[4], parts[1], above("a", "x", 1))).check(FAR, "full")
-    assert held.why.startswith("✓ a, x: 10 ± 0.58 > 5; ✓ a, x: 10 ± 0.58 > 8.8; ✓")
-    assert "> 0;" not in held.why  # the clearest is left out
+    result = Claim("", (parts[0], parts[4], parts[1], above("a", "x", 1))).check(
+        FAR, "full"
+    )
+    assert result.why.startswith("✓ a, x: 10 ± 0.58 > 5; ✓ a, x: 10 ± 0.58 > 8.8; ✓")
+    assert "> 0;" not in result.why  # the clearest is left out
 
 
 def test_how_clear_a_comparison_is_counts_in_standard_errors():

@@ -67,11 +67,11 @@ def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
 
 
 def test_a_transferred_accuracy_has_its_samples(tmp_path):
-    struck = override(
+    attacked = override(
         TINY, ["evaluation={conditions: [bim-2], threat: {eps: [0.1]}, samples: 12}"]
     )
     targets = {"two": override(TINY, ["norm.name=none"])}
-    result = run_tiny(tmp_path, {"other": TransferNumber("two")}, struck, targets=targets)
+    result = run_tiny(tmp_path, {"other": TransferNumber("two")}, attacked, targets=targets)
     assert result.counts == {"other": 12}
 
 

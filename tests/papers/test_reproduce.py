@@ -262,7 +262,7 @@ def test_an_answer_about_other_weights_is_not_taken(tmp_path):
 
 
 OTHER = override(TINY, ["norm.name=none"])
-STRUCK = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}"])
+ATTACKED = override(TINY, ["evaluation={conditions: [bim-5], threat: {eps: [0.1]}}"])
 
 
 def test_targets_are_tested_on_a_runs_adversarial_examples(tmp_path, monkeypatch):
@@ -271,11 +271,11 @@ def test_targets_are_tested_on_a_runs_adversarial_examples(tmp_path, monkeypatch
         "other": TransferNumber("two"),
         "own": ResultNumber("bim-5", eps=0.1),
     }
-    job = Job("one", STRUCK, numbers, targets={"one": TINY, "two": OTHER})
+    job = Job("one", ATTACKED, numbers, targets={"one": TINY, "two": OTHER})
     result = run_job(job, tmp_path).numbers
     digest = load_data(TINY, root=None).digest()
     runs = [Run.open(tmp_path / run_name(recipe, digest)) for recipe in (TINY, OTHER)]
-    recipes = [STRUCK, override(OTHER, ["evaluation.conditions=[bim-5]"])]
+    recipes = [ATTACKED, override(OTHER, ["evaluation.conditions=[bim-5]"])]
     (matrix,) = transfer_runs(runs, recipes)
     assert result["other"] == 100 * matrix.accuracies[0][1].fraction
     assert result["itself"] == result["own"] == 100 * matrix.accuracies[0][0].fraction

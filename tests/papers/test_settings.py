@@ -46,11 +46,11 @@ def test_fooling_images_of_standardized_ones_may_be_negative(name, row):
 def test_the_norms_of_a_pre_activation_resnet_are_within_its_blocks(scale):
     """sridhar2021, B.1: "with Batch Normalization within each PreAct block"."""
     jobs = {job.row: job.recipe for job in ARTEFACTS["sridhar2021/table3"].jobs(scale)}
-    made = jobs["PGD-AT, BN"].model
+    spec = jobs["PGD-AT, BN"].model
     norm = NORMS["batch"]()
     with torch.device("meta"):
         model = build(
-            made.name, shape=(3, 32, 32), classes=10, norm=norm, options=made.options
+            spec.name, shape=(3, 32, 32), classes=10, norm=norm, options=spec.options
         )
     names = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm)]
     assert len(names) == 16 and all(name.startswith("blocks.") for name in names)

@@ -94,9 +94,9 @@ def test_at_full_32_images_are_normalized_together():
 def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     """As in the pipeline: a step is eps over the number of steps at least."""
     job = ARTEFACTS[f"xie2020/{name}"].jobs("full")[0]
-    made = job.recipe
+    full = job.recipe
     tests = parse_conditions(
-        made.evaluation.conditions, evaluation_threats(made), made.threat.bounds
+        full.evaluation.conditions, evaluation_threats(full), full.threat.bounds
     )
     steps = {test.key: test.settings.get("step_size") for test in tests}
     assert steps.pop(job.numbers[column].key) == pytest.approx(1.6 / 255)

@@ -105,15 +105,15 @@ CASES |= {
 QUICK = ["pgd none", "mixed dual", "trades batch", "mixup, batch of 11", "pgd apart_sam"]
 
 # 41 samples in batches of 20 a rank: the last batch is a single sample.
-JUDGED = ["evaluation={conditions: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
+EVALUATION = ["evaluation={conditions: [clean, noise-0.2, fgsm, pgd-3x2], batch_size: 20}"]
 SUITES = [
     "evaluation={conditions: [standard, quick], batch_size: 20, threat: {eps: [0.1]}, branch: worst}"
 ]
-SHIFTED = [
+PERTURBATION = [
     "perturbation={directions: [uniform, adversarial], parts: [mean], radii: [0.3]}",
     "evaluation={batch_size: 20}",
 ]
-STRIKES = ["evaluation={conditions: [pgd-3, fgsm], threat: {eps: []}, batch_size: 20}"]
+TRANSFER = ["evaluation={conditions: [pgd-3, fgsm], threat: {eps: []}, batch_size: 20}"]
 LOOKS = "monitor={every: 3, questions: [gradient_norm, moments, wasserstein]}"
 SHARP = "monitor={every: 7, questions: [gradient_norm, hessian], hessian_steps: 200}"
 WATCHED = {
@@ -149,22 +149,22 @@ def tensors(run: Run):
     return load_file(sorted(run.checkpoints.glob("state-*.safetensors"))[-1])
 
 
-def judged(run: Run, changes=JUDGED):
+def evaluate_with(run: Run, changes=EVALUATION):
     evaluate_run(run, override(from_yaml(run.recipe_text()), changes), device="cpu")
 
 
-def shifted(run: Run):
-    perturb_run(run, override(from_yaml(run.recipe_text()), SHIFTED), device="cpu")
+def perturb(run: Run):
+    perturb_run(run, override(from_yaml(run.recipe_text()), PERTURBATION), device="cpu")
 
 
-def struck(runs: list[Run]):
+def transfer_matrices(runs: list[Run]):
     """Return the matrices of a transfer, without the time that they took."""
-    recipes = [override(from_yaml(run.recipe_text()), STRIKES) for run in runs]
+    recipes = [override(from_yaml(run.recipe_text()), TRANSFER) for run in runs]
     matrices = transfer_runs(runs, recipes, device="cpu")
     return [matrix.model_dump(mode="json", exclude={"seconds"}) for matrix in matrices]
 
 
-class Spoilt:
+class NotFiniteObjective:
     """The PGD objective; on the second rank, its third step is not a number somewhere."""
 
     def __init__(self, what):
@@ -184,10 +184,10 @@ class Spoilt:
         return loss
 
 
-def spoilt(what, out: Path):
+def train_with_nan(what, out: Path):
     """Return what a rank says about another's NaN, and how often its weights moved."""
     steps, original = [], torch.optim.SGD.step
-    OBJECTIVES._entries["pgd"] = Spoilt(what)
+    OBJECTIVES._entries["pgd"] = NotFiniteObjective(what)
     torch.optim.SGD.step = lambda *a, **k: (steps.append(1), original(*a, **k))[1]
     try:
         trained([], out)
@@ -255,15 +255,17 @@ def refused(changes, out: Path):
 
 
 def others(index, folder: Path):
-    """Do what else ranks do together, and leave each rank's findings."""
+    """Do what else ranks do together, and write each rank's outcomes."""
     outcomes = {
-        what: spoilt(what, folder / what) for what in ("loss", "gradient", "attack")
+        what: train_with_nan(what, folder / what) for what in ("loss", "gradient", "attack")
     }
     outcomes |= {"watched": watched(folder), "blunt": blunt(folder / "blunt")}
-    shifted(Run.open(folder / "judged"))
+    perturb(Run.open(folder / "evaluated"))
     outcomes["refused"] = {n: refused(c, folder / f"no {n}") for n, c in REFUSED.items()}
     outcomes["synced"] = {n: refused(c, folder / f"synced {n}") for n, c in SYNCED.items()}
-    outcomes["transfer"] = struck([Run.open(folder / name) for name in ("judged", "other")])
+    outcomes["transfer"] = transfer_matrices(
+        [Run.open(folder / name) for name in ("evaluated", "other")]
+    )
     (folder / f"rank-{index}.json").write_text(json.dumps(outcomes))
 
 
@@ -280,8 +282,10 @@ def rank(index, names, folder):
         trained(CASES[name], Path(folder) / name)
     if (Path(folder) / "other").exists():
         others(index, Path(folder))
-    for path in Path(folder).glob("judged*"):
-        judged(Run.open(path), SUITES if path.name == "judged-suites" else JUDGED)
+    for path in Path(folder).glob("evaluated*"):
+        evaluate_with(
+            Run.open(path), SUITES if path.name == "evaluated-suites" else EVALUATION
+        )
     dist.destroy_process_group()
     names = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
     assert not [name for name in names if "gloo" in name], "a group's threads are left"

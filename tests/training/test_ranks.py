@@ -45,10 +45,10 @@ def pair(tmp_path_factory, whole, other):
     @cache
     def start(names):
         folder = tmp_path_factory.mktemp("ranks")
-        kind = {tuple(QUICK): "judged", (): "judged-suites"}.get(names)
+        kind = {tuple(QUICK): "evaluated", (): "evaluated-suites"}.get(names)
         if kind:
             shutil.copytree(whole.path, folder / kind)
-        if kind == "judged":
+        if kind == "evaluated":
             shutil.copytree(other.path, folder / "other")
         mp.spawn(rank_cases.rank, args=(names, str(folder)), nprocs=2)
         return folder
@@ -87,20 +87,24 @@ def same(pair, tmp_path, name):
 
 
 def test_two_ranks_judge_as_one_process_on_a_set_that_does_not_divide(pair, whole):
-    judges_alike(Run.open(pair(tuple(QUICK)) / "judged"), whole, rank_cases.JUDGED)
+    assert_same_evaluation(
+        Run.open(pair(tuple(QUICK)) / "evaluated"), whole, rank_cases.EVALUATION
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 def test_two_ranks_judge_as_one_process_by_the_standard_suite(pair, whole):
-    judges_alike(Run.open(pair(()) / "judged-suites"), whole, rank_cases.SUITES)
+    assert_same_evaluation(
+        Run.open(pair(()) / "evaluated-suites"), whole, rank_cases.SUITES
+    )
 
 
-def judges_alike(run, whole, changes):
+def assert_same_evaluation(run, whole, changes):
     """Every sample counted exactly once, the same verdicts, the same bits of examples."""
     for folder in ("results", "verdicts", "examples"):
         shutil.rmtree(whole.path / folder, ignore_errors=True)
-    rank_cases.judged(whole, changes)
+    rank_cases.evaluate_with(whole, changes)
     keys = [result.key for result in whole.results()]
     results = [result for result in run.results() if result.key in keys]  # it may have more
     assert keys and keys == [result.key for result in results]
@@ -117,8 +121,8 @@ def judges_alike(run, whole, changes):
         assert not ours.exists() or ours.read_bytes() == others.read_bytes()
 
 
-def findings(pair):
-    """Return what both ranks found besides, and left behind."""
+def rank_outcomes(pair):
+    """Return what each rank wrote beside its runs."""
     folder = pair(tuple(QUICK))
     return [json.loads((folder / f"rank-{index}.json").read_text()) for index in (0, 1)]
 
@@ -132,7 +136,7 @@ def findings(pair):
     ],
 )
 def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
-    for text, steps in (finding[what] for finding in findings(pair)):
+    for text, steps in (finding[what] for finding in rank_outcomes(pair)):
         assert words in text and "epoch 1, step 3" in text
         assert steps == 2, "the optimizer moved after the fault"
 
@@ -153,20 +157,20 @@ def test_nan_on_one_rank_stops_both_before_the_same_step(pair, what, words):
 def test_samples_that_ranks_cannot_share_are_refused_before_training(pair, name, words):
     """One process trains each of them."""
     check_recipe(override(rank_cases.TINY, rank_cases.REFUSED[name]))
-    for finding in findings(pair):
+    for finding in rank_outcomes(pair):
         assert re.search(words, finding["refused"][name])
 
 
 def test_norms_that_ask_other_ranks_have_enough_samples(pair):
-    for finding in findings(pair):
+    for finding in rank_outcomes(pair):
         assert set(finding["synced"].values()) == {""}
     for name in rank_cases.SYNCED:
         assert Run.open(pair(tuple(QUICK)) / f"synced {name}").epochs()
 
 
 def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
-    run = Run.open(pair(tuple(QUICK)) / "judged")
-    rank_cases.shifted(whole)
+    run = Run.open(pair(tuple(QUICK)) / "evaluated")
+    rank_cases.perturb(whole)
     results = [result for result in whole.results() if result.statistics == "running"]
     results = [result for result in results if result.condition.startswith("statistics-")]
     assert len(results) == 2
@@ -180,17 +184,19 @@ def test_two_ranks_perturb_statistics_as_one_process(pair, whole):
 
 
 def test_two_ranks_transfer_as_one_process(pair, whole, other, tmp_path):
-    for name, run in (("judged", whole), ("other", other)):
+    for name, run in (("evaluated", whole), ("other", other)):
         shutil.copytree(run.path, tmp_path / name)
-    alone = rank_cases.struck([Run.open(tmp_path / name) for name in ("judged", "other")])
+    alone = rank_cases.transfer_matrices(
+        [Run.open(tmp_path / name) for name in ("evaluated", "other")]
+    )
     alone = json.loads(json.dumps(alone))
-    assert [finding["transfer"] for finding in findings(pair)] == [alone, alone]
+    assert [finding["transfer"] for finding in rank_outcomes(pair)] == [alone, alone]
     assert alone[0]["clean"][0]["n"] == 41
 
 
 @pytest.mark.parametrize("name", rank_cases.WATCHED)
 def test_watching_changes_no_bit_on_either_rank_and_one_of_them_writes(pair, name):
-    first, second = (finding["watched"][name] for finding in findings(pair))
+    first, second = (finding["watched"][name] for finding in rank_outcomes(pair))
     assert first == second and first["plain"] == first["watched"]
     folder = pair(tuple(QUICK))
     every = override(rank_cases.TINY, [rank_cases.WATCHED[name][1]]).monitor.every
@@ -231,18 +237,18 @@ def first_step(name):
     return experiment.model, [(images[rank::2], batch.labels[rank::2]) for rank in (0, 1)]
 
 
-def looked(pair, name):
+def monitored_numbers(pair, name):
     """Return the numbers of the first step that two ranks watched."""
     return Run.open(pair(tuple(QUICK)) / f"{name}, watched").monitored()[0].numbers
 
 
 @torch.no_grad()
 def test_without_sync_each_rank_normalizes_its_rows_and_the_moments_are_of_all(pair):
-    model, dealt = first_step("own statistics")
+    model, shards = first_step("own statistics")
     standardize = next(model.children())
     first = next(m for m in model.modules() if isinstance(m, nn.Linear))
     (norm,) = batch_norms(model)
-    entered = [first(standardize(images).flatten(1)) for images, _ in dealt]
+    entered = [first(standardize(images).flatten(1)) for images, _ in shards]
     assert [len(rows) for rows in entered] == [6, 5]
     deepest = [
         (rows - rows.mean(0)) / (rows.var(0, correction=0) + norm.eps).sqrt()
@@ -251,7 +257,7 @@ def test_without_sync_each_rank_normalizes_its_rows_and_the_moments_are_of_all(p
     deepest = (torch.cat(deepest) * norm.weight + norm.bias).relu()
     rows, running = torch.cat(entered), (norm.running_mean, norm.running_var.sqrt())
     apart = (rows.mean(0) - running[0], rows.std(0, correction=0) - running[1])
-    answers = looked(pair, "own statistics")
+    answers = monitored_numbers(pair, "own statistics")
     assert answers["wasserstein/clean"] == pytest.approx(
         float(sum(gap.square().sum() for gap in apart)), 1e-9
     )
@@ -266,8 +272,10 @@ def test_the_hessian_is_that_of_the_first_ranks_rows(pair):
     eigenvalues = spectrum(
         lambda: F.cross_entropy(model(images), labels), parameters, steps=200
     )
-    assert looked(pair, "sharp")["hessian"] == pytest.approx(eigenvalues.largest, 1e-6)
+    assert monitored_numbers(pair, "sharp")["hessian"] == pytest.approx(
+        eigenvalues.largest, 1e-6
+    )
 
 
 def test_a_hessian_that_the_first_rank_does_not_find_stops_both(pair):
-    assert [finding["blunt"] for finding in findings(pair)] == ["no eigenvalue"] * 2
+    assert [finding["blunt"] for finding in rank_outcomes(pair)] == ["no eigenvalue"] * 2

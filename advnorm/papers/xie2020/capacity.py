@@ -38,10 +38,10 @@ def deep(
     scale: Scale, strategy: str, depth: int, **changes: Unpack[RecipeChanges]
 ) -> Recipe:
     """Train a ResNet of so many layers, those for CIFAR at the smaller scales."""
-    made = recipe(scale, strategy, **changes)
+    training = recipe(scale, strategy, **changes)
     if scale in _WIDTH:
-        made = made.replace(model=ModelSpec(options=_WIDTH[scale]))
-    return made.replace(model=ModelSpec(name=f"resnet{depth}"))
+        training = training.replace(model=ModelSpec(options=_WIDTH[scale]))
+    return training.replace(model=ModelSpec(name=f"resnet{depth}"))
 
 
 def _thirst(low: int, high: int) -> tuple[Claim, Claim]:
@@ -101,8 +101,11 @@ def figure7(scale: Scale) -> Sequence[Job]:
     robust = "PGD-20" if scale == "smoke" else "PGD-2000"
     jobs = []
     for depth in _DEPTHS[scale]:
-        made, clean = deep(scale, STAR, depth), deep(scale, CLEAN, depth, evaluation=plain)
-        jobs.append(point(scale, f"{STAR}, {robust}", str(depth), made))
+        training, clean = (
+            deep(scale, STAR, depth),
+            deep(scale, CLEAN, depth, evaluation=plain),
+        )
+        jobs.append(point(scale, f"{STAR}, {robust}", str(depth), training))
         jobs.append(Job(_CLEAN, clean, {str(depth): CLEAN_ACCURACY}))
     return jobs
 

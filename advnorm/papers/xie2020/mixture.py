@@ -154,12 +154,12 @@ _APART = {
 """What the question about branches answers; deviations are the adversarial branch's."""
 
 
-def branches_job(scale: Scale, row: str, made: Recipe, names: Mapping[str, str]) -> Job:
+def branches_job(scale: Scale, row: str, training: Recipe, names: Mapping[str, str]) -> Job:
     """Return a row of numbers, by column, of the question about branches.
 
     It draws 20 channels under the attack of training; at full of ResNet-152's res_3.
     """
-    spec = made.attack
+    spec = training.attack
     attack = f"pgd-{spec.steps}+{spec.target}+clean={spec.clean_start:g}"
     attack += f"+step={spec.step_size:.6g}" if spec.step_size else ""
     options: dict[str, object] = {"channels": 20, "attack": attack}
@@ -167,7 +167,7 @@ def branches_job(scale: Scale, row: str, made: Recipe, names: Mapping[str, str])
         options["where"] = "blocks.6.norm2"
     return Job(
         row,
-        made,
+        training,
         {column: AnswerNumber("branches", name) for column, name in names.items()},
         {"branches": options},
         samples={"full": 64, "reduced": 200, "smoke": 20}[scale],

@@ -77,33 +77,33 @@ def table3(scale: Scale) -> Sequence[Job]:
 
 def _row(scale: Scale, changed: int) -> Recipe:
     """Return the recipe with the first so many of seven changes made."""
-    made = recipe(
+    training = recipe(
         scale,
         ALP,
         steps=30 if changed > 6 else 10,
         batch=4096 if changed > 4 else 1536,
     )
     if changed <= 3:
-        made = made.replace(attack=AttackSpec(clean_start=0))
+        training = training.replace(attack=AttackSpec(clean_start=0))
     if changed <= 5 and scale == "full":
-        made = made.replace(model=ModelSpec(name="resnet101"))
+        training = training.replace(model=ModelSpec(name="resnet101"))
     if changed <= 2:
-        made = _rmsprop(made, 0.1 if changed == 2 else 0.045)
-    return _exponential(made) if changed == 0 else made
+        training = _rmsprop(training, 0.1 if changed == 2 else 0.045)
+    return _exponential(training) if changed == 0 else training
 
 
-def _rmsprop(made: Recipe, lr: float) -> Recipe:
-    schedule = made.optimizer.schedule.model_copy(update={"warmup": 0.0})
-    return made.replace(
+def _rmsprop(training: Recipe, lr: float) -> Recipe:
+    schedule = training.optimizer.schedule.model_copy(update={"warmup": 0.0})
+    return training.replace(
         optimizer=OptimizerSpec(name="rmsprop", lr=lr, schedule=schedule, nesterov=False)
     )
 
 
-def _exponential(made: Recipe) -> Recipe:
+def _exponential(training: Recipe) -> Recipe:
     """Twice the epochs, times 0.94 every second one."""
-    epochs = 2 * made.epochs
+    epochs = 2 * training.epochs
     schedule = Piecewise(at=tuple(range(2, epochs, 2)), factor=0.94)
-    return made.replace(epochs=epochs, optimizer=OptimizerSpec(schedule=schedule))
+    return training.replace(epochs=epochs, optimizer=OptimizerSpec(schedule=schedule))
 
 
 def _attacked(row: Job) -> Job:

@@ -176,37 +176,37 @@ def last(scale: Scale) -> str:
     return f"PGD-{_counts(scale, STEPS)[-1]}"
 
 
-def job(scale: Scale, row: str, made: Recipe, counts: Sequence[int] = ()) -> Job:
+def job(scale: Scale, row: str, training: Recipe, counts: Sequence[int] = ()) -> Job:
     """Return a row: clean accuracy, and under PGD after these steps, else after all."""
-    numbers = {"clean": ResultNumber("clean", branch=_branch(made))}
+    numbers = {"clean": ResultNumber("clean", branch=_branch(training))}
     for count in _counts(scale, counts) or _counts(scale, STEPS)[-1:]:
-        numbers[f"PGD-{count}"] = _number(made, count)
-    return Job(row, made, numbers)
+        numbers[f"PGD-{count}"] = _number(training, count)
+    return Job(row, training, numbers)
 
 
-def line(scale: Scale, row: str, made: Recipe) -> Job:
+def line(scale: Scale, row: str, training: Recipe) -> Job:
     """Return a line of a figure: accuracy over the steps of PGD."""
     counts = _counts(scale, STEPS)
-    return Job(row, made, {str(count): _number(made, count) for count in counts})
+    return Job(row, training, {str(count): _number(training, count) for count in counts})
 
 
-def point(scale: Scale, row: str, column: str, made: Recipe) -> Job:
+def point(scale: Scale, row: str, column: str, training: Recipe) -> Job:
     """Return one number: the accuracy under the most steps of PGD."""
-    return Job(row, made, {column: _number(made, _counts(scale, STEPS)[-1])})
+    return Job(row, training, {column: _number(training, _counts(scale, STEPS)[-1])})
 
 
 def _counts(scale: Scale, counts: Sequence[int]) -> list[int]:
     return [count for count in counts if scale != "smoke" or count <= 20]
 
 
-def _number(made: Recipe, count: int) -> ResultNumber:
+def _number(training: Recipe, count: int) -> ResultNumber:
     """Return the accuracy after so many steps: of an own attack, or on the curve."""
-    *others, curve = made.evaluation.conditions
+    *others, curve = training.evaluation.conditions
     own = next((name for name in others if name.startswith(f"pgd-{count}+")), None)
     return ResultNumber(
-        own or curve, eps=_EPS, branch=_branch(made), steps=None if own else count
+        own or curve, eps=_EPS, branch=_branch(training), steps=None if own else count
     )
 
 
-def _branch(made: Recipe) -> str | None:
-    return made.evaluation.branch if made.norm.name == "mixture" else None
+def _branch(training: Recipe) -> str | None:
+    return training.evaluation.branch if training.norm.name == "mixture" else None

@@ -114,7 +114,7 @@ def table7(scale: Scale) -> Sequence[Job]:
     ResNet-152; this table has 67.2% and 5.1. Without depths at reduced, where they are
     other networks (Figure 7).
     """
-    jobs = [job(scale, row, made, COUNTS) for row, made in _recipes(scale)]
+    jobs = [job(scale, row, training, COUNTS) for row, training in _recipes(scale)]
     if scale == "smoke":
         rows = (_steps(MIXED, 30), _steps(MBN, 5), f"batch 2048, {STAR}")
         return [job for job in jobs if job.row in rows]
