@@ -18,6 +18,7 @@ from advnorm.data.registry import DATA, load
 from advnorm.data.splits import Batch, DataSet, PixelMoments, Split, TensorSplit
 from advnorm.data.streaming import StreamedSplit
 from advnorm.data.subsets import resize, select, subset
+from advnorm.data.user_data import as_data_set, check_digest, digest_of, use_data
 
 __all__ = [
     "AUGMENTATIONS",
@@ -29,12 +30,15 @@ __all__ = [
     "Split",
     "StreamedSplit",
     "TensorSplit",
+    "as_data_set",
+    "check_digest",
     "corrupt",
     "corruption_of",
     "crop",
     "crop_flip",
     "crop_flip_jitter",
     "default_root",
+    "digest_of",
     "expand_name",
     "flip",
     "load",
@@ -43,4 +47,5 @@ __all__ = [
     "select",
     "smooth_labels",
     "subset",
+    "use_data",
 ]

@@ -74,7 +74,12 @@ def is_file_model(name: str) -> bool:
 
 def is_user_model(name: str) -> bool:
     """Return whether a model is the user's own: of a file, of Python, of a package."""
-    return name in _IN_USE.get() or is_file_model(name) or ":" in name
+    if name not in MODELS:
+        return name in _IN_USE.get() or ":" in name
+    entry = MODELS[name]
+    while isinstance(entry, partial):
+        entry = entry.func
+    return not entry.__module__.startswith("advnorm.")
 
 
 def find_model(name: str) -> Callable[..., nn.Module]:

@@ -12,6 +12,8 @@ class DataSpec(Spec):
 
     name: str = "digits"
     """``advnorm list data``, or the path of an image folder."""
+    digest: str | None = None
+    """SHA-256 of data that were passed in Python, filled in when a run begins."""
     size: Count | None = None
     """Resize images to this many pixels a side."""
     resample: Literal["bilinear", "nearest"] = "bilinear"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from advnorm.evaluation.checks.auditor import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.engine import check, search_dtype
 from advnorm.evaluation.inputs import check_labels
-from advnorm.models import is_user_model, untile
+from advnorm.models import Source, is_user_model, untile
 from advnorm.norms import check_statistics
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, read
@@ -25,6 +25,7 @@ from advnorm.training.build import choose_device
 from advnorm.training.completion import completion_from, read_completion
 from advnorm.training.components import build_model, evaluation_threats, load_data
 from advnorm.training.state import MismatchError, restore
+from advnorm.training.user_inputs import passed_in_python
 from advnorm.training.user_model_checks import fixed_statistics_pass
 
 
@@ -60,6 +61,8 @@ def load_model(
     weights: str = "best",
     root: Path | None = None,
     device: str = "cpu",
+    model: Source | str | None = None,
+    data: Any = None,
 ) -> nn.Module:
     """Return the model of a run folder, in evaluation mode.
 
@@ -68,6 +71,8 @@ def load_model(
         weights: ``best`` (highest validation accuracy) or ``last``.
         root: The folder of data sets; the run's own tells shape and classes.
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
+        model: That which was passed to ``advnorm.train``, or ``"FILE.py:NAME"``.
+        data: That which was passed to ``advnorm.train``.
 
     Raises:
         FileNotFoundError: The folder is no run, or has no such weights.
@@ -81,9 +86,9 @@ def load_model(
     torch.Size([2, 10])
     """
     opened = run if isinstance(run, Run) else Run.open(Path(run))
-    recipe = read(opened.path / "recipe.yaml")
-    data = load_data(recipe, root=root)
-    trained = load_trained(opened, recipe, data, weights=weights, warnings=[])
+    with passed_in_python(read(opened.path / "recipe.yaml"), model, data) as recipe:
+        loaded = load_data(recipe, root=root)
+        trained = load_trained(opened, recipe, loaded, weights=weights, warnings=[])
     return trained.model.to(choose_device(device)).eval()
 
 

@@ -36,6 +36,7 @@ from advnorm.training.user_model_checks import (
 def load_data(recipe: Recipe, *, root: Path | None) -> sets.DataSet:
     """Read the recipe's data, and refuse threat bounds that do not contain it."""
     spec = recipe.data
+    sets.check_digest(spec.name, spec.digest)
     data = sets.load(
         spec.name,
         root=root,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from advnorm.training.saver import Saver
 from advnorm.training.state import ResumePoint, State, restore
 from advnorm.training.step import HALF_SCALE
 from advnorm.training.stop import Stop, StoppedError
+from advnorm.training.user_inputs import passed_in_python
 from advnorm.training.user_model_checks import check_same_file, with_digest
 
 
@@ -35,6 +37,8 @@ def train(
     device: str = "auto",
     resume: bool = False,
     progress: Progress | None = None,
+    model: models.Source | str | None = None,
+    data: Any = None,
 ) -> Run:
     """Train ``recipe`` into the folder ``out``; return the run.
 
@@ -48,6 +52,10 @@ def train(
         device: ``cpu``, ``cuda``, ``cuda:1`` or ``auto``.
         resume: Continue the run in ``out``, bitwise as if it had not stopped.
         progress: Where to report; default nowhere.
+        model: A network of your own instead of ``recipe.model``: a module (which is
+            copied), a function that returns one, or ``"FILE.py:NAME"``.
+        data: Data of your own instead of ``recipe.data``: ``(images, labels)``, a
+            ``Dataset`` or a ``DataLoader``; or a pair ``(train, test)`` of these.
 
     Raises:
         StoppedError: After a signal; everything is saved.
@@ -69,7 +77,26 @@ def train(
             "recipe is a Recipe, such as advnorm.recipes.find('digits.pgd'), not "
             f"{shorten(recipe)}"
         )
-    recipe, out = with_digest(recipe), Path(out)
+    with passed_in_python(recipe, model, data) as own:
+        return _train(
+            with_digest(own),
+            Path(out),
+            root=root,
+            device=device,
+            resume=resume,
+            progress=progress,
+        )
+
+
+def _train(
+    recipe: Recipe,
+    out: Path,
+    *,
+    root: Path | None,
+    device: str,
+    resume: bool,
+    progress: Progress | None,
+) -> Run:
     with (
         _naming_checkpoint(out),
         ranks.process_group(choose_device(device)),
