@@ -11,6 +11,7 @@ import advnorm
 from advnorm import cli
 from advnorm.recipe import ModelSpec, NormSpec, Recipe, to_yaml
 from advnorm.records import Environment, Run
+from advnorm.runs.export.torch_file import _module_text
 from advnorm.training import checkpoints, load_data
 from advnorm.training.state import State
 
@@ -67,9 +68,10 @@ def _call_faults(call: ast.Call) -> list[str]:
 MAY_RUN_FILES = {
     "models/user_files.py": {"runs a file", "runs a file that somebody has named"},
     "cli/user_models.py": {"runs a file that somebody has named"},
+    "runs/export/torch_file.py": {"runs a file"},
 }
-"""The only files that run Python code of the user's: with a name that the user has typed, or
-passed in Python."""
+"""The only files that run Python files: models, with a name that the user has typed or passed
+in Python, and an export that tries the file which it has just written of a model."""
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,15 @@ def test_a_recipe_from_elsewhere_runs_no_code(arguments, tmp_path, monkeypatch, 
     with pytest.raises(ValueError, match="is run only where you name it"):
         advnorm.load("strange")
     assert not Path("it_ran").exists()
+
+
+@pytest.mark.parametrize("text", ['"""\nHOSTILE = 1\n"""', "\\", '\\"""\nHOSTILE = 1'])
+def test_the_text_of_a_recipe_is_no_code_in_an_exported_file(text):
+    facts = {"recipe": text, "data": text}
+    module = ast.parse(_module_text(torch.nn.Linear(2, 2), facts, f"{text}.st", text))
+    harmless = ast.parse(_module_text(torch.nn.Linear(2, 2), {}, "x.st", "0"))
+    assert [type(node) for node in module.body] == [type(node) for node in harmless.body]
+    assert "HOSTILE" not in [getattr(node, "id", "") for node in ast.walk(module)]
 
 
 def environment():
