@@ -147,4 +147,5 @@ NOT_DOWNLOADABLE: Mapping[str, str] = {
     "class folders into train/ and val/ under the data folder's imagenet/",
     "folder": "folder:PATH is a folder of your own: there is nothing to download",
     "npz": "npz:PATH is a file of your own: there is nothing to download",
+    "python": "python is data of your own, passed in Python: there is nothing to download",
 }

@@ -50,8 +50,8 @@ def study() -> Recipe:
     """Train a narrow small CNN on all MNIST images, eps 0.2, until robustness levels off.
 
     Source: ours; the model is sridhar2021's small CNN at half its width.
-    Command: ``advnorm study mnist.study --over norm.name=batch,group,none --seeds 5``, or
-    all of docs/results/norms-mnist.md: ``python benchmarks/norm_study.py``.
+    Command: ``advnorm train mnist.study --out runs/mnist-study``; several norms:
+    ``advnorm study mnist.study --over norm.name=batch,group,none --seeds 5``.
     Cost: 75 seconds on one core, 17 of them for the evaluation.
     Expected: 97.8% clean and 91.5% under the suite ``strong`` with batch norm (seed 0);
     twice the epochs give 92.7%. All norms: docs/results/norms-mnist.md.

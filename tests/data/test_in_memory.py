@@ -229,6 +229,6 @@ def test_a_set_that_is_not_there_says_what_to_put_where(tmp_path, name, monkeypa
 
 def test_the_names_of_the_data_sets():
     corrupted = {"cifar10-c", "mnist-c"}
-    files = {"tiny-imagenet", "imagenette", "imagenet", "folder", "npz"}
+    files = {"tiny-imagenet", "imagenette", "imagenet", "folder", "npz", "python"}
     assert set(DATA) == {*PUBLISHED, *corrupted, *files, "digits", "gaussians", "spheres"}
     assert all(DATA.summary(name).endswith(".") for name in DATA)

@@ -10,10 +10,11 @@ import sys
 import warnings
 from pathlib import Path
 
-sys.modules["advnorm"] = None  # any import of it fails from here on
+if __name__ == "__main__":
+    sys.modules["advnorm"] = None  # any import of it fails from here on
 
-import torch  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+import torch
+from safetensors.torch import load_file
 
 
 def networks(folder):

@@ -16,7 +16,7 @@ from advnorm.records import Run
 from advnorm.training import train
 
 SETTINGS = ["conditions=[clean, pgd-2x2, pgd-1..4+random, square-9]", "batch_size=4"]
-EVENTS = {"for_each_run": 8000, "run_condition": 6000}
+EVENTS = {"for_each_target": 8000, "run_condition": 6000}
 EVENTS |= {"write_atomically": 300, "write_verdicts": 300}
 """Functions after whose first call a life may end, and how many events later at most."""
 
