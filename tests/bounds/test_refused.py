@@ -298,7 +298,10 @@ def test_arrays_lists_and_any_integers_are_certified_as_tensors_are():
     for given in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
         assert torch.equal(is_certified(model, images.numpy(), given, Linf(0.01)), wanted)
         assert torch.equal(certify(model, images, given, Linf(0.01)).certified, wanted)
-    with pytest.raises(ValueError, match="labels are a tensor, a NumPy array or a list of numbers, not dict"):
+    with pytest.raises(
+        ValueError,
+        match="labels are a tensor, a NumPy array or a list of numbers, not dict",
+    ):
         is_certified(model, images, {"a": 1}, Linf(0.01))
 
 
