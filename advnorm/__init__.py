@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         report,
         runs,
         schedules,
+        studies,
         threat,
         training,
     )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from advnorm.runs import diagnose_model as diagnose
     from advnorm.runs import export_model as export
     from advnorm.runs import load_model as load
+    from advnorm.studies import study
     from advnorm.threat import L2, Linf
     from advnorm.training import train
 
@@ -60,6 +62,8 @@ __all__ = [
     "report",
     "runs",
     "schedules",
+    "studies",
+    "study",
     "threat",
     "train",
     "training",
@@ -74,6 +78,7 @@ _FUNCTIONS = {
     "evaluate": ("evaluation", "evaluate"),
     "export": ("runs", "export_model"),
     "load": ("runs", "load_model"),
+    "study": ("studies", "study"),
     "train": ("training", "train"),
 }
 

@@ -21,6 +21,7 @@ from advnorm.cli import (
     plan,
     report,
     reproduce,
+    study,
     train,
     transfer,
 )
@@ -41,6 +42,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export.export,
     "report": report.report,
     "plan": plan.plan,
+    "study": study.study,
     "reproduce": reproduce.reproduce,
     "list": names.list_names,
 }

@@ -42,6 +42,7 @@ from advnorm.records.results import (
     result_key,
 )
 from advnorm.records.run import Run, RunLostError
+from advnorm.records.studies import Study, StudyComparison, StudyNumber, StudyRow
 
 __all__ = [
     "MARKS",
@@ -69,6 +70,10 @@ __all__ = [
     "Scale",
     "Series",
     "Setting",
+    "Study",
+    "StudyComparison",
+    "StudyNumber",
+    "StudyRow",
     "ThreatRecord",
     "TrainingProgress",
     "TransferMatrix",

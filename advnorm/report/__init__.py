@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from advnorm.records import Run
+from advnorm.records import Run, Study
 from advnorm.report.corruption import CorruptionSummary, corruption_errors
 from advnorm.report.reproductions import reproduction_text
 from advnorm.report.rows import ReportRow, TableCell, comparison_rows
+from advnorm.report.study_table import study_text
 from advnorm.report.terminal_table import comparison_text
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "comparison_text",
     "corruption_errors",
     "reproduction_text",
+    "study_text",
     "write",
     "write_paper_pages",
+    "write_study",
 ]
 
 
@@ -66,3 +69,13 @@ def write_paper_pages(folder: Path, out: Path | None = None) -> WrittenPages:
         written.append(path)
     damaged = [text for texts in records.damaged.values() for text in texts]
     return WrittenPages(written, damaged)
+
+
+def write_study(study: Study, out: Path) -> Path:
+    """Write the page of a study to ``out``, and return it."""
+    from advnorm.files import write_alone
+    from advnorm.report.study_page import render
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_alone(out, render(study).encode())
+    return out

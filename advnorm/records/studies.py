@@ -1,0 +1,95 @@
+"""What a study leaves behind: ``study.json``."""
+
+from statistics import mean
+from typing import ClassVar
+
+from pydantic import Field
+
+from advnorm.records.base import LARGE, Record
+
+LEVEL = 0.05
+"""The error rate of a study's comparisons, all of them together."""
+
+
+class StudyNumber(Record):
+    """One number of a combination, over its seeds."""
+
+    values: tuple[float, ...] = Field(min_length=1)
+    n: int | None = Field(default=None, ge=0)
+    """Of accuracies in percent: how many samples are behind each."""
+    low: float | None = None
+    """The 95% interval of the mean: of Student's t over seeds, or of one seed's samples."""
+    high: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return mean(self.values)
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.mean:.3g}"
+        digits = 1 if self.n else 2
+        return f"{self.mean:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
+
+
+class StudyRow(Record):
+    """One combination of settings."""
+
+    settings: dict[str, str]
+    seeds: tuple[int, ...]
+    numbers: dict[str, StudyNumber]
+    runs: tuple[str, ...] = ()
+    """The run folders, one a seed."""
+    flags: tuple[str, ...] = ()
+    """Reasons to doubt its accuracies."""
+    note: str = ""
+    """Why it has fewer seeds than others."""
+
+
+class StudyComparison(Record):
+    """Two combinations, compared by the seeds that both have."""
+
+    first: str
+    second: str
+    difference: float
+    """Of the means: first minus second, in points."""
+    low: float
+    """The 95% interval of this difference alone."""
+    high: float
+    p: float
+    """Of the paired t-test, corrected for all comparisons of the study (Holm, 1979)."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether the two differ at :data:`LEVEL`."""
+        return self.p <= LEVEL
+
+
+class Study(Record):
+    """The answer of ``advnorm study``, and the numbers behind it."""
+
+    LIMIT: ClassVar[int] = LARGE
+    recipe: str
+    over: dict[str, tuple[str, ...]]
+    seeds: int
+    epochs: int
+    headline: str
+    """The column that decides: the worst case over all attacks, sample by sample."""
+    threat: str
+    columns: tuple[str, ...]
+    rows: dict[str, StudyRow]
+    skipped: dict[str, str] = {}
+    """Combinations that make no sense, and why."""
+    dropped: dict[str, str] = {}
+    """Combinations that the budget stopped, and why."""
+    failed: dict[str, str] = {}
+    comparisons: tuple[StudyComparison, ...] = ()
+    pareto: tuple[str, ...] = ()
+    """Rows that no other beats both in clean and in robust accuracy."""
+    choice: str = ""
+    answer: tuple[str, ...] = ()
+    """What to choose, and how sure that is: two sentences."""
+    machine: str = ""
+    seconds: float = 0.0
+    """What training and evaluation took, over all runs."""

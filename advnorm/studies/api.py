@@ -1,0 +1,335 @@
+"""A study: which of several settings to choose, for any recipe, model and data."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from advnorm import models
+from advnorm.files import write_alone
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import Recipe
+from advnorm.records import Accuracy, Run, Study, StudyRow, ThreatRecord
+from advnorm.runs import evaluate_run
+from advnorm.runs.plan import Plan, plan
+from advnorm.studies.answer import number_of, with_answer
+from advnorm.studies.combinations import Combinations, Over, combine
+from advnorm.studies.cost import Cost, evaluation_passes
+from advnorm.studies.grid import Workers, Workspace, run_tasks
+from advnorm.studies.halving import behind, held_out, rung_epochs
+from advnorm.studies.run_numbers import (
+    RunNumbers,
+    column_of,
+    headline_threat,
+    numbers_of,
+)
+from advnorm.studies.trained_runs import (
+    lock_run,
+    read_recipe,
+    seconds_of,
+    timed,
+    train_once,
+    wait_for_lock,
+)
+from advnorm.training.components import evaluation_threats
+from advnorm.training.user_inputs import passed_in_python
+
+MEMORY = "memory, MB"
+
+
+class _Task(NamedTuple):
+    """One run: a combination under a seed."""
+
+    label: str
+    recipe: Recipe
+    workspace: Workspace
+    model: str | None
+    """FILE.py:NAME that the user has named, for processes that have not run the file."""
+    progress: Progress | None
+
+
+def study(
+    recipe: Recipe,
+    over: Over,
+    *,
+    out: Path | str = "study",
+    seeds: int = 3,
+    on: Workers = 1,
+    budget: float | None = None,
+    model: models.Source | str | None = None,
+    data: Any = None,
+    progress: Progress | None = None,
+) -> Study:
+    """Train and evaluate all combinations of settings; say which to choose.
+
+    Runs go to ``out``, where a study that was stopped goes on and other studies find the
+    runs that they share. ``out/study.json`` is written after each run.
+
+    Args:
+        recipe: What all combinations have in common.
+        over: Values by key, such as ``{"norm.name": ["batch", "group"]}``.
+        out: The folder of the study.
+        seeds: Runs of each combination; at least 3 for a decision.
+        on: The number of processes, or ``"ray"``.
+        budget: Hours, approximately. Combinations that are clearly behind after a quarter
+            or a half of the epochs are stopped, then seeds are added while there is time.
+        model: A network of your own, as in :func:`advnorm.train`.
+        data: Data of your own, as in :func:`advnorm.train`.
+        progress: Where to report; default nowhere.
+
+    Returns:
+        The study: a row a combination, comparisons, and an answer of two sentences.
+
+    >>> import tempfile
+    >>> from advnorm.recipe import DataSpec, EvaluationSpec
+    >>> tiny = Recipe(epochs=1, batch_size=32, data=DataSpec(train=64, test=16))
+    >>> tiny = tiny.replace(evaluation=EvaluationSpec(conditions=("clean", "pgd-2")))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = study(tiny, {"norm.name": ["batch", "none"]}, out=folder, seeds=1)
+    >>> list(result.rows)
+    ['batch', 'none']
+    """
+    if on != 1 and (data is not None or not (model is None or isinstance(model, str))):
+        raise ValueError(
+            "a model or data passed in Python stay in this process: set on=1, or name the "
+            "model as 'FILE.py:NAME' and keep the data in a file (data.name=npz:PATH)"
+        )
+    with passed_in_python(recipe, model, data) as own:
+        return run_study(
+            own,
+            over,
+            Workspace(Path(out), on=on),
+            seeds=seeds,
+            budget=budget,
+            progress=progress,
+        )
+
+
+def run_study(
+    recipe: Recipe,
+    over: Over,
+    workspace: Workspace,
+    *,
+    seeds: int = 3,
+    budget: float | None = None,
+    progress: Progress | None = None,
+) -> Study:
+    """Do the runs of a study in a workspace; see :func:`study`."""
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds}: at least one")
+    if budget is not None and not budget > 0:
+        raise ValueError(f"--budget {budget:g}: hours, more than 0")
+    if workspace.out.is_file():
+        raise ValueError(f"--out {workspace.out} is a file: choose another --out")
+    combinations = combine(recipe, over)
+    plans = {label: plan(each) for label, each in combinations.recipes.items()}
+    data = workspace.data and workspace.data.absolute()  # Ray's workers are elsewhere
+    workspace = replace(workspace, out=workspace.out.absolute(), data=data)
+    engine = _Engine(recipe, over, seeds, workspace, combinations, plans, progress)
+    return engine.run(budget)
+
+
+def cost_text(recipe: Recipe, over: Over, seeds: int) -> str:
+    """Say what a study costs at most, and what it leaves out."""
+    combinations, operations = combine(recipe, over), 0.0
+    for each in combinations.recipes.values():
+        counts = plan(each)
+        operations += counts.training + counts.forward * evaluation_passes(each)
+    runs = seeds * len(combinations.recipes)
+    cost = Cost(runs=runs, operations=seeds * operations)
+    lines = [f"{len(combinations.recipes)} combinations, {seeds} seeds, at most {cost}"]
+    lines += [f"left out: {label}: {why}" for label, why in combinations.skipped.items()]
+    return "\n".join(lines)
+
+
+class _Engine:
+    """The state of a study while it runs."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        over: Over,
+        seeds: int,
+        workspace: Workspace,
+        combinations: Combinations,
+        plans: dict[str, Plan],
+        progress: Progress | None,
+    ) -> None:
+        self.recipe, self.seeds, self.workspace = recipe, seeds, workspace
+        self.over = {key: tuple(values) for key, values in over.items()}
+        self.combinations, self.plans = combinations, plans
+        self.progress = progress or Quiet()
+        self.done: dict[str, dict[int, RunNumbers]] = defaultdict(dict)
+        self.failed: dict[str, str] = {}
+        self.dropped: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
+
+    def run(self, budget: float | None) -> Study:
+        """Do all runs, and return the record."""
+        labels = list(self.combinations.recipes)
+        if budget is None:
+            self._do([(label, seed) for seed in range(self.seeds) for label in labels])
+            return self._write()
+        for epochs in rung_epochs(self.recipe.epochs):
+            labels = self._halve(labels, epochs)
+        for seed in range(self.seeds):
+            if seed and self._estimate(labels) > budget:
+                text = f"the budget of {budget:g} h allows {seed} of {self.seeds} seeds"
+                self.notes = dict.fromkeys(labels, text)
+                break
+            self._do([(label, seed) for label in labels])
+        return self._write()
+
+    def _do(self, jobs: Sequence[tuple[str, int]]) -> None:
+        """Train and evaluate runs; write the record after each."""
+        tasks = [self._task(label, seed) for label, seed in jobs]
+        on = self.workspace.on
+        for count, outcome in enumerate(run_tasks(_measure, tasks, on=on), start=1):
+            label, seed = jobs[outcome.number]
+            if outcome.result is None:
+                self.failed[f"{label}, seed {seed}"] = outcome.failure
+            else:
+                self.done[label][seed] = outcome.result
+            self.progress.update(count, len(tasks), f"runs, {len(self.failed)} failed")
+            self._write()
+
+    def _task(self, label: str, seed: int, epochs: int | None = None) -> _Task:
+        recipe = self.combinations.recipes[label].replace(seed=seed)
+        if epochs is not None:
+            recipe = recipe.replace(epochs=epochs)
+        name, alone = recipe.model.name, self.workspace.on == 1
+        return _Task(
+            label,
+            recipe,
+            self.workspace,
+            model=name if models.is_file_model(name) else None,
+            progress=self.progress if alone else None,
+        )
+
+    def _halve(self, labels: Sequence[str], epochs: int) -> list[str]:
+        """Train the first seed for some epochs; return what is not clearly behind."""
+        tasks = [self._task(label, 0, epochs) for label in labels]
+        accuracies = {}
+        for outcome in run_tasks(_train, tasks, on=self.workspace.on):
+            label = labels[outcome.number]
+            if outcome.result is None:
+                self.failed[f"{label}, seed 0"] = outcome.failure
+            else:
+                accuracies[label] = outcome.result
+        for label, why in behind(accuracies).items():
+            self.dropped[label] = f"after {epochs} of {self.recipe.epochs} epochs: {why}"
+        self._write()
+        return [k for k in labels if k in accuracies and k not in self.dropped]
+
+    def _estimate(self, labels: Collection[str]) -> float:
+        """Return the hours of the study if each combination had one seed more."""
+        workers = self.workspace.on if isinstance(self.workspace.on, int) else 1
+        runs = (self.workspace.out / "runs").glob("*/seconds.json")
+        spent = sum(seconds_of(path.parent) for path in runs)
+        own = [n.seconds for label in labels for n in self.done[label].values()]
+        rounds = len(self.done[next(iter(labels))]) if labels else 1
+        return (spent + sum(own) / max(1, rounds)) / workers / 3600
+
+    def _write(self) -> Study:
+        record = self._record()
+        path = self.workspace.out / "study.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with wait_for_lock(self.workspace.out, "study"):
+            write_alone(path, record.model_dump_json(indent=1).encode())
+        return record
+
+    def _record(self) -> Study:
+        rows = {
+            label: self._row(label, self.done[label])
+            for label in self.combinations.recipes
+            if self.done.get(label)
+        }
+        threats = [
+            ThreatRecord(norm=t.name, eps=t.eps, bounds=t.bounds)
+            for t in evaluation_threats(self.recipe)
+        ]
+        headline = headline_threat(self.recipe, threats)
+        everything = [number for runs in self.done.values() for number in runs.values()]
+        return with_answer(
+            Study(
+                recipe=self.recipe.name,
+                over=self.over,
+                seeds=self.seeds,
+                epochs=self.recipe.epochs,
+                headline=column_of("robust", headline, len(threats)),
+                threat=f"{headline.norm}, eps {headline.eps:.4g}",
+                columns=tuple(dict.fromkeys(c for r in rows.values() for c in r.numbers)),
+                rows=rows,
+                skipped=self.combinations.skipped,
+                dropped=self.dropped,
+                failed=self.failed,
+                machine="; ".join(dict.fromkeys(n.machine for n in everything)),
+                seconds=sum({n.run: n.seconds for n in everything}.values()),
+            )
+        )
+
+    def _row(self, label: str, runs: dict[int, RunNumbers]) -> StudyRow:
+        seeds = sorted(runs)
+        first = runs[seeds[0]].numbers
+        counts = self.plans[label]
+        numbers = {
+            column: number_of([runs[seed].numbers[column][0] for seed in seeds], n)
+            for column, (_, n) in first.items()
+            if all(column in runs[seed].numbers for seed in seeds)
+        }
+        numbers[MEMORY] = number_of([(counts.activations + counts.state) / 1e6], None)
+        return StudyRow(
+            settings=self.combinations.settings[label],
+            seeds=tuple(seeds),
+            numbers=numbers,
+            runs=tuple(runs[seed].run for seed in seeds),
+            flags=tuple(dict.fromkeys(flag for n in runs.values() for flag in n.flags)),
+            note=self.notes.get(label, ""),
+        )
+
+
+def _train(task: _Task) -> Accuracy:
+    """Train a run; return the held-out accuracy of its last epoch."""
+    with _named(task):
+        return held_out(_trained(task).epochs()[-1])
+
+
+def _measure(task: _Task) -> RunNumbers:
+    """Train and evaluate a run, or what is left of it."""
+    workspace = task.workspace
+    with _named(task):
+        run = _trained(task)
+        with lock_run(run.path), timed(run.path):
+            evaluation = task.recipe.evaluation
+            recipe = read_recipe(run).model_copy(update={"evaluation": evaluation})
+            results = evaluate_run(
+                run,
+                recipe,
+                root=workspace.data,
+                device=workspace.device,
+                progress=task.progress,
+            )
+    return RunNumbers(
+        run=run.path.name,
+        numbers=numbers_of(run, recipe, results),
+        flags=tuple(dict.fromkeys(flag for r in results for flag in r.flags)),
+        seconds=seconds_of(run.path),
+        machine=run.environment().machine if run.described else "",
+    )
+
+
+def _named(task: _Task) -> AbstractContextManager[object]:
+    """Run the file of the user's model, in processes that have not."""
+    return passed_in_python(task.recipe, task.model) if task.model else nullcontext()
+
+
+def _trained(task: _Task) -> Run:
+    return train_once(
+        task.recipe,
+        task.workspace.out / "runs",
+        root=task.workspace.data,
+        device=task.workspace.device,
+        progress=task.progress,
+    )

@@ -1,0 +1,97 @@
+"""The combinations of settings that a study compares."""
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from advnorm.objectives import TWO_DOMAINS
+from advnorm.recipe import Recipe, RecipeError, full_key, override
+from advnorm.studies.trained_runs import training_settings
+from advnorm.training.recipe_checks import check_recipe
+
+_OF_TWO_DOMAINS = ("mixture", "affine", "borrowed")
+Over = Mapping[str, Sequence[str]]
+"""Values by key: ``{"norm.name": ["batch", "group"]}``."""
+
+
+class Combinations(NamedTuple):
+    """What is compared, and what is left out."""
+
+    recipes: dict[str, Recipe]
+    settings: dict[str, dict[str, str]]
+    skipped: dict[str, str]
+    """Why a combination makes no sense."""
+
+
+def parse_over(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Read ``KEY=VALUE,VALUE``, as ``--over`` takes it; commas in brackets do not split.
+
+    >>> parse_over(["norm.name=batch,none", "lr=0.1,0.2"])
+    {'norm.name': ['batch', 'none'], 'optimizer.lr': ['0.1', '0.2']}
+    >>> parse_over(["norm.where=[0, 1],all"])
+    {'norm.where': ['[0, 1]', 'all']}
+    """
+    over: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        if not (key and equals and values):
+            raise ValueError(
+                f"--over takes KEY=VALUE,VALUE, such as norm.name=batch,group, not {text!r}"
+            )
+        split = [value.strip() for value in re.split(r",(?![^\[{]*[\]}])", values)]
+        if not all(split):
+            raise ValueError(f"--over {text}: a value between two commas is missing")
+        name = full_key(key.strip(), "")
+        if name in over:
+            raise ValueError(f"--over {name} is there twice: name all its values at once")
+        over[name] = list(dict.fromkeys(split))
+    return over
+
+
+def combine(recipe: Recipe, over: Over) -> Combinations:
+    """Return the recipe of each combination that makes sense, by its label."""
+    if not over:
+        raise ValueError("name what to compare: --over norm.name=batch,group,none")
+    if "seed" in over:
+        raise ValueError("seeds are not compared: say how many with --seeds")
+    recipes: dict[str, Recipe] = {}
+    settings: dict[str, dict[str, str]] = {}
+    skipped: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for values in product(*over.values()):
+        chosen = dict(zip(over, values, strict=True))
+        label = ", ".join(chosen.values())
+        try:
+            changed = _changed(recipe, chosen)
+        except ValueError as error:
+            skipped[label] = str(error).splitlines()[0]
+            continue
+        first = same.setdefault(training_settings(changed), label)
+        if first != label:
+            skipped[label] = f"the same training as {first}"
+            continue
+        recipes[label], settings[label] = changed, chosen
+    if len(recipes) < 2:
+        reasons = "; ".join(f"{label}: {why}" for label, why in skipped.items())
+        raise ValueError(
+            f"a study compares at least two combinations, and {len(recipes)} "
+            f"make{'s' * (len(recipes) == 1)} sense{f' ({reasons})' if reasons else ''}"
+        )
+    return Combinations(recipes, settings, skipped)
+
+
+def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
+    """Change a recipe; the options of its norm are not those of another norm."""
+    changes = [f"{key}={value}" for key, value in settings.items()]
+    if settings.get("norm.name", recipe.norm.name) != recipe.norm.name:
+        changes.insert(0, "norm.options={}")
+    changed = override(recipe, changes)
+    check_recipe(changed)
+    norm, objective = changed.norm.name, changed.objective.name
+    if norm in _OF_TWO_DOMAINS and objective not in TWO_DOMAINS:
+        raise RecipeError(
+            f"objective {objective!r} trains on one domain, where a {norm} norm is a batch "
+            "norm"
+        )
+    return changed
