@@ -13,7 +13,6 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe
 from advnorm.records import Accuracy, Run, Study, StudyRow, ThreatRecord
 from advnorm.runs import evaluate_run
-from advnorm.runs.plan import Plan, plan
 from advnorm.studies.answer import number_of, with_answer
 from advnorm.studies.combinations import Combinations, Over, combine
 from advnorm.studies.cost import Cost, evaluation_passes
@@ -124,18 +123,17 @@ def run_study(
     if workspace.out.is_file():
         raise ValueError(f"--out {workspace.out} is a file: choose another --out")
     combinations = combine(recipe, over)
-    plans = {label: plan(each) for label, each in combinations.recipes.items()}
     data = workspace.data and workspace.data.absolute()  # Ray's workers are elsewhere
     workspace = replace(workspace, out=workspace.out.absolute(), data=data)
-    engine = _Engine(recipe, over, seeds, workspace, combinations, plans, progress)
+    engine = _Engine(recipe, over, seeds, workspace, combinations, progress)
     return engine.run(budget)
 
 
 def cost_text(recipe: Recipe, over: Over, seeds: int) -> str:
     """Say what a study costs at most, and what it leaves out."""
     combinations, operations = combine(recipe, over), 0.0
-    for each in combinations.recipes.values():
-        counts = plan(each)
+    for label, each in combinations.recipes.items():
+        counts = combinations.plans[label]
         operations += counts.training + counts.forward * evaluation_passes(each)
     runs = seeds * len(combinations.recipes)
     cost = Cost(runs=runs, operations=seeds * operations)
@@ -154,12 +152,11 @@ class _Engine:
         seeds: int,
         workspace: Workspace,
         combinations: Combinations,
-        plans: dict[str, Plan],
         progress: Progress | None,
     ) -> None:
         self.recipe, self.seeds, self.workspace = recipe, seeds, workspace
         self.over = {key: tuple(values) for key, values in over.items()}
-        self.combinations, self.plans = combinations, plans
+        self.combinations = combinations
         self.progress = progress or Quiet()
         self.done: dict[str, dict[int, RunNumbers]] = defaultdict(dict)
         self.failed: dict[str, str] = {}
@@ -273,7 +270,7 @@ class _Engine:
     def _row(self, label: str, runs: dict[int, RunNumbers]) -> StudyRow:
         seeds = sorted(runs)
         first = runs[seeds[0]].numbers
-        counts = self.plans[label]
+        counts = self.combinations.plans[label]
         numbers = {
             column: number_of([runs[seed].numbers[column][0] for seed in seeds], n)
             for column, (_, n) in first.items()

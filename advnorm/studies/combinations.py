@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from advnorm.objectives import TWO_DOMAINS
 from advnorm.recipe import Recipe, RecipeError, full_key, override
+from advnorm.runs.plan import Plan, plan
+from advnorm.studies.grid import attempt
 from advnorm.studies.trained_runs import training_settings
 from advnorm.training.recipe_checks import check_recipe
 
@@ -20,6 +22,8 @@ class Combinations(NamedTuple):
 
     recipes: dict[str, Recipe]
     settings: dict[str, dict[str, str]]
+    plans: dict[str, Plan]
+    """What a run of each costs."""
     skipped: dict[str, str]
     """Why a combination makes no sense."""
 
@@ -57,6 +61,7 @@ def combine(recipe: Recipe, over: Over) -> Combinations:
         raise ValueError("seeds are not compared: say how many with --seeds")
     recipes: dict[str, Recipe] = {}
     settings: dict[str, dict[str, str]] = {}
+    plans: dict[str, Plan] = {}
     skipped: dict[str, str] = {}
     same: dict[str, str] = {}
     for values in product(*over.values()):
@@ -71,14 +76,18 @@ def combine(recipe: Recipe, over: Over) -> Combinations:
         if first != label:
             skipped[label] = f"the same training as {first}"
             continue
-        recipes[label], settings[label] = changed, chosen
+        _, counts, failure = attempt(plan, 0, changed)
+        if counts is None:
+            skipped[label] = failure.removeprefix("ValueError: ")
+            continue
+        recipes[label], settings[label], plans[label] = changed, chosen, counts
     if len(recipes) < 2:
         reasons = "; ".join(f"{label}: {why}" for label, why in skipped.items())
         raise ValueError(
             f"a study compares at least two combinations, and {len(recipes)} "
             f"make{'s' * (len(recipes) == 1)} sense{f' ({reasons})' if reasons else ''}"
         )
-    return Combinations(recipes, settings, skipped)
+    return Combinations(recipes, settings, plans, skipped)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
@@ -91,7 +100,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     norm, objective = changed.norm.name, changed.objective.name
     if norm in _OF_TWO_DOMAINS and objective not in TWO_DOMAINS:
         raise RecipeError(
-            f"objective {objective!r} trains on one domain, where a {norm} norm is a batch "
-            "norm"
+            f"objective {objective!r} trains on one domain, where norm {norm!r} is the "
+            "same as batch norm"
         )
     return changed
