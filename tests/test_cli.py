@@ -86,7 +86,7 @@ def test_importing_the_package_is_cheap():
 
 
 def test_the_command_line_stays_small():
-    """A recipe name, --set, --out, --device, --data, and at most three more a command."""
+    """A recipe name, --set, --out, --device, --data, and at most four more a command."""
     usual = {"--set", "--out", "--device", "--data", "--help"}
     extra = {
         name: {o for p in command.params for o in p.opts if o.startswith("--")} - usual
@@ -104,6 +104,7 @@ def test_the_command_line_stays_small():
         "export": {"--to"},
         "report": set(),
         "plan": set(),
+        "study": {"--over", "--seeds", "--on", "--budget"},
         "reproduce": {"--scale", "--seeds", "--on"},
         "list": set(),
         "data get": set(),
@@ -124,6 +125,7 @@ def test_help_lists_commands_in_the_order_of_use():
         "export",
         "report",
         "plan",
+        "study",
         "reproduce",
         "list",
         "data",
