@@ -485,8 +485,7 @@ def table(out: Path, names: list[str]) -> None:
             if (
                 status != "passed"
                 or "; torch refused" in text
-                or ("; " in text
-                and step == "convert")
+                or ("; " in text and step == "convert")
             ):
                 print(f"- {name}, {step} {status}: {text}")
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -323,3 +324,40 @@ def test_nothing_is_overwritten(tmp_path):
         advnorm.export(network(), to="torch", out=tmp_path / "net.py", images=images)
     assert [path.name for path in tmp_path.iterdir()] == ["net.safetensors"]
     assert (tmp_path / "net.safetensors").read_text() == "mine"
+
+
+class Wrapped(nn.Module):
+    """A network whose output is not the logits alone."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.net, self.wrap = network(), wrap
+
+    def forward(self, images):
+        return self.wrap(self.net(images))
+
+
+@pytest.mark.parametrize("to", FILES)
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda x: {"logits": x, "features": x + 1}, lambda x: SimpleNamespace(logits=x)],
+    ids=["dict", "attribute"],
+)
+def test_the_logits_of_an_output_that_names_them_are_exported(to, wrap, tmp_path):
+    model, images = Wrapped(wrap).eval(), torch.rand(8, 1, 8, 8)
+    out = tmp_path / FILES[to]
+    if to == "torch" and not isinstance(wrap(images), dict):
+        with pytest.raises(NotImplementedError, match=r"export to onnx or torchscript"):
+            advnorm.export(model, to=to, out=out, images=images)
+        return
+    exported = advnorm.export(model, to=to, out=out, images=images)
+    assert "batch sizes 1, 7 and 8" in str(exported)
+
+
+@pytest.mark.parametrize("to", FILES)
+def test_an_output_without_logits_is_refused_in_one_sentence(to, tmp_path):
+    model = Wrapped(lambda x: (x, x)).eval()
+    with pytest.raises(ValueError, match=r"^the model returns a tuple, not .*alone$"):
+        advnorm.export(
+            model, to=to, out=tmp_path / FILES[to], images=torch.rand(8, 1, 8, 8)
+        )
