@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 import advnorm
 from advnorm import norms
+from advnorm.model_output import read_logits
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
 from advnorm.training import StoppedError
@@ -111,7 +112,6 @@ REGNET = {
     "bottleneck_ratio": 1,
     "se_ratio": 0.25,
 }
-SHUFFLE = {"out_planes": [40, 80, 160], "num_blocks": [1, 2, 1], "groups": 2}
 DUAL_PATH = {
     "in_planes": (32, 32, 64, 64),
     "out_planes": (32, 64, 64, 128),
@@ -141,7 +141,6 @@ CIFAR: Builders = {
     "MobileNetV2": ("mobilenetv2", lambda m: m.MobileNetV2()),
     "EfficientNet": ("efficientnet", lambda m: m.EfficientNet(EFFICIENT)),
     "RegNetY": ("regnet", lambda m: m.RegNet(REGNET)),
-    "ShuffleNet": ("shufflenet", lambda m: m.ShuffleNet(SHUFFLE)),
     "ShuffleNetV2": ("shufflenetv2", lambda m: m.ShuffleNetV2(0.5)),
     "PNASNet": ("pnasnet", lambda m: m.PNASNet(m.CellB, num_cells=1, num_planes=8)),
     "DPN": ("dpn", lambda m: m.DPN(DUAL_PATH)),
@@ -230,7 +229,7 @@ def build(name: str, peers: Path) -> nn.Module:
     return network(import_module(module))
 
 
-def warm(model: nn.Module) -> nn.Module:
+def warm(model: nn.Module, shape: tuple[int, ...]) -> None:
     """Move running statistics and parameters of norms away from their first values."""
     torch.manual_seed(1)
     model.train()
@@ -239,16 +238,15 @@ def warm(model: nn.Module) -> nn.Module:
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
         for _ in range(3):
-            model(torch.rand(8, *SHAPE))
-    return model.eval()
+            model(torch.rand(8, *shape))
+    model.eval()
 
 
 def logits_of(model: Callable[[Tensor], Any], images: Tensor) -> Tensor:
     """Return the logits of a model, also where its output has more."""
     with torch.no_grad():
         output = model(images)
-    logits: Tensor = getattr(output, "logits", output)
-    return logits
+    return read_logits(output)
 
 
 def difference(ours: Tensor, theirs: Tensor) -> float:
@@ -272,7 +270,7 @@ def convert(model: nn.Module, images: Tensor) -> str:
         try:
             with norms.route(copy, clean=len(images) // 2):
                 output = copy.train()(images)
-            getattr(output, "logits", output).sum().backward()
+            read_logits(output).sum().backward()
         except ValueError as error:  # of torch: an instance norm of a map of one position
             untrained[name] = str(error)
     if not worst <= TOLERANCE:
@@ -299,7 +297,7 @@ def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> str:
     return "/".join(map(str, correct)) + f" of {count}"
 
 
-def audit(model: nn.Module, images: Tensor, labels: Tensor) -> str:
+def audit(model: nn.Module, images: Tensor) -> str:
     """Audit with a short attack, on labels that the model predicts."""
     predicted = logits_of(model, images[:2]).argmax(1)
     result = advnorm.audit(
@@ -404,20 +402,19 @@ def attempt(step: Callable[[], str]) -> Result:
     return Result(status, text, time.perf_counter() - start)
 
 
-def run(name: str, peers: Path) -> dict[str, Any]:
-    """Take one architecture through all steps."""
-    start = time.perf_counter()
-    model = warm(build(name, peers))
+def take_steps(model: nn.Module, shape: tuple[int, ...] = SHAPE) -> dict[str, Result]:
+    """Take a network through all steps."""
+    warm(model, shape)
     torch.manual_seed(2)
-    images, labels = torch.rand(50, *SHAPE), torch.arange(50) % CLASSES
+    images, labels = torch.rand(50, *shape), torch.arange(50) % CLASSES
     data = ((images[:40], labels[:40]), (images[40:], labels[40:]))
     results = {
         "convert": attempt(lambda: convert(model, images[:4])),
         "evaluate": attempt(lambda: evaluate(model, images, labels)),
-        "audit": attempt(lambda: audit(model, images, labels)),
+        "audit": attempt(lambda: audit(model, images)),
     }
-    with TemporaryDirectory() as name_of_folder:
-        folder = Path(name_of_folder)
+    with TemporaryDirectory() as path:
+        folder = Path(path)
         results["train"] = attempt(lambda: train(model, data, folder))
         trained = model
         if results["train"].status == "passed":
@@ -427,9 +424,17 @@ def run(name: str, peers: Path) -> dict[str, Any]:
             results["load"] = attempt(lambda: load(trained, images, folder))
         else:
             results["load"] = Result("refused", "nothing was exported")
-    seconds = time.perf_counter() - start
+    return results
+
+
+def run(name: str, peers: Path) -> dict[str, Any]:
+    """Take one architecture through all steps."""
+    start = time.perf_counter()
+    model = build(name, peers)
+    steps = take_steps(model)
     parameters = sum(p.numel() for p in model.parameters())
-    return {"parameters": parameters, "seconds": seconds, "steps": results}
+    seconds = time.perf_counter() - start
+    return {"parameters": parameters, "seconds": seconds, "steps": steps}
 
 
 def child(name: str, peers: Path, out: Path) -> None:
