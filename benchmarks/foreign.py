@@ -177,7 +177,7 @@ ROBUSTBENCH: Builders = {
 LIRPA: Builders = {
     "LiRPA ResNet": ("resnet18", lambda m: m.ResNet18(in_planes=8)),
     "LiRPA ResNet5": ("vnncomp_resnet", lambda m: m.resnet2b()),
-    "LiRPA DenseNet": ("densenet", lambda m: m.DenseNet(m.Bottleneck, [1, 2, 2, 1], 8)),
+    "LiRPA DenseNet": ("densenet", lambda m: m.Densenet_cifar_32()),
     "LiRPA residual": ("resnet", lambda m: m.model_resnet(mult=2)),
     "LiRPA ResNeXt": ("resnext", lambda m: m.ResNeXt([1, 1, 1], 2, 8)),
 }

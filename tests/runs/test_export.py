@@ -361,3 +361,47 @@ def test_an_output_without_logits_is_refused_in_one_sentence(to, tmp_path):
         advnorm.export(
             model, to=to, out=tmp_path / FILES[to], images=torch.rand(8, 1, 8, 8)
         )
+
+
+class Branching(nn.Module):
+    """A network that asks a tensor of its own, or the images, what to do."""
+
+    def __init__(self, on_images):
+        super().__init__()
+        self.net, self.on_images = network(), on_images
+        self.register_buffer("flag", torch.tensor(0))
+
+    def forward(self, images):
+        logits = self.net(images)
+        if images.mean() > 0.9 if self.on_images else self.flag:
+            logits = 1 - logits
+        return logits
+
+
+@pytest.mark.parametrize("on_images", [False, True])
+def test_a_branch_on_values_is_one_sentence_and_prints_nothing(on_images, tmp_path, capfd):
+    model, images = Branching(on_images).eval(), torch.rand(8, 1, 8, 8)
+    with pytest.raises(NotImplementedError) as error:
+        advnorm.export(model, to="onnx", out=tmp_path / "net.onnx", images=images)
+    assert str(error.value) == (
+        "the model (Branching) cannot be exported to onnx: its forward depends on values of "
+        "tensors, in a branch or a shape; export to torchscript, whose file keeps the "
+        "branches that the test images take"
+    )
+    written = capfd.readouterr()
+    assert not written.out and not written.err
+
+
+@pytest.mark.parametrize("on_images", [False, True])
+def test_a_trace_says_that_it_has_one_branch_of_the_network(on_images, tmp_path):
+    model, images = Branching(on_images).eval(), torch.rand(8, 1, 8, 8)
+    out = tmp_path / "net.pt"
+    exported = advnorm.export(model, to="torchscript", out=out, images=images)
+    assert exported.notes[1] == (
+        "the model branches on values or shapes of tensors, and the file has the branches "
+        "that the test images take: for other images it may compute something else"
+    )
+    plain = advnorm.export(
+        network(), to="torchscript", out=tmp_path / "a.pt", images=images
+    )
+    assert len(plain.notes) == 1
