@@ -195,7 +195,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "timm ResNet": _timm("resnet10t", channels=NARROW),
     "timm ResNetV2 (BatchNormAct)": _timm("resnetv2_18", channels=NARROW),
     "timm MobileNetV3": _timm("mobilenetv3_small_050"),
-    "timm EfficientNet": _timm("efficientnet_b0", channel_multiplier=0.25),
+    "timm TinyNet": _timm("tinynet_e"),
     "timm RepGhostNet": _timm("repghostnet_050"),
     "timm ReXNet": _timm("rexnet_100", width_mult=0.25),
     "timm NF-ResNet": _timm("nf_resnet26", channels=(64, 64, 64, 64)),

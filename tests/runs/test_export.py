@@ -363,7 +363,7 @@ def test_an_output_without_logits_is_refused_in_one_sentence(to, tmp_path):
         )
 
 
-class Branching(nn.Module):
+class Asking(nn.Module):
     """A network that asks a tensor of its own, or the images, what to do."""
 
     def __init__(self, on_images):
@@ -380,11 +380,11 @@ class Branching(nn.Module):
 
 @pytest.mark.parametrize("on_images", [False, True])
 def test_a_branch_on_values_is_one_sentence_and_prints_nothing(on_images, tmp_path, capfd):
-    model, images = Branching(on_images).eval(), torch.rand(8, 1, 8, 8)
+    model, images = Asking(on_images).eval(), torch.rand(8, 1, 8, 8)
     with pytest.raises(NotImplementedError) as error:
         advnorm.export(model, to="onnx", out=tmp_path / "net.onnx", images=images)
     assert str(error.value) == (
-        "the model (Branching) cannot be exported to onnx: its forward depends on values of "
+        "the model (Asking) cannot be exported to onnx: its forward depends on values of "
         "tensors, in a branch or a shape; export to torchscript, whose file keeps the "
         "branches that the test images take"
     )
@@ -394,7 +394,7 @@ def test_a_branch_on_values_is_one_sentence_and_prints_nothing(on_images, tmp_pa
 
 @pytest.mark.parametrize("on_images", [False, True])
 def test_a_trace_says_that_it_has_one_branch_of_the_network(on_images, tmp_path):
-    model, images = Branching(on_images).eval(), torch.rand(8, 1, 8, 8)
+    model, images = Asking(on_images).eval(), torch.rand(8, 1, 8, 8)
     out = tmp_path / "net.pt"
     exported = advnorm.export(model, to="torchscript", out=out, images=images)
     assert exported.notes[1] == (

@@ -14,7 +14,6 @@ from advnorm.runs.export.formats import FORMATS, RenderedExport
 from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.source import ExportRequest
 
-
 _BRANCHES = (
     "the model branches on values or shapes of tensors, and the file has the branches that "
     "the test images take: for other images it may compute something else"
