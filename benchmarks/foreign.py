@@ -84,8 +84,9 @@ def _timm(name: str, **options: object) -> Architecture:
 
 
 def _frozen(m: Any) -> nn.Module:
-    model: nn.Module = m.create_model("mobilenetv3_small_050", num_classes=CLASSES)
-    frozen: nn.Module = m.utils.freeze_batch_norm_2d(model)
+    timm = import_module("timm")
+    model: nn.Module = timm.create_model("mobilenetv3_small_050", num_classes=CLASSES)
+    frozen: nn.Module = m.freeze_batch_norm_2d(model)
     return frozen
 
 
@@ -203,7 +204,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "timm ViT": _timm(
         "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=24, depth=2
     ),
-    "timm frozen": Architecture("timm", "timm", _frozen),
+    "timm frozen": Architecture("timm", "timm.utils.model", _frozen),
     "HF ResNet": _transformers("ResNet", embedding_size=8, layer_type="basic", **SMALL),
     "HF RegNet": _transformers("RegNet", embedding_size=8, groups_width=4, **SMALL),
     "HF MobileNetV2": _transformers("MobileNetV2", depth_multiplier=0.25, image_size=32),
@@ -239,6 +240,9 @@ def warm(model: nn.Module, shape: tuple[int, ...]) -> None:
                 parameter.add_(0.1 * torch.randn_like(parameter))
         for _ in range(3):
             model(torch.rand(8, *shape))
+        for name, value in model.named_buffers():
+            if name.endswith(("running_mean", "running_var")) and len(value.unique()) == 1:
+                value.add_(0.1 * torch.rand_like(value))  # of a frozen norm
     model.eval()
 
 

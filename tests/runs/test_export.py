@@ -405,3 +405,16 @@ def test_a_trace_says_that_it_has_one_branch_of_the_network(on_images, tmp_path)
         network(), to="torchscript", out=tmp_path / "a.pt", images=images
     )
     assert len(plain.notes) == 1
+
+
+class Looping(nn.Module):
+    """Goes through its images one by one."""
+
+    def forward(self, x):
+        return torch.stack([image.flatten() for image in x])
+
+
+def test_a_loop_over_images_is_refused_without_advice_of_torch(tmp_path):
+    model = nn.Sequential(Looping(), nn.Linear(4, 3)).eval()
+    with pytest.raises(NotImplementedError, match=r"loops over a tensor \(Pro[^.]*\); exp"):
+        advnorm.export(model, to="torch", out=tmp_path / "n.py", images=torch.rand(5, 2, 2))
