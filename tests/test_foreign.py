@@ -14,7 +14,7 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent / "norms"))
 
-from foreign import STEPS, take_steps
+from foreign import STEPS, convert, take_steps, varied, warm
 from foreign_layers import Frozen, WithModules
 
 WIDTH = 6
@@ -146,15 +146,31 @@ def test_a_foreign_network_takes_every_step(name):
     assert results["load"].text.startswith("onnx")
 
 
-def test_a_wrong_answer_of_a_step_is_seen(monkeypatch):
-    monkeypatch.setattr("advnorm.norms.convert", lambda model, name: _shifted(model))
-    results = take_steps(NETWORKS["dense"](), (3, 12, 12))
-    assert results["convert"].status == "failed"
-    assert "differ by" in results["convert"].text
+class Mean(nn.Module):
+    """The mean answer of a model, whatever the image."""
+
+    def __init__(self, model, images):
+        super().__init__()
+        self.model = model
+        with torch.no_grad():
+            self.answer = model(images).mean(0, keepdim=True)
+
+    def forward(self, x):
+        return self.answer + 0 * self.model(x)
 
 
-def _shifted(model):
-    copy = Backbone(Dense(), WIDTH + 8)
-    copy.load_state_dict(model.state_dict())
-    copy.head.bias.data[0] += 1e-2
-    return copy.eval()
+def test_a_conversion_that_ignores_the_images_is_seen(monkeypatch):
+    images = varied(50, (3, 12, 12))
+    monkeypatch.setattr("advnorm.norms.convert", lambda model, name: Mean(model, images))
+    model = NETWORKS["dense"]()
+    warm(model, (3, 12, 12))
+    with pytest.raises(AssertionError, match=r"differ by .* of their spread after conv"):
+        convert(model, images)
+
+
+def test_a_network_that_ignores_the_images_is_not_compared():
+    model = NETWORKS["dense"]()
+    warm(model, (3, 12, 12))
+    model.head.weight.data.mul_(1e-6)
+    with pytest.raises(AssertionError, match="hardly depend on the images"):
+        convert(model, varied(8, (3, 12, 12)))
