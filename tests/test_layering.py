@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 # Parts that know nothing of the subject: every other part may use them.
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
-    *("text", "safe_yaml", "numbers", "labelled_data"),
+    *("text", "safe_yaml", "numbers", "labelled_data", "model_output"),
 }
 
 # What each part may import from the rest of the package.
@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "progress": {"text"},
     "model_state": set(),
+    "model_output": set(),
     "rendezvous": set(),
     "heartbeat": set(),
     "ranks": {"rendezvous", "heartbeat", "text"},

@@ -1,6 +1,6 @@
 """Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.inputs import check_images, check_labels, check_logits
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import NOT_BROKEN, BatchVerdicts, StageInput, predict
+from advnorm.model_output import read_logits
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
 from advnorm.records import Verdicts
@@ -123,30 +124,9 @@ def logits_of(model: nn.Module) -> LogitsFn:
     own, wide = _dtype(model), search_dtype(model)
 
     def logits_fn(images: Tensor) -> Tensor:
-        return _logits(model(images.to(own))).to(wide)
+        return read_logits(model(images.to(own))).to(wide)
 
     return logits_fn
-
-
-def _logits(output: Any) -> Tensor:
-    """Return the logits of what a model returned: a tensor, or something that has them.
-
-    Of a tuple or list without a field ``logits`` they are the first item.
-    """
-    if isinstance(output, Tensor):
-        return output
-    if isinstance(output, Mapping) and "logits" in output:
-        logits = output["logits"]
-    elif isinstance(output, tuple | list) and output and not hasattr(output, "logits"):
-        logits = output[0]
-    else:
-        logits = getattr(output, "logits", None)
-    if not isinstance(logits, Tensor):
-        raise ValueError(
-            f"the model returns a {type(output).__name__} without logits: return a tensor, "
-            "or wrap it, as in lambda images: model(images)['scores']"
-        )
-    return logits
 
 
 def search_dtype(model: nn.Module) -> torch.dtype:

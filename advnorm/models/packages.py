@@ -9,8 +9,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
+from advnorm.model_output import LogitsOnly
 from advnorm.models.registry import PACKAGES, BuildContext
 from advnorm.models.standardize import Standardize
 from advnorm.text import shorten
@@ -54,19 +55,6 @@ def hf(name: str, context: BuildContext, *, pretrained: bool = True) -> nn.Modul
     images = package.AutoImageProcessor.from_pretrained(name, **safe)
     mean, std = (getattr(images, f"image_{key}", None) for key in ("mean", "std"))
     return _assembled(context, LogitsOnly(network), mean, std)
-
-
-class LogitsOnly(nn.Module):
-    """A model that returns its logits alone, where the network returns more."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the logits."""
-        logits: Tensor = self.network(images).logits
-        return logits
 
 
 def _assembled(context: BuildContext, network: nn.Module, mean: Any, std: Any) -> nn.Module:

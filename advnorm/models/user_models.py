@@ -7,8 +7,10 @@ from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
+import torch
 from torch import nn
 
+from advnorm.model_output import with_logits_only
 from advnorm.models.registry import BuildContext
 
 Source = nn.Module | Callable[..., nn.Module]
@@ -50,7 +52,8 @@ def entry_of(
             raise ValueError(
                 f"{name} is neither a torch.nn.Module nor a function that returns one"
             )
-        return context.assemble_network(network)
+        images = torch.zeros(2, *context.shape)
+        return context.assemble_network(with_logits_only(network, images))
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{name}: a model of your own."

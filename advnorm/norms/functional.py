@@ -90,7 +90,7 @@ def _lift(path: str, module: nn.Module, *, must: bool) -> nn.Module | None:
             "its class, which a traced graph would lose: remove them before you convert"
         )
     graph, flags = _trace_both_modes(what, module)
-    calls = [node for node in graph.nodes if node.target in _ORDERS]
+    calls = _calls(graph)
     if not calls and must:
         raise NotImplementedError(
             f"{what} does more than batch norm, and calls no F.batch_norm: split it into a "
@@ -140,17 +140,31 @@ def _trace_both_modes(what: str, module: nn.Module) -> tuple[fx.Graph, list[bool
             f"{what} calls F.batch_norm in a forward that does other steps in training "
             "than in evaluation: use nn.BatchNorm2d layers, and modules such as nn.Dropout"
         )
-    calls = [node for node in training.nodes if node.target in _ORDERS]
-    return evaluation, [bool(_arguments(node)["training"]) for node in calls]
+    return evaluation, [bool(_arguments(node)["training"]) for node in _calls(training)]
+
+
+def _calls(graph: fx.Graph) -> list[fx.Node]:
+    """Return the calls of batch norm on what the module is given.
+
+    On its own weights alone a call is weight standardization, which is no norm.
+    """
+    given: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or given.intersection(node.all_input_nodes):
+            given.add(node)
+    return [
+        n for n in graph.nodes if n.target in _ORDERS and _arguments(n)["input"] in given
+    ]
 
 
 def _steps(graph: fx.Graph) -> list[tuple[Any, ...]]:
     """Return what a graph does, without counters of batches and flags of batch norms."""
     steps: list[tuple[Any, ...]] = []
+    calls = set(_calls(graph))
     for node in graph.nodes:
         counter = node.target == "add_" and "num_batches_tracked" in str(node.args[0])
         if node.op != "get_attr" and not counter:
-            own = node.target in _ORDERS
+            own = node in calls
             fixed = fx.node.map_arg((node.args, node.kwargs), lambda n: "value")
             steps.append((node.op, str(node.target), "" if own else str(fixed)))
     return steps

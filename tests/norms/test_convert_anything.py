@@ -234,3 +234,30 @@ def test_other_modules_with_tensors_of_such_names_are_left_alone():
     model = nn.Sequential(Standardize([0.5] * 3, [0.2] * 3), Named(), nn.PReLU())
     converted = norms.convert(model, "dual")
     assert isinstance(converted[1], Named) and norms.has_norm(converted, "dual")
+
+
+class StandardizedConv(nn.Conv2d):
+    """A convolution that calls batch norm to standardize its weights, not its input."""
+
+    def forward(self, x):
+        flat = self.weight.reshape(1, self.out_channels, -1)
+        gain = 0.5 * torch.ones_like(self.weight[:, 0, 0, 0])
+        weight = F.batch_norm(flat, None, None, weight=gain, training=True, momentum=0.0)
+        return self._conv_forward(x, weight.reshape_as(self.weight), self.bias)
+
+
+@pytest.mark.parametrize("name", norms.NORMS)
+def test_standardized_weights_are_no_norm(name):
+    model = nn.Sequential(StandardizedConv(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    foreign.scramble(model)
+    conversion = norms.convert_with_notes(model, name)
+    assert list(conversion.notes) == ["1"]
+    assert type(conversion.model[0]) is StandardizedConv
+    if name in WITH_STATISTICS:
+        x = torch.rand(2, 3, 6, 6)
+        assert torch.allclose(conversion.model(x), model(x), atol=1e-6)
+
+
+def test_a_model_with_standardized_weights_alone_has_no_norm():
+    with pytest.raises(ValueError, match="the model has no batch norm to convert"):
+        norms.convert(nn.Sequential(StandardizedConv(3, 4, 3)), "mixture")

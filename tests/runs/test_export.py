@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -323,3 +324,97 @@ def test_nothing_is_overwritten(tmp_path):
         advnorm.export(network(), to="torch", out=tmp_path / "net.py", images=images)
     assert [path.name for path in tmp_path.iterdir()] == ["net.safetensors"]
     assert (tmp_path / "net.safetensors").read_text() == "mine"
+
+
+class Wrapped(nn.Module):
+    """A network whose output is not the logits alone."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.net, self.wrap = network(), wrap
+
+    def forward(self, images):
+        return self.wrap(self.net(images))
+
+
+@pytest.mark.parametrize("to", FILES)
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda x: {"logits": x, "features": x + 1}, lambda x: SimpleNamespace(logits=x)],
+    ids=["dict", "attribute"],
+)
+def test_the_logits_of_an_output_that_names_them_are_exported(to, wrap, tmp_path):
+    model, images = Wrapped(wrap).eval(), torch.rand(8, 1, 8, 8)
+    out = tmp_path / FILES[to]
+    if to == "torch" and not isinstance(wrap(images), dict):
+        with pytest.raises(NotImplementedError, match=r"export to onnx or torchscript"):
+            advnorm.export(model, to=to, out=out, images=images)
+        return
+    exported = advnorm.export(model, to=to, out=out, images=images)
+    assert "batch sizes 1, 7 and 8" in str(exported)
+
+
+@pytest.mark.parametrize("to", FILES)
+def test_an_output_without_logits_is_refused_in_one_sentence(to, tmp_path):
+    model = Wrapped(lambda x: (x, x)).eval()
+    with pytest.raises(ValueError, match=r"^the model returns a tuple, not .*alone$"):
+        advnorm.export(
+            model, to=to, out=tmp_path / FILES[to], images=torch.rand(8, 1, 8, 8)
+        )
+
+
+class Asking(nn.Module):
+    """A network that asks a tensor of its own, or the images, what to do."""
+
+    def __init__(self, on_images):
+        super().__init__()
+        self.net, self.on_images = network(), on_images
+        self.register_buffer("flag", torch.tensor(0))
+
+    def forward(self, images):
+        logits = self.net(images)
+        if images.mean() > 0.9 if self.on_images else self.flag:
+            logits = 1 - logits
+        return logits
+
+
+@pytest.mark.parametrize("on_images", [False, True])
+def test_a_branch_on_values_is_one_sentence_and_prints_nothing(on_images, tmp_path, capfd):
+    model, images = Asking(on_images).eval(), torch.rand(8, 1, 8, 8)
+    with pytest.raises(NotImplementedError) as error:
+        advnorm.export(model, to="onnx", out=tmp_path / "net.onnx", images=images)
+    assert str(error.value) == (
+        "the model (Asking) cannot be exported to onnx: its forward depends on values of "
+        "tensors, in a branch or a shape; export to torchscript, whose file keeps the "
+        "branches that the test images take"
+    )
+    written = capfd.readouterr()
+    assert not written.out and not written.err
+
+
+@pytest.mark.parametrize("on_images", [False, True])
+def test_a_trace_says_that_it_has_one_branch_of_the_network(on_images, tmp_path):
+    model, images = Asking(on_images).eval(), torch.rand(8, 1, 8, 8)
+    out = tmp_path / "net.pt"
+    exported = advnorm.export(model, to="torchscript", out=out, images=images)
+    assert exported.notes[1] == (
+        "the model branches on values or shapes of tensors, and the file has the branches "
+        "that the test images take: for other images it may compute something else"
+    )
+    plain = advnorm.export(
+        network(), to="torchscript", out=tmp_path / "a.pt", images=images
+    )
+    assert len(plain.notes) == 1
+
+
+class Looping(nn.Module):
+    """Goes through its images one by one."""
+
+    def forward(self, x):
+        return torch.stack([image.flatten() for image in x])
+
+
+def test_a_loop_over_images_is_refused_without_advice_of_torch(tmp_path):
+    model = nn.Sequential(Looping(), nn.Linear(4, 3)).eval()
+    with pytest.raises(NotImplementedError, match=r"loops over a tensor \(Pro[^.]*\); exp"):
+        advnorm.export(model, to="torch", out=tmp_path / "n.py", images=torch.rand(5, 2, 2))

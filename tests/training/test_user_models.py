@@ -1,11 +1,13 @@
 """A model of the user's own, named as FILE.py:NAME, is trained, resumed and evaluated."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+import advnorm
 from advnorm import cli, norms
 from advnorm.models import as_user_model, load_user_model, use_models
 from advnorm.recipe import ModelSpec, NormSpec, Recipe, RecipeError, from_yaml, override
@@ -245,3 +247,31 @@ def test_a_network_is_copied_and_so_not_trained_itself(own):
         model = build_model(recipe, load_data(recipe, root=None))
     model.network[1].weight.data.zero_()
     assert torch.equal(net[1].weight, before)
+
+
+class Named(nn.Module):
+    """A network whose output names its logits, as a dict or as an attribute."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.norm, self.linear, self.wrap = nn.BatchNorm2d(1), nn.Linear(64, 10), wrap
+
+    def forward(self, images):
+        return self.wrap(self.linear(self.norm(images).flatten(1)))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda x: {"logits": x, "other": x}, lambda x: SimpleNamespace(logits=x)],
+    ids=["dict", "attribute"],
+)
+def test_a_model_that_names_its_logits_is_trained_and_loaded(wrap, own, tmp_path):
+    net = Named(wrap)
+    norm = NormSpec(name="mixture", apply="convert")
+    recipe = Recipe(epochs=1, batch_size=32, norm=norm)
+    digits = load_data(own("x"), root=None).train
+    data = (digits.images, digits.labels)
+    train(recipe, tmp_path / "run", device="cpu", model=net, data=data)
+    loaded = advnorm.load(tmp_path / "run", model=net, data=data)
+    assert loaded(torch.rand(3, 1, 8, 8)).shape == (3, 10)
+    assert not int(net.norm.num_batches_tracked)

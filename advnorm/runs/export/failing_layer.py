@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
+import torch
 from torch import nn
 
 from advnorm.text import cut
@@ -33,6 +34,12 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
         name = running[-1] if running else ""
         kind = type(model.get_submodule(name)).__name__
         where = f"layer {name!r} ({kind})" if name else f"the model ({kind})"
+        if type(cause_of(error)).__name__ == "GuardOnDataDependentSymNode":
+            raise NotImplementedError(
+                f"{where} cannot be exported to {to}: its forward depends on values of "
+                "tensors, in a branch or a shape; export to torchscript, whose file keeps "
+                "the branches that the test images take"
+            ) from error
         raise NotImplementedError(
             f"{where} cannot be exported to {to} with a batch of any size "
             f"({first_line(error)})"
@@ -42,7 +49,15 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
             handle.remove()
 
 
-def first_line(error: Exception) -> str:
+def cause_of(error: BaseException) -> BaseException:
+    """Return what an error of the ONNX exporter, which is advice for pages, comes from."""
+    while isinstance(error, torch.onnx.OnnxExporterError) and error.__cause__:
+        error = error.__cause__
+    return error
+
+
+def first_line(error: BaseException) -> str:
     """Return the kind of an error and the first line of its text."""
+    error = cause_of(error)
     text = next(filter(None, map(str.strip, str(error).splitlines())), "")
     return f"{type(error).__name__}: {cut(text)}"

@@ -47,9 +47,11 @@ def _follow(path: str, module: nn.Module) -> Graph:
     try:
         return _ChildTracer().trace(module)
     except (TraceError, TypeError, IndexError, RuntimeError, NameError) as error:
+        reason = str(error).partition(". ")[0]  # torch.fx goes on with advice
         raise NotImplementedError(
             f"layer {path!r} ({type(module).__name__}) cannot be written as source code: "
-            f"its forward branches on values ({error}); export to onnx or torchscript"
+            "its forward branches on values, sizes or arguments, or loops over a tensor "
+            f"({reason}); export to onnx or torchscript"
         ) from error
 
 

@@ -3,7 +3,8 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.source import ExportRequest
 
 INPUT, OUTPUT = "images", "logits"
-_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_LOGGERS = ("torch.onnx", "torch.export", "torch.fx.experimental.symbolic_shapes")
 
 
 @FORMATS.register("onnx")
@@ -96,13 +97,19 @@ def _predict(content: bytes) -> Predict:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on packages that we do not use from the terminal."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep what the exporter prints, such as graphs where it fails, from the terminal."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(StringIO()),
+            redirect_stderr(StringIO()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

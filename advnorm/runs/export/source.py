@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import advnorm
 from advnorm.data import DataSet
 from advnorm.evaluation.engine import search_dtype
+from advnorm.model_output import with_logits_only
 from advnorm.norms import Domain, active_branch, route
 from advnorm.norms.route import DOMAINS
 from advnorm.recipe import Recipe, read
@@ -121,7 +122,15 @@ def _model_source(model: nn.Module, request: ExportRequest) -> ExportSource:
         raise ValueError("the model is in training mode: call model.eval() first")
     branch = choose_branch(model, request.branch, None)
     images = images[:SAMPLES].detach().cpu()
-    return ExportSource(model, images, branch, type(model).__name__)
+    network = with_logits_only(model, images[:2])
+    source = ExportSource(network, images, branch, type(model).__name__)
+    output = source.logits(images[:2])
+    if not isinstance(output, Tensor):
+        raise ValueError(
+            f"the model returns a {type(output).__name__}, not a tensor of logits: return "
+            "the logits alone"
+        )
+    return source
 
 
 def choose_branch(

@@ -14,19 +14,25 @@ from advnorm.runs.export.formats import FORMATS, RenderedExport
 from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.source import ExportRequest
 
+_BRANCHES = (
+    "the model branches on values or shapes of tensors, and the file has the branches that "
+    "the test images take: for other images it may compute something else"
+)
+
 
 @FORMATS.register("torchscript")
 def torchscript_file(request: ExportRequest, out: Path) -> RenderedExport:
     """Write a TorchScript file, for ``torch.jit.load`` in Python or C++."""
     source = request.load()
     model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.jit is deprecated, and says so each time
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always")  # torch.jit is deprecated, and says so each time
         with named_failure(model, "torchscript"):
             traced = torch.jit.trace(model, source.images[:2], check_trace=False)  # type: ignore[no-untyped-call]
             content = _save(traced, source.facts())
         checked = check_export(source, _predict(content))
-    return RenderedExport({out: content}, (str(checked),))
+    branches = any("to a Python boolean" in str(remark.message) for remark in remarks)
+    return RenderedExport({out: content}, (str(checked), *[_BRANCHES] * branches))
 
 
 def _save(traced: torch.jit.ScriptModule, facts: dict[str, str]) -> bytes:
