@@ -35,14 +35,21 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
         where = f"layer {name!r} ({kind})" if name else f"the model ({kind})"
         raise NotImplementedError(
             f"{where} cannot be exported to {to} with a batch of any size "
-            f"({first_line(error)})"
+            f"({first_line(_cause(error))}): change its forward, or choose another format"
         ) from error
     finally:
         for handle in handles:
             handle.remove()
 
 
-def first_line(error: Exception) -> str:
+def _cause(error: BaseException) -> BaseException:
+    """Return the error that an exporter's own error is about."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def first_line(error: BaseException) -> str:
     """Return the kind of an error and the first line of its text."""
     text = next(filter(None, map(str.strip, str(error).splitlines())), "")
     return f"{type(error).__name__}: {cut(text)}"

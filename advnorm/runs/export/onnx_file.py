@@ -3,7 +3,8 @@
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,12 @@ def _predict(content: bytes) -> Predict:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on packages that we do not use from the terminal."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep the exporter's remarks, and the graphs of its failures, from the terminal."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
