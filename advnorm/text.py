@@ -46,6 +46,16 @@ def cut(text: str, length: int = LINE) -> str:
     return f"{text[: length - 3 - tail]}...{text[len(text) - tail :]}"
 
 
+def on_one_line(error: BaseException, length: int = LINE) -> str:
+    r"""Return the kind of an error and its text, on one line.
+
+    >>> on_one_line(OSError("no connection:\n  try again"))
+    'OSError: no connection: try again'
+    """
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {cut(' '.join(text.split()), length)}"
+
+
 def shorten(value: object, length: int = LINE) -> str:
     """Return a short ``repr`` of a plain value, however large or deep it is.
 

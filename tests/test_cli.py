@@ -398,7 +398,7 @@ plain = nn.Sequential(nn.Flatten(), nn.ReLU())
         ("wide", "wide needs a value of 'width': set model.options.width=VALUE"),
         ("lost", "line 4: RuntimeError: no weights file"),
         ("number", "number is neither a torch.nn.Module"),
-        ("nut", "there is no 'nut'; its models are narrow, plain"),
+        ("nut", "has no 'nut': name one of wide, lost, narrow, plain"),
         ("narrow", "does not map images of shape (1, 8, 8) to logits"),
         ("plain", "no parameter"),
     ],

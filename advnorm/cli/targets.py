@@ -79,14 +79,14 @@ def open_targets(
 
 def is_model(text: str) -> bool:
     """Return whether a text names a model, and not a run folder."""
-    if ":" not in text:
+    if ":" not in text and not text.endswith(".py"):
         return False
     from advnorm.models import PACKAGES, is_file_model
 
     package, colon, _ = text.partition(":")
-    return is_file_model(text) or (
-        bool(colon) and package in PACKAGES and not Path(text).exists()
-    )
+    if is_file_model(text):
+        return not Path(text).is_dir()
+    return bool(colon) and package in PACKAGES and not Path(text).exists()
 
 
 def _of_model(
@@ -102,8 +102,10 @@ def _of_model(
     spec = ModelSpec(name=text, standardize="none")
     own = [change for change in options.of_recipe if not _names_model(change)]
     recipe = override(base.replace(name=text, model=spec), own)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    run = make_run(recipe, place, root=options.data, device=options.device)
+    named = any(change.startswith("norm.name=") for change in own)
+    run = make_run(
+        recipe, place, root=options.data, device=options.device, norm_is_named=named
+    )
     recipe = override(read(run.path / "recipe.yaml"), list(changes))
     return Target(run, recipe, text)
 

@@ -12,16 +12,20 @@ if TYPE_CHECKING:
 
 
 def name_models(changes: Sequence[str]) -> list[str]:
-    """Run the files that ``--set model.name=FILE.py:NAME`` names; return those names."""
-    from advnorm.models import add_model, is_file_model, load_user_model
-    from advnorm.recipe import assignment
+    """Run the files that ``--set model.name=FILE.py:NAME`` names.
+
+    Return the names of all models that are not advnorm's own.
+    """
+    from advnorm.models import add_model, is_file_model, is_user_model, load_user_model
 
     names = []
     for change in changes:
-        path, value = assignment(change)
-        if path == ["model", "name"] and is_file_model(str(value)):
-            add_model(load_user_model(str(value)))
-            names.append(str(value))
+        key, _, value = change.partition("=")
+        name = value.strip(" '\"")
+        if key.strip() == "model.name" and is_file_model(name):
+            add_model(load_user_model(name))
+        if key.strip() == "model.name" and is_user_model(name):
+            names.append(name)
     return names
 
 
@@ -30,14 +34,14 @@ def named_recipe(text: str, changes: Sequence[str]) -> "Recipe":
 
     The options of the model that a recipe has are not those of one that takes its place.
     """
-    from advnorm.models import add_model, is_file_model, load_user_model
+    from advnorm.models import add_model, is_file_model, is_user_model, load_user_model
     from advnorm.recipe import ModelSpec, Recipe, override
     from advnorm.recipes import find
 
     named = name_models(changes)
     if not is_file_model(text):
         recipe = find(text)
-        replaced = named and not is_file_model(recipe.model.name)
+        replaced = named and not is_user_model(recipe.model.name)
         return override(recipe, ["model.options={}"] * bool(replaced) + list(changes))
     add_model(load_user_model(text))
     return override(Recipe(name=text, model=ModelSpec(name=text)), list(changes))

@@ -117,6 +117,8 @@ def npz_names(blob: Blob, arrays: dict[str, Array]) -> list[tuple[str, str]]:
     splits = [("x_train", "y_train"), ("x_test", "y_test")]
     if "images" in arrays and "labels" in arrays:
         return [("images", "labels")]
+    if "images" in arrays and "x_train" not in arrays:
+        raise blob.error("has images but no labels; add an array 'labels'")
     absent = [name for pair in splits for name in pair if name not in arrays]
     if absent:
         raise blob.error(

@@ -73,6 +73,10 @@ def as_data_set(data: Any) -> DataSet:
     if isinstance(data, DataSet):
         return data
     parts = [_arrays(part) for part in _parts(data)]
+    if any(not len(part[0]) for part in parts):
+        raise ValueError(
+            "the data have a split without any image: give images of each class"
+        )
     labels = {f"y_{i}": part[1] for i, part in zip(("train", "test"), parts, strict=False)}
     classes = formats.npz_classes(_DATA, labels)
     if any(part[1].dtype.kind not in "iu" for part in parts):

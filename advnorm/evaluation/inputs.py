@@ -133,9 +133,10 @@ def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
     labels = labels.long()  # not all integers have a smallest one
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
+        remedy = "" if low < 0 else ", or give a model of more classes"
         raise ValueError(
             f"labels reach from {low} to {high}, but the model has {classes} classes "
-            f"(0 to {classes - 1}): number them from 0"
+            f"(0 to {classes - 1}): number the labels from 0{remedy}"
         )
 
 

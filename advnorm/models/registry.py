@@ -68,8 +68,10 @@ def is_file_model(name: str) -> bool:
 
     >>> is_file_model("mine.py:build"), is_file_model("runs/a")
     (True, False)
+
+    A name without the model after the colon is one too, and refused where it is loaded.
     """
-    return ".py:" in name
+    return ".py:" in name or name.endswith(".py")
 
 
 def is_user_model(name: str) -> bool:

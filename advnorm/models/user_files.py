@@ -20,7 +20,10 @@ from torch import nn
 from advnorm.files import read_bytes
 from advnorm.models.registry import UserModel, is_file_model
 from advnorm.models.user_models import Source, entry_of, name_of
-from advnorm.text import cut
+from advnorm.text import cut, on_one_line
+
+_MODULE = "user_file"
+"""The module of a file's classes. TorchScript needs an identifier here."""
 
 
 def as_user_model(model: Source | str) -> UserModel:
@@ -36,30 +39,38 @@ def load_user_model(text: str) -> UserModel:
     The file is run as ``python FILE.py`` would run it, except for the code under
     ``if __name__ == "__main__"``. Its random numbers do not depend on the caller's.
     """
-    if not is_file_model(text):
-        raise ValueError(f"{cut(text)} names no file: give your model as FILE.py:NAME")
-    path, name = text.rsplit(":", 1)
+    path, _, name = text.rpartition(":")
+    if not is_file_model(text) or not name or not path:
+        raise ValueError(f"{cut(text)} names no model: give your model as FILE.py:NAME")
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"{file} is not a file: give your model as FILE.py:NAME")
     digest = sha256(read_bytes(file)).hexdigest()
     with _explained(file), torch.random.fork_rng():
         torch.manual_seed(0)
-        source = _select(runpy.run_path(str(file)), name)
+        values = runpy.run_path(str(file), run_name=_MODULE)
+    source = _select(values, name, file)
     return UserModel(text, entry_of(source, name, partial(_explained, file)), digest)
 
 
-def _select(values: dict[str, Any], name: str) -> Source:
+def _select(values: dict[str, Any], name: str, file: Path) -> Source:
     if name not in values:
-        models = [key for key, value in values.items() if isinstance(value, nn.Module)]
-        known = f"; its models are {', '.join(models)}" if models else ""
-        raise ValueError(f"there is no {name!r}{known}")
+        known = [key for key, value in values.items() if _may_be_model(value)]
+        remedy = f"name one of {', '.join(known)}" if known else "define it"
+        raise ValueError(f"{file} has no {name!r}: {cut(remedy)}")
     source: Source = values[name]
     if not isinstance(source, nn.Module) and not callable(source):
         raise ValueError(
-            f"{name} is neither a torch.nn.Module nor a function that returns one"
+            f"{file}: {name} is neither a torch.nn.Module nor a function that returns "
+            "one: name another"
         )
     return source
+
+
+def _may_be_model(value: Any) -> bool:
+    """Return whether a value is a module, or a function or class of the file itself."""
+    own = getattr(value, "__module__", None) == _MODULE
+    return isinstance(value, nn.Module) or (own and callable(value))
 
 
 @contextmanager
@@ -68,16 +79,17 @@ def _explained(file: Path) -> Iterator[None]:
     sys.path.insert(0, str(file.resolve().parent))
     try:
         yield
-    except Exception as error:
-        line = error.lineno if isinstance(error, SyntaxError) else _line(error, file)
+    except (Exception, SystemExit) as error:
+        line = _line(error, file)
         where = f"{file}, line {line}" if line else f"{file}"
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{where}: {kind}{error}") from error
+        raise ValueError(f"{where}: {on_one_line(error)}; correct the file") from error
     finally:
         sys.path.pop(0)
 
 
-def _line(error: Exception, file: Path) -> int | None:
+def _line(error: BaseException, file: Path) -> int | None:
     """Return the last line of the file that an error passed through."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return error.lineno
     passed = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == str(file)]
     return passed[-1] if passed else None

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import ranks
+from advnorm.data import DataSet
 from advnorm.norms import count_norms
 from advnorm.recipe import NormSpec, Recipe, differences, from_yaml, to_yaml
 from advnorm.records import Environment, Run
+from advnorm.runs.load import check_fit
 from advnorm.training import checkpoints
 from advnorm.training.build import choose_device
 from advnorm.training.components import assemble_model, build_model, load_data
@@ -20,14 +22,24 @@ from advnorm.training.user_model_checks import with_digest
 
 
 def make_run(
-    recipe: Recipe, out: Path, *, root: Path | None = None, device: str = "auto"
+    recipe: Recipe,
+    out: Path,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    norm_is_named: bool = False,
 ) -> Run:
     """Write the recipe's model, as it is, into the run folder ``out``; return the run.
 
     ``norm.name`` becomes what the model has, unless it is built from the recipe's norm. A
-    folder that this function wrote before is used again if the model is the same.
+    model without that norm is refused if the user has named it (``norm_is_named``). A
+    folder that this function wrote before is used again if the model is the same. Nothing
+    is written for a model that does not fit its data.
     """
-    recipe, model = _build(with_digest(recipe), root)
+    recipe = with_digest(recipe)
+    data = load_data(recipe, root=root)
+    recipe, model = _build(recipe, data, norm_is_named)
+    check_fit(recipe, model, data, torch.device("cpu"))
     weights = {f"model/{key}": value for key, value in model.state_dict().items()}
     if (out / "recipe.yaml").is_file():
         run = Run.open(out)
@@ -44,11 +56,11 @@ def make_run(
     return run
 
 
-def _build(recipe: Recipe, root: Path | None) -> tuple[Recipe, nn.Module]:
-    data = load_data(recipe, root=root)
+def _build(recipe: Recipe, data: DataSet, checked: bool) -> tuple[Recipe, nn.Module]:
+    """Return the model, and the recipe with the norm that it has."""
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
-        if recipe.norm.apply == "build":
+        if recipe.norm.apply == "build" and not checked:
             model, norm = assemble_model(recipe, data)
             if not norm.built:
                 return _described(recipe, model), model

@@ -8,7 +8,7 @@ import pytest
 from page_blocks import PROSE, ROOT, anchors, inline_code, links, name_of
 
 HERE = pytest.mark.parametrize("page", PROSE, ids=name_of)
-FILES = re.compile(r"(?:advnorm|tests|benchmarks|docs)/[\w/.-]+\.(?:py|md|json)")
+FILES = re.compile(r"(?:advnorm|tests|benchmarks|examples|docs)/[\w/.-]+\.(?:py|md|json)")
 
 
 @HERE

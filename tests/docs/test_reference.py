@@ -61,7 +61,9 @@ def test_the_tree_of_the_readme_is_the_floor_plan():
     parts = {p.name + "/" for p in folder.iterdir() if (p / "__init__.py").exists()}
     files = {p.name for p in folder.glob("*.py") if not p.name.startswith("__")}
     assert set(re.findall(r"\b\w+(?:/|\.py)", package)) - {"advnorm/"} == parts | files
-    assert {"benchmarks/", "docs/"} <= set(re.findall(r"^\w+/", others, re.MULTILINE))
+    assert {"benchmarks/", "docs/", "examples/"} <= set(
+        re.findall(r"^\w+/", others, re.MULTILINE)
+    )
 
 
 def test_the_version_is_that_of_the_changelog():

@@ -42,7 +42,7 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
             ) from error
         raise NotImplementedError(
             f"{where} cannot be exported to {to} with a batch of any size "
-            f"({first_line(error)})"
+            f"({first_line(error)}): change its forward, or choose another format"
         ) from error
     finally:
         for handle in handles:

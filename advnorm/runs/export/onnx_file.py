@@ -18,7 +18,6 @@ from advnorm.runs.export.inference import inference_copy
 from advnorm.runs.export.source import ExportRequest
 
 INPUT, OUTPUT = "images", "logits"
-_LOGGERS = ("torch.onnx", "torch.export", "torch.fx.experimental.symbolic_shapes")
 
 
 @FORMATS.register("onnx")
@@ -98,10 +97,8 @@ def _predict(content: bytes) -> Predict:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep what the exporter prints, such as graphs where it fails, from the terminal."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
         with (
             warnings.catch_warnings(),
@@ -111,5 +108,4 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
