@@ -121,7 +121,7 @@ def digests(folder):
         ("missing.py:build", "missing.py is not a file: give your model as FILE.py:NAME"),
         ("raises.py:x", "raises.py, line 1: RuntimeError: no weights in this folder; corr"),
         ("leaves.py:x", "leaves.py, line 2: SystemExit: bye; correct the file"),
-        ("mine.py:leaves", "line 21: SystemExit: 3; correct the file"),
+        ("mine.py:leaves", "line 20: SystemExit: 3; correct the file"),
         ("syntax.py:x", "syntax.py, line 1: SyntaxError: invalid syntax; correct the fil"),
     ],
 )

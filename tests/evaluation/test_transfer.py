@@ -89,7 +89,7 @@ def test_models_and_random_numbers_are_left_as_they_were():
         ({"threat": 0.1}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
         ({"sources": {}}, "at least one source"),
         ({"targets": {"a": linear(5)}}, "give them two names"),
-        ({"labels": torch.full((5,), 3)}, "number them from 0"),
+        ({"labels": torch.full((5,), 3)}, "number the labels from 0"),
         ({"images": torch.randn(5, 1, 4, 4).double()}, "bounds"),
     ],
 )

@@ -7,6 +7,7 @@ import signal
 import sys
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from advnorm import cli
@@ -200,6 +201,7 @@ def test_a_kill_after_the_last_line_and_before_the_last_weights_is_no_end(recipe
             return original(line, epochs)
 
         loop._epoch_text = deadly
+        torch.set_num_threads(1)  # a fork has no other threads to wait for
         try:
             train(recipe, out)
         finally:
