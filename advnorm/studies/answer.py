@@ -29,7 +29,7 @@ def number_of(values: Sequence[float], n: int | None) -> StudyNumber:
     low: float | None = None
     high: float | None = None
     if len(values) > 1:
-        half = _half_width(values)
+        half = _half_width(values, n)
         low, high = mean(values) - half, mean(values) + half
     elif n:
         ends = Accuracy(correct=round(values[0] * n / 100), n=n).interval
@@ -39,9 +39,17 @@ def number_of(values: Sequence[float], n: int | None) -> StudyNumber:
     return StudyNumber(values=tuple(values), n=n, low=low, high=high)
 
 
-def _half_width(values: Sequence[float]) -> float:
+def _half_width(values: Sequence[float], n: int | None) -> float:
     quantile = float(stats.t.ppf(0.975, len(values) - 1))
-    return quantile * stdev(values) / sqrt(len(values))
+    return quantile * _deviation(values, n) / sqrt(len(values))
+
+
+def _deviation(values: Sequence[float], n: int | None) -> float:
+    """Return the standard deviation, at least that of rounding to multiples of 1/n.
+
+    Accuracies are such multiples. Those that agree by chance do not count as certain.
+    """
+    return max(stdev(values), 100 / n / sqrt(12) if n else 0.0)
 
 
 def compare_rows(rows: Mapping[str, StudyRow], column: str) -> tuple[StudyComparison, ...]:
@@ -54,18 +62,19 @@ def compare_rows(rows: Mapping[str, StudyRow], column: str) -> tuple[StudyCompar
     for first, second in combinations(order, 2):
         differences, n = _differences(rows[first], rows[second], column)
         if len(differences) >= FEWEST_SEEDS:
-            raw.append((first, second, differences, _p_value(differences, n)))
+            half = _half_width(differences, n)
+            raw.append((first, second, differences, half, _p_value(differences, n)))
     adjusted = holm([p for *_, p in raw])
     return tuple(
         StudyComparison(
             first=first,
             second=second,
             difference=mean(differences),
-            low=mean(differences) - _half_width(differences),
-            high=mean(differences) + _half_width(differences),
+            low=mean(differences) - half,
+            high=mean(differences) + half,
             p=p,
         )
-        for (first, second, differences, _), p in zip(raw, adjusted, strict=True)
+        for (first, second, differences, half, _), p in zip(raw, adjusted, strict=True)
     )
 
 
@@ -79,12 +88,8 @@ def _differences(
 
 
 def _p_value(differences: Sequence[float], n: int | None) -> float:
-    """Return the two-sided p-value of a paired t-test.
-
-    Accuracies are multiples of 1/n. The deviation is at least that of rounding to them,
-    so that differences that agree by chance do not count as certain.
-    """
-    deviation = max(stdev(differences), 100 / n / sqrt(12) if n else 0.0)
+    """Return the two-sided p-value of a paired t-test."""
+    deviation = _deviation(differences, n)
     if deviation == 0:
         return 1.0 if mean(differences) == 0 else 0.0
     t = abs(mean(differences)) / (deviation / sqrt(len(differences)))
@@ -182,10 +187,10 @@ def _how_sure(
     if beaten:
         parts.append(f"it is more robust than {_listed(beaten)}")
     if level:
-        reach = max(max(abs(own[k].low), abs(own[k].high)) for k in level)
+        largest = max(max(abs(own[k].low), abs(own[k].high)) for k in level)
         parts.append(
             f"{_listed(level)} cannot be distinguished from it with these seeds "
-            f"(intervals of the differences reach {reach:.1f} points)"
+            f"(differences of up to {largest:.1f} points are possible)"
         )
     if above:
         parts.append(f"{_listed(above)} has higher accuracy, but is flagged or unfinished")

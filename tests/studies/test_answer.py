@@ -64,6 +64,12 @@ def test_differences_that_agree_by_chance_are_not_certain():
     assert pair.p > 0.01
 
 
+def test_equal_accuracies_have_the_interval_of_their_rounding():
+    number = number_of([90.0] * 3, 100)  # rounding to 1 point has the deviation 1/sqrt(12)
+    half = stats.t.ppf(0.975, 2) / 12**0.5 / 3**0.5
+    assert (number.low, number.high) == pytest.approx((90 - half, 90 + half))
+
+
 def test_holm_is_that_of_scipy_s_reference():
     """Written from the definition: the k-th smallest times the number that is left."""
     p = [0.01, 0.04, 0.03, 0.005]
