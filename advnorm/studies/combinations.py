@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from advnorm.objectives import TWO_DOMAINS
+from advnorm.objectives import OBJECTIVES, TWO_DOMAINS
 from advnorm.recipe import Recipe, RecipeError, full_key, override
+from advnorm.registry import options
 from advnorm.runs.plan import Plan, plan
 from advnorm.studies.grid import attempt
 from advnorm.studies.trained_runs import training_settings
@@ -91,10 +92,19 @@ def combine(recipe: Recipe, over: Over) -> Combinations:
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
-    """Change a recipe; the options of its norm are not those of another norm."""
+    """Change a recipe.
+
+    The options of its norm are not those of another norm; an objective gets those settings
+    of the recipe's objective that it has.
+    """
     changes = [f"{key}={value}" for key, value in settings.items()]
     if settings.get("norm.name", recipe.norm.name) != recipe.norm.name:
         changes.insert(0, "norm.options={}")
+    name = settings.get("objective.name", "")
+    if name in OBJECTIVES:
+        known = options(OBJECTIVES[name])
+        foreign = [key for key in recipe.objective.settings() if key not in known]
+        changes[:0] = [f"objective.{key}=null" for key in foreign]
     changed = override(recipe, changes)
     check_recipe(changed)
     norm, objective = changed.norm.name, changed.objective.name

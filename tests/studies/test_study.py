@@ -96,6 +96,13 @@ def test_combinations_that_make_no_sense_are_named(tiny):
     assert same.skipped == {"0.10": "the same training as 0.1"}
 
 
+def test_an_objective_keeps_the_settings_that_it_has(tiny):
+    recipe = tiny.replace(objective=ObjectiveSpec(name="mixed_kl", likelihood=0.01))
+    recipes = combine(recipe, {"objective.name": ["pgd", "mixed_kl"]}).recipes
+    assert recipes["pgd"].objective.likelihood is None  # which one domain has not
+    assert recipes["mixed_kl"].objective.likelihood == 0.01
+
+
 class FailsWithGroupNorm(nn.Module):
     """A network that cannot be used with group norm, as is seen in training only."""
 
