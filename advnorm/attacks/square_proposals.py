@@ -21,7 +21,7 @@ PLACES = 5  # numbers a query: row and column of two squares, one turn; then the
 
 
 class SquareState(Protocol):
-    """Where samples are, and what the norm needs of their clean images."""
+    """The present images of samples, and what the norm needs of their clean images."""
 
     @property
     def x(self) -> Tensor:
@@ -35,7 +35,7 @@ class SquareState(Protocol):
 
 
 class Proposals(NamedTuple):
-    """Images to ask about: which differ from the present ones, and how to make some."""
+    """Proposed images: which differ from the present ones, and a function to make them."""
 
     changed: Tensor
     images: Callable[[Tensor], Tensor]

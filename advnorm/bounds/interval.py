@@ -57,7 +57,7 @@ def propagate(node: Node, call: Call) -> Box:
 
 
 class Enclosure(NamedTuple):
-    """The box of a node's value, and how far rounding takes that value off."""
+    """The box of a node's value, and the error of that value by rounding."""
 
     box: Box
     error: Tensor | None
@@ -75,7 +75,7 @@ def enclose(node: Node, call: Call, *, counted: bool) -> Enclosure:
 
 
 def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
-    """Refuse what rounds its input to another type: no rule knows of such steps."""
+    """Refuse an operation that casts its input to another type: no rule covers that."""
     kind = output.lead.dtype
     for box in inputs:
         before = box.lead.dtype
@@ -87,7 +87,7 @@ def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
 
 
 def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
-    """Refuse what has not one row a sample any more: it holds for no image alone."""
+    """Refuse an output that no longer has one row per sample."""
     rows = next((len(box.radius) for box in inputs), None)
     kept = output.shape[0] if len(output.shape) else 0
     if rows is not None and kept != rows:
@@ -99,7 +99,7 @@ def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
 
 @contextmanager
 def naming(node: Node) -> Iterator[None]:
-    """Say of which layer or function an error is."""
+    """Add the name of the layer or function to an error."""
     try:
         yield
     except torch.OutOfMemoryError:

@@ -1,8 +1,7 @@
 """Refuse layers that compute something else than their type says.
 
-Rules look a layer up by its exact type and read its settings. Neither tells of a hook, of a
-method that was replaced, of weights that are no plain tensors (quantized ones round what
-they are multiplied with).
+Rules look a layer up by its exact type and read its settings. Neither shows a hook, a
+replaced method, or weights that are no plain tensors (quantized ones round products).
 """
 
 import sys

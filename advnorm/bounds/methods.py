@@ -115,7 +115,7 @@ def _check(images: Tensor, labels: Tensor, threat: InputSet) -> None:
 
 
 def batch_size(graph: SimplifiedGraph, count: int, method: str) -> int:
-    """Return how many images to bound together; few where the widest value is unknown."""
+    """Return how many images to bound at a time; few where the widest value is unknown."""
     most = _BATCH_SIZES.get(method, _BATCH_SIZES["crown"])
     if not graph.widest:
         return min(most, 50)

@@ -70,7 +70,7 @@ def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
 
 
 def _laid_out(node: Node) -> Node:
-    """Lay out a convolution's weights as its device likes them."""
+    """Give a convolution's weights the memory format that is fastest on their device."""
     if node.kind != "layer" or type(node.layer) is not nn.Conv2d:
         return node
     on_cpu = node.layer.weight.device.type == "cpu"

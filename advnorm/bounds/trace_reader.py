@@ -1,4 +1,4 @@
-"""Reading what torch.fx has seen: every call becomes a node with rules, or is refused."""
+"""Read a torch.fx graph: every call becomes a node with rules, or is refused."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -169,7 +169,7 @@ def _overwritten(node: FxNode) -> Any:
 
 
 def _tensor_first(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
-    """Put the tensor that is given by name into its place."""
+    """Move the tensor that is passed by name to the first place."""
     named = next((name for name in ("input", "tensors") if name in kwargs), None)
     if args or named is None:
         return args, kwargs

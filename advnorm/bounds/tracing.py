@@ -1,4 +1,4 @@
-"""From a model to its graph: torch.fx follows ``forward``, and what it saw is read.
+"""From a model to its graph: torch.fx traces ``forward``, and the trace is read.
 
 :func:`trace` goes down to the layers of ``torch.nn`` and all that have an entry, through
 containers, residual blocks and modules of the user's own.

@@ -81,5 +81,5 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
 
 
 def _beside(result: Result) -> str:
-    """Write what must not be missed beside a number: doubts, then notes."""
+    """Return what is printed beside a number: flags, then notes."""
     return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))

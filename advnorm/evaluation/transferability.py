@@ -46,7 +46,7 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TransferMatrix:
-    """Attack each source, and return the accuracy of each target on what came of it.
+    """Attack each source, and return the accuracy of each target on the resulting images.
 
     >>> from advnorm import Linf
     >>> make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2))

@@ -36,7 +36,7 @@ def sub(function: Any, first: Any, other: Any, *, alpha: float = 1) -> Box:
 
 
 def neg(function: Any, box: Box) -> Box:
-    """Turn the box round."""
+    """Negate the box."""
     return scaled(box, -1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Runs the checks: all of them, or those that one look at the outputs decides."""
+"""Runs the checks: all of them (an audit), or those that a few passes decide (a probe)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -145,7 +145,7 @@ def has_gradients(checks: Sequence[Check]) -> bool:
 
 @dataclass(frozen=True)
 class Auditor:
-    """How an audit is made."""
+    """Runs an audit: the checks, the attacks that they compare, and their settings."""
 
     checks: Sequence[str] = ALL_CHECKS
     suite: Sequence[str] = STRONG
@@ -207,7 +207,7 @@ class Auditor:
 
 def _accuracies(context: AuditContext, checks: Sequence[Check]) -> dict[str, Accuracy]:
     """Return the accuracies on clean images, under the weak and under all attacks."""
-    robust = {"clean": context.right}
+    robust = {"clean": context.correct}
     if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
         robust |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
     return {name: Accuracy(correct=count(s), n=len(s)) for name, s in robust.items()}

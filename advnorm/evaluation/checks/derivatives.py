@@ -1,4 +1,4 @@
-"""Whether gradients are those of the answers, and say more than the next pixel."""
+"""Whether gradients are those of the logits, and hold beyond a tiny neighbourhood."""
 
 import torch
 from torch import Tensor
@@ -72,7 +72,7 @@ def _slopes(context: AuditContext) -> Slopes:
 
 
 def _length(slopes: Tensor) -> Tensor:
-    """Return the root mean square over directions, a number a sample."""
+    """Return the root mean square over directions, one number per sample."""
     return slopes.square().mean(1).sqrt()
 
 
