@@ -55,7 +55,7 @@ def digest_of(data: DataSet) -> str:
 
 
 def check_digest(name: str, digest: str | None) -> None:
-    """Refuse data passed in Python that are not those which a run began with."""
+    """Refuse data passed in Python that differ from those that the run began with."""
     data = _IN_USE.get()
     if name == "python" and digest and data is not None and digest_of(data) != digest:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What training and attacks leave behind: epochs, results, verdicts, transfers."""
+"""The records of training and of evaluation: epochs, results, verdicts, transfers."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -95,7 +95,7 @@ def load_model(
 def load_trained(
     run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
 ) -> TrainedModel:
-    """Return the run's network with its best or last weights, and how far training is."""
+    """Return the run's network with its best or last weights, and its training progress."""
     kind = checkpoints.kind_of(weights)
     checkpoint = checkpoints.load(run.checkpoints, kind, warnings=warnings)
     if checkpoint is None:

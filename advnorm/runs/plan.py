@@ -117,7 +117,7 @@ def _plan(recipe: Recipe, data: DataSet) -> Plan:
 
 
 class _StepKind(NamedTuple):
-    """What distinguishes steps that run different operations, beside the attack steps."""
+    """What decides which operations a step runs, besides the number of attack steps."""
 
     attacked: bool
     weights: tuple[float | None, ...]

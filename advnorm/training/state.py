@@ -53,7 +53,7 @@ class State:
 
 
 class ResumePoint(NamedTuple):
-    """What a checkpoint of training says beside its tensors."""
+    """The facts of a training checkpoint, besides its tensors."""
 
     state: State
     epochs: int
