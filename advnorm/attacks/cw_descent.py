@@ -4,7 +4,7 @@ r"""The descent of the L2 attack of Carlini and Wagner (2017) at fixed constants
     \min_w \; \|x'(w) - x\|_2^2 + c \, f(x'(w)), \qquad
     x'(w) = \tfrac{h + l}{2} + \tfrac{h - l}{2} \tanh w
 
-by Adam, one constant a sample.
+by Adam, one constant per sample.
 """
 
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ class CWProblem:
 
 
 class _Descent(NamedTuple):
-    """The samples that still descend: every field has one row a sample."""
+    """The samples that still descend: every field has one row per sample."""
 
     rows: Tensor
     clean: Tensor
@@ -161,7 +161,7 @@ def descend(
 def _start(
     problem: CWProblem, clean: Tensor, classes: Tensor, c: Tensor, lr: Tensor
 ) -> _Descent:
-    """Start at the clean images, with one learning rate a sample."""
+    """Start at the clean images, with one learning rate per sample."""
     w = problem.inside(clean).atanh()
     infinite = torch.full_like(c, torch.inf)
     return _Descent(

@@ -5,7 +5,7 @@ place drawn for the sample, and is kept if it lowers the margin
 :math:`f_y(x) - \max_{k \ne y} f_k(x)`. The side of the square is :math:`\sqrt{p h w}`,
 where p starts at 0.8 and is halved as the queries run out.
 
-Linf (Algorithm 2): the square becomes :math:`x \pm \epsilon`, one sign a channel, from
+Linf (Algorithm 2): the square becomes :math:`x \pm \epsilon`, one sign per channel, from
 vertical stripes of that kind. L2 (Algorithm 3): the square :math:`W_1` gains the budget of
 a second one :math:`W_2`, which is cleared, and what the bounds left unused:
 

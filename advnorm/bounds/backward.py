@@ -49,7 +49,7 @@ class Backward:
         walk(graph, images, self._forward)
 
     def widest(self) -> int:
-        """Return the number of entries a sample of the largest value so far."""
+        """Return the number of entries per sample of the largest value so far."""
         return max(box.shape[1:].numel() for box in self.boxes.values())
 
     def lower_bounds(self, start: int, forms: LinearForms) -> Tensor:

@@ -261,5 +261,5 @@ def _difference(logits: Tensor, labels: Tensor) -> Tensor:
 def _check_labels(labels: Tensor) -> None:
     if labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
-            "labels are one class number an image: mixed labels have no margin"
+            "labels are one class number per image: mixed labels have no margin"
         )

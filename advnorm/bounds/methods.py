@@ -58,7 +58,7 @@ def margin_bounds(
         model: Maps images in the threat's bounds to logits. A norm that would use batch
             statistics is refused: what holds for an image must not depend on others.
         images: Clean images, shape ``(batch, ...)``.
-        labels: One class number an image.
+        labels: One class number per image.
         threat: ``Linf`` or ``L2``.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """

@@ -48,7 +48,7 @@ def hull(clean: Tensor, threat: InputSet) -> Box:
 
 
 class SimplifiedGraph(NamedTuple):
-    """A graph, the entries a sample of its largest value, and the number of its outputs."""
+    """A graph, the entries per sample of its largest value, and its number of outputs."""
 
     graph: Graph
     widest: int

@@ -74,7 +74,7 @@ def certify(
             operation that has no rule is refused by name.
         images: Clean images, shape ``(batch, ...)``; a tensor, an array or a list. Or a
             Dataset or DataLoader of images and labels.
-        labels: One class number an image; ``None`` with a Dataset or DataLoader.
+        labels: One class number per image; ``None`` with a Dataset or DataLoader.
         threat: ``Linf`` or ``L2``. It cannot be left out.
         method: ``"ibp"`` (fastest), ``"crown-ibp"`` or ``"crown"`` (tightest).
 

@@ -124,7 +124,7 @@ def check_count(labels: Tensor, *, count: int) -> None:
             f"{tuple(labels.shape)}"
         )
     if len(labels) != count:
-        raise ValueError(f"{count} images but {len(labels)} labels: give one an image")
+        raise ValueError(f"{count} images but {len(labels)} labels: give one per image")
 
 
 def check_labels(labels: Tensor, *, count: int, classes: int) -> None:

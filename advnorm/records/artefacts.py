@@ -152,7 +152,7 @@ class Reproduction(Record):
     panels: tuple[Panel, ...] = ()
     """Of records that do not tell which job a panel is of."""
     runs: dict[str, tuple[str, ...]] = {}
-    """The run folders behind each row, one a seed."""
+    """The run folders behind each row, one per seed."""
     failed: dict[str, str] = {}
     """Runs that did not finish, and why."""
     machine: str = ""

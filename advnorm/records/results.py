@@ -122,7 +122,7 @@ def result_key(
 
 
 class Verdicts(Record):
-    """One verdict a sample: what was predicted, and whether it stayed right."""
+    """One verdict per sample: what was predicted, and whether it stayed right."""
 
     LIMIT: ClassVar[int] = LARGE
     fingerprint: str = ""

@@ -90,8 +90,8 @@ def _constant(value: Any, box: Box) -> Any:
         raise NotImplementedError("a constant has more dimensions than what it is added to")
     if value.ndim == len(box.shape) and len(value) != 1:
         raise NotImplementedError(
-            f"a constant has {len(value)} rows, one a sample: what holds for an image must "
-            "not depend on its place in the batch"
+            f"a constant has {len(value)} rows, one per sample: what holds for an image "
+            "must not depend on its place in the batch"
         )
     return value.to(box.radius.dtype) if value.dtype == torch.bool else value
 

@@ -80,7 +80,7 @@ class Operation:
     rounding: RoundingRule | None = None
     """``None``: the operation is computed exactly."""
     channel_affine: AffineRule | None = None
-    """A factor and a shift a feature, of a norm whose moments are fixed."""
+    """A factor and a shift per feature, of a norm whose moments are fixed."""
 
     identity: bool = False
     """In evaluation it returns its input."""

@@ -34,7 +34,7 @@ equal: clipping and pooling have no slope there."""
 
 
 class Slopes(NamedTuple):
-    """Slopes of the margin: a row a sample, a column a direction."""
+    """Slopes of the margin: a row per sample, a column per direction."""
 
     own: Tensor
     """Along the gradient, as the answers have it; one column."""
@@ -45,7 +45,7 @@ class Slopes(NamedTuple):
     larger: tuple[Tensor, ...]
     """Along the same directions, at each of :data:`SCALES`."""
     floor: Tensor
-    """What rounding may make of a slope of 0, a number a sample."""
+    """What rounding may make of a slope of 0, a number per sample."""
     double: bool
     """Whether the answers are in double precision."""
 
