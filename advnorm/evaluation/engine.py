@@ -81,14 +81,14 @@ def run_condition(
     return verdicts
 
 
-def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+def check_model(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model that cannot be attacked frozen; return the number of classes.
 
     A model that optimizes its own weights in a prediction cannot.
     """
     try:
         with frozen_parameters(model):
-            return look(model, batch, bounds=bounds)
+            return check_forward(model, batch, bounds=bounds)
     except RuntimeError as error:
         if "does not require grad" not in str(error):
             raise
@@ -99,7 +99,7 @@ def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
         ) from error
 
 
-def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+def check_forward(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
     images = batch.images.clone()

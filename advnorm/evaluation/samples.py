@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from advnorm import ranks
 from advnorm.data import Batch
-from advnorm.evaluation.engine import check, search_dtype
+from advnorm.evaluation.engine import check_model, search_dtype
 from advnorm.evaluation.inputs import (
     check_count,
     check_images,
@@ -79,7 +79,7 @@ class Samples:
     def check(self, model: nn.Module, threats: Sequence[Threat]) -> int:
         """Check all images, labels and radii, and a few logits; return the classes."""
         self.check_images(threats)
-        classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
+        classes = check_model(model, next(self.batches(model, 8)), bounds=self.bounds)
         check_labels(self.labels, count=len(self.images), classes=classes)
         return classes
 

@@ -12,7 +12,7 @@ from advnorm import ranks
 from advnorm.data import Batch, DataSet
 from advnorm.evaluation.checks.auditor import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.engine import check, search_dtype
+from advnorm.evaluation.engine import check_model, search_dtype
 from advnorm.evaluation.inputs import check_labels
 from advnorm.models import Source, is_user_model, untile
 from advnorm.norms import check_statistics
@@ -189,7 +189,7 @@ def check_fit(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.dev
     with explain_misfit(data.shape):
         if is_user_model(recipe.model.name):
             fixed_statistics_pass(model, batch.images.to(search_dtype(model)))
-        classes = check(model, batch, bounds=recipe.threat.bounds)
+        classes = check_model(model, batch, bounds=recipe.threat.bounds)
     check_labels(data.test.labels, count=len(data.test), classes=classes)
     return classes
 

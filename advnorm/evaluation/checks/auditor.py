@@ -31,7 +31,7 @@ from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.evaluation.condition_names import parse_attacks
-from advnorm.evaluation.engine import look
+from advnorm.evaluation.engine import check_forward
 from advnorm.evaluation.inputs import (
     check_labels,
     explain_shape,
@@ -117,7 +117,9 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
         batch = next(samples.batches(model, count))
         with preserved(model, seed), explain_shape(samples.images):
             history = History(model, batch, threat)
-            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds)
+            classes = check_forward(
+                model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds
+            )
         check_labels(batch.labels, count=count, classes=classes)
         other = None if surrogate is None else as_module(surrogate)
         auditor = Auditor(checks, suite, other, batch_size=batch_size, seed=seed)

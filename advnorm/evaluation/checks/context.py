@@ -15,7 +15,7 @@ from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.pgd_path import PGDPath, join, trace_pgd
-from advnorm.evaluation.checks.significance import differing, exceeds, rounding_of
+from advnorm.evaluation.checks.significance import exceeds, rounding_of, share_differing
 from advnorm.evaluation.checks.slopes import Slopes, measure
 from advnorm.evaluation.condition_names import SUITES, parse_attacks
 from advnorm.evaluation.conditions import Condition, parse_conditions
@@ -101,7 +101,7 @@ class AuditContext:
     def randomness(self) -> float:
         """The share of the first few images that two passes answer differently."""
         again = self.logits(self.images[:FEW])
-        return differing(self.few_logits, again, rounding_of(self.model))
+        return share_differing(self.few_logits, again, rounding_of(self.model))
 
     @cached_property
     def correct(self) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluation.checks.significance import differing, rounding_of
+from advnorm.evaluation.checks.significance import rounding_of, share_differing
 from advnorm.evaluation.engine import logits_of
 from advnorm.threat import Threat
 
@@ -55,9 +55,9 @@ class History:
         before, after = _steepness(self.logits), _steepness(logits)
         fresh = None
         if self.copy is not None:
-            fresh = differing(logits, self._ask(points, of_copy=True), self.rounding)
+            fresh = share_differing(logits, self._ask(points, of_copy=True), self.rounding)
         return Change(
-            differing(self.logits, again, self.rounding),
+            share_differing(self.logits, again, self.rounding),
             fresh,
             1.0 if before == after else (after / before).item(),
         )

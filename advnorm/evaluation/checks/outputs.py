@@ -9,7 +9,12 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from advnorm.evaluation.checks.context import CHECKS, FEW, AuditContext, Finding, NotRun
-from advnorm.evaluation.checks.significance import count, differing, exceeds, rounding_of
+from advnorm.evaluation.checks.significance import (
+    count,
+    exceeds,
+    rounding_of,
+    share_differing,
+)
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.model_state import frozen_parameters
 
@@ -128,9 +133,10 @@ def batch_dependent(context: AuditContext) -> Finding:
     if context.randomness:
         raise NotRun("the model is randomized, so batches cannot be compared")
     half, whole = len(x) // 2, context.few_logits
+    rounding = rounding_of(context.model)
     shares = [
-        differing(whole[:half], context.logits(x[:half]), rounding_of(context.model)),
-        differing(whole, context.logits(x.flip(0)).flip(0), rounding_of(context.model)),
+        share_differing(whole[:half], context.logits(x[:half]), rounding),
+        share_differing(whole, context.logits(x.flip(0)).flip(0), rounding),
     ]
     share = max(shares)
     return Finding(
@@ -155,8 +161,8 @@ def grad_mode_dependent(context: AuditContext) -> Finding:
         enabled = context.logits_fn(x.clone()).detach()
         required = context.logits_fn(x.clone().requires_grad_()).detach()
     numbers = {
-        "gradients enabled": differing(plain, enabled, unit),
-        "gradients wanted": differing(plain, required, unit),
+        "gradients enabled": share_differing(plain, enabled, unit),
+        "gradients wanted": share_differing(plain, required, unit),
     }
     return Finding(
         max(numbers.values()) > 0,
