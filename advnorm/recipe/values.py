@@ -17,7 +17,7 @@ LARGEST = 10**15
 """Whole numbers beyond it are no longer exact as floats, nor of any use here."""
 
 
-def checked_number(value: object) -> object:
+def counted(value: object) -> object:
     """Refuse ``true`` and ``false``, which Python takes for 1 and 0, and huge numbers."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is not a number: write one, such as 1")
@@ -33,14 +33,14 @@ def number(value: object) -> object:
     (True, True)
     """
     if not isinstance(value, str):
-        return checked_number(value)
+        return counted(value)
     return parse_number(value)
 
 
 def option(value: object) -> object:
     """Turn ``"1/100"`` and ``"1e-3"`` into a float; any other text stays text."""
     if not isinstance(value, str):
-        return value if isinstance(value, bool) else checked_number(value)
+        return value if isinstance(value, bool) else counted(value)
     try:
         return number(value)
     except ValueError:
@@ -58,7 +58,7 @@ Number = Annotated[float, BeforeValidator(number)]
 Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
-Whole = Annotated[int, BeforeValidator(checked_number)]
+Whole = Annotated[int, BeforeValidator(counted)]
 Count = Annotated[Whole, Field(ge=1)]
 
 
