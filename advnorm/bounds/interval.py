@@ -81,8 +81,8 @@ def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
         before = box.lead.dtype
         if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
             raise NotImplementedError(
-                f"it makes {kind} of {before}, and a certificate knows nothing of what "
-                "that rounds: keep the type of the images, or a wider one"
+                f"it casts {before} to {kind}, and no rule covers that rounding: keep the "
+                "dtype of the images, or a wider one"
             )
 
 
@@ -213,8 +213,8 @@ def margins_at(node: Node, before: Box, output: Box, labels: Tensor) -> Margins:
 def _check_logits(output: Box) -> None:
     if len(output.shape) != 2:
         raise ValueError(
-            f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
-            "certificates are of classifiers"
+            "a certificate needs a classifier: the model must return logits of shape "
+            f"(batch, classes), not {tuple(output.shape)}"
         )
 
 

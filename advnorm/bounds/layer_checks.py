@@ -24,7 +24,7 @@ def refuse_altered(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> N
     """
     if not isinstance(model, nn.Module):
         raise NotImplementedError(
-            f"certificates are of a torch.nn.Module, not of a {type(model).__name__}: give "
+            f"certificates need a torch.nn.Module, not a {type(model).__name__}: give "
             "the model itself"
         )
     if any(getattr(every_module, f"_global{hooks}") for hooks in _HOOKS):
@@ -77,8 +77,7 @@ def _refuse_classes(what: str, layer: nn.Module) -> None:
         if value is not None and not lazy and not is_plain(value):
             raise NotImplementedError(
                 f"{what} has {name!r} of the class {type(value).__name__}, whose products "
-                "may be rounded or not be those of numbers: certificates are of plain "
-                "tensors"
+                "may be rounded or not be those of numbers: use plain tensors"
             )
 
 

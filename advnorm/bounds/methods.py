@@ -91,13 +91,13 @@ def _check(images: Tensor, labels: Tensor, threat: InputSet) -> None:
     """Refuse images outside of the threat's bounds, and labels that are no classes."""
     if not is_plain(images) or images.is_complex():
         raise ValueError(
-            f"images are a plain tensor of real numbers, not {type(images).__name__} of "
-            f"type {images.dtype}: images.as_subclass(torch.Tensor) makes one"
+            f"images must be a plain tensor of real numbers, not {type(images).__name__} "
+            f"of type {images.dtype}: images.as_subclass(torch.Tensor) makes one"
         )
     numbers = not labels.is_floating_point() and labels.dtype != torch.bool
     if labels.shape != images.shape[:1] or not numbers:
         raise ValueError(
-            f"{len(images)} images want one class number each, not labels of shape "
+            f"{len(images)} images need one class number each, not labels of shape "
             f"{tuple(labels.shape)} and type {labels.dtype}"
         )
     if not images.numel():

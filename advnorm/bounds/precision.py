@@ -17,7 +17,7 @@ def exact_products(device: torch.device) -> Iterator[None]:
     """Compute products in the precision of their inputs; autocast is refused."""
     if torch.is_autocast_enabled(device.type):
         raise ValueError(
-            "certificates are of a model in its own precision: leave autocast before"
+            "certificates need the model's own precision: leave autocast before"
         )
     kinds: Any = torch.backends
     wide = kinds, kinds.cudnn, kinds.mkldnn

@@ -32,7 +32,7 @@ class TraceReader:
         if len(images) != 1 or not isinstance(end.args[0], FxNode):
             raise NotImplementedError(
                 f"{type(self.model).__name__} takes {len(images)} inputs or returns "
-                "something else than logits: certificates are of models from images to "
+                "something else than logits: a certificate needs a model from images to "
                 "logits"
             )
         for node in recorded:
@@ -137,7 +137,7 @@ class TraceReader:
         if len(inputs) > 1 or len(node.args) + len(node.kwargs) > 1:
             raise NotImplementedError(
                 f"layer {name!r} ({type(layer).__name__}) takes more than one argument: "
-                "certificates are of layers that take one tensor"
+                "only layers that take one tensor have rules"
             )
         self._refuse_overwriting(node, name, bool(getattr(layer, "inplace", False)))
         return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)

@@ -116,8 +116,8 @@ class _Tracer(Tracer):
         """Record a call, unless ``forward`` has it computed in another precision."""
         if _autocast() != self._autocast:
             raise NotImplementedError(
-                "the model uses autocast in its forward, and a certificate knows nothing "
-                "of what that rounds: compute in one precision"
+                "the model uses autocast in its forward, and no rule covers that rounding: "
+                "compute in one precision"
             )
         return super().create_node(*args, **kwargs)
 

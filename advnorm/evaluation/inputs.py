@@ -95,7 +95,7 @@ def one_threat(threat: Threat | None) -> Threat:
         raise ValueError("a threat is missing: pass one, such as threat=Linf(8/255)")
     threats = threats_of(threat)
     if len(threats) > 1:
-        raise ValueError(f"one threat is wanted here, not {len(threats)}: call it for each")
+        raise ValueError(f"give one threat here, not {len(threats)}: call it for each")
     return threats[0]
 
 

@@ -199,7 +199,7 @@ def _refuse_namesakes(
     sources: Mapping[str, nn.Module], targets: Mapping[str, nn.Module]
 ) -> None:
     if not sources or not targets:
-        raise ValueError("a transfer wants at least one source and one target")
+        raise ValueError("a transfer needs at least one source and one target")
     for name in sources.keys() & targets.keys():
         if sources[name] is not targets[name]:
             raise ValueError(

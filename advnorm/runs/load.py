@@ -100,7 +100,7 @@ def load_trained(
     checkpoint = checkpoints.load(run.checkpoints, kind, warnings=warnings)
     if checkpoint is None:
         raise FileNotFoundError(
-            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
+            f"{run.path} has no whole {weights!r} checkpoint: train it, or add --set "
             f"evaluation.weights={'last' if weights == 'best' else 'best'}"
         )
     model = build_model(recipe, data)

@@ -148,7 +148,7 @@ def _report_initial_run(recipe: Recipe, progress: Progress, *, begun: bool) -> N
     start = Run.open(Path(recipe.init_from))
     training = read_completion(start, from_yaml(start.recipe_text()).epochs)
     if training and not training.finished:
-        progress.line(f"start: {start.path} is unfinished: {training}")
+        progress.line(f"init_from: {start.path} is unfinished: {training}")
 
 
 def _restarted(out: Path) -> bool:

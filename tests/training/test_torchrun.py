@@ -113,7 +113,7 @@ def outcome(run: Run):
 @pytest.mark.parametrize(
     "command",
     [
-        ["evaluate", "--set=attacks=[clean, pgd-3x2]"],
+        ["evaluate", "--set=conditions=[clean, pgd-3x2]"],
         ["certify", "--method=ibp", "--set=eps=[0.01]"],
         ["perturb", "--set=directions=[sign, adversarial]", "--set=radii=[0, 0.3]"],
     ],
@@ -132,7 +132,12 @@ def test_a_command_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_a_transfer_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatch):
-    both = [two_runs / "batch", two_runs / "none", "--device=cpu", "--set=attacks=[pgd-3]"]
+    both = [
+        two_runs / "batch",
+        two_runs / "none",
+        "--device=cpu",
+        "--set=conditions=[pgd-3]",
+    ]
     alone(monkeypatch, "transfer", *both, "--out", tmp_path / "one.json")
     finished(torchrun("transfer", *both, "--out", tmp_path / "two.json"))
     one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("one", "two"))

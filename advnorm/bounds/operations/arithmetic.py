@@ -84,7 +84,7 @@ def _constant(value: Any, box: Box) -> Any:
         return value
     if not is_plain(value):
         raise NotImplementedError(
-            f"a constant is a {type(value).__name__}: certificates are of plain tensors"
+            f"a constant is a {type(value).__name__}: use a plain tensor"
         )
     if value.ndim > len(box.shape):
         raise NotImplementedError("a constant has more dimensions than what it is added to")
