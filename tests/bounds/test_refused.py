@@ -294,10 +294,10 @@ def test_arrays_lists_and_any_integers_are_certified_as_tensors_are():
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     images = torch.rand(6, 1, 4, 4)
     labels = model(images).argmax(1)
-    wanted = is_certified(model, images, labels, Linf(0.01))
+    expected = is_certified(model, images, labels, Linf(0.01))
     for given in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
-        assert torch.equal(is_certified(model, images.numpy(), given, Linf(0.01)), wanted)
-        assert torch.equal(certify(model, images, given, Linf(0.01)).certified, wanted)
+        assert torch.equal(is_certified(model, images.numpy(), given, Linf(0.01)), expected)
+        assert torch.equal(certify(model, images, given, Linf(0.01)).certified, expected)
     with pytest.raises(
         ValueError,
         match="labels are a tensor, a NumPy array or a list of numbers, not dict",

@@ -231,7 +231,7 @@ def test_the_command_says_one_sentence_and_fails(tmp_path):
             if line.startswith("epoch 2/"):
                 out.rename(tmp_path / "moved")
                 break
-        said, advice = process.stderr.read(), process.stdout.read()
+        output, advice = process.stderr.read(), process.stdout.read()
         assert process.wait(60) == 2
-    assert re.search(rf"^advnorm: {out} was removed or moved .*train anew$", said, re.M)
-    assert not advice and "Traceback" not in said and not out.exists()
+    assert re.search(rf"^advnorm: {out} was removed or moved .*train anew$", output, re.M)
+    assert not advice and "Traceback" not in output and not out.exists()
