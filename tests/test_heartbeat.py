@@ -38,7 +38,7 @@ def heartbeats(monkeypatch):
 
 def test_a_rank_that_ends_is_named_by_the_first(heartbeats):
     first, second, third = heartbeats
-    assert first.lost_ranks(wait=0) == second.gone(wait=0) == {}
+    assert first.lost_ranks(wait=0) == second.lost_ranks(wait=0) == {}
     second.close()
     assert news(first) == {1: "its process has ended"}
     assert third.lost_ranks(wait=0) == {}

@@ -317,7 +317,7 @@ def test_a_function_and_a_module_that_is_no_part_of_the_model_are_refused():
         def forward(self, x):
             return inner(x)
 
-    with pytest.raises(NotImplementedError, match="not of a function: give the model"):
+    with pytest.raises(NotImplementedError, match="not a function: give the model"):
         is_certified(lambda x: inner(x), images, labels, Linf(0.1))
     with pytest.raises(NotImplementedError, match="calls a module that is no part of it"):
         is_certified(Outer(), images, labels, Linf(0.1))
