@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from advnorm.draws import Draws
 
 LogitsFn = Callable[[Tensor], Tensor]
-Gain = Callable[[Tensor], Tensor]  # logits -> one number per sample, to be maximized
+Gain = Callable[[Tensor], Tensor]  # logits -> one number a sample, to be maximized
 AttackGoal = Callable[
     [LogitsFn, Tensor, Tensor, Draws], Gain
 ]  # (logits_fn, clean, labels, draws)
