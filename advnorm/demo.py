@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from advnorm.progress import Progress
-from advnorm.recipe import Recipe, override
+from advnorm.recipe import Recipe
 from advnorm.recipes import find
 from advnorm.records import Run
 from advnorm.report import comparison_text, write
@@ -19,7 +19,7 @@ def run(out: Path, *, progress: Progress) -> Path:
     runs = []
     for name in NAMES:
         for seed in SEEDS:
-            recipe = override(find(name), [f"seed={seed}"])
+            recipe = find(name).replace(seed=seed)
             progress.line(f"{name}, seed {seed}")
             runs.append(_train_and_evaluate(recipe, out / f"{name}-{seed}", progress))
     progress.line(comparison_text(runs))

@@ -94,7 +94,7 @@ class Draws:
 def draws_of_call(
     draws: Draws | None, generator: torch.Generator | None, samples: Tensor
 ) -> Draws:
-    """Return the draws of one call of an attack on ``samples``, one row a sample.
+    """Return the draws of one call of an attack on ``samples``, one row per sample.
 
     These are ``draws`` where the caller has them. Otherwise they are fresh in every call,
     from ``generator`` or else from torch's global generator.

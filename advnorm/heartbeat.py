@@ -83,7 +83,7 @@ class Heartbeat:
         link.sendall(f"{word} {rank:08}".encode())
         return cls({0: link}, guarded)
 
-    def gone(self, *, wait: float = 1.0) -> dict[int, str]:
+    def lost_ranks(self, *, wait: float = 1.0) -> dict[int, str]:
         """Return the ranks that are lost, and why; wait a moment for late news."""
         if not self._gone:
             self._thread.join(wait)

@@ -100,7 +100,7 @@ def _batch(item: Any, kind: str) -> tuple[Tensor, Tensor]:
     if y.ndim != 1 or len(x) != len(y):
         raise ValueError(
             f"a batch of the {kind} has images of shape {tuple(x.shape)} and labels of "
-            f"shape {tuple(y.shape)}: it must have one class index an image"
+            f"shape {tuple(y.shape)}: it must have one class index per image"
         )
     return x, y
 

@@ -185,7 +185,7 @@ def communication() -> Iterator[None]:
 def _lost(error: Exception) -> str:
     """Return which rank is lost, as far as this one knows."""
     me = f"rank {os.environ.get('RANK', '?')} on {gethostname()}"
-    gone = _heartbeat.gone() if _heartbeat else {}
+    gone = _heartbeat.lost_ranks() if _heartbeat else {}
     if gone:
         which = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(gone.items()))
         return f"{me} has lost {which}"

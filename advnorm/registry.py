@@ -1,4 +1,4 @@
-"""Names chosen by strings, one registry a kind; and the options of what they name."""
+"""Names chosen by strings, one registry per kind; and the options of what they name."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches

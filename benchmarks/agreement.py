@@ -51,14 +51,14 @@ def _line(trained: TrainedModel, keep: Path | None, again: int | None) -> bool:
 
 
 def _ours(trained: TrainedModel) -> Tensor:
-    found = advnorm.evaluate(
+    evaluation = advnorm.evaluate(
         trained.model,
         trained.images,
         trained.labels,
         trained.threat,
         conditions=["standard"],
     )
-    return torch.tensor(next(iter(found.verdicts.values())).robust)
+    return torch.tensor(next(iter(evaluation.verdicts.values())).robust)
 
 
 def _official(trained: TrainedModel, keep: Path | None, seed: int = 0) -> Tensor:
@@ -73,8 +73,8 @@ def _official(trained: TrainedModel, keep: Path | None, seed: int = 0) -> Tensor
         if known["facts"] == facts:
             return torch.tensor(known["stands"])
     peer = official(seed=seed)
-    stands = peer(trained.model, trained.images, trained.labels, trained.threat)
+    robust = peer(trained.model, trained.images, trained.labels, trained.threat)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"facts": facts, "stands": stands.tolist()}))
-    return stands
+        path.write_text(json.dumps({"facts": facts, "stands": robust.tolist()}))
+    return robust

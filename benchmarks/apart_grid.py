@@ -84,8 +84,8 @@ def one(method: str, seed: int, data: Path, out: Path) -> None:
 def cell(out: Path, method: str, seeds: int, key: str) -> str:
     """Return mean and standard error over the seeds that are there."""
     runs = [Run(folder(out, method, seed)) for seed in range(seeds)]
-    found = [run.result(key) for run in runs if run.path.exists()]
-    rates = [100 * result.accuracy.fraction for result in found if result]
+    results = [run.result(key) for run in runs if run.path.exists()]
+    rates = [100 * result.accuracy.fraction for result in results if result]
     if not rates:
         return "-"
     error = f" ± {stdev(rates) / len(rates) ** 0.5:.1f}" if len(rates) > 1 else ""
@@ -102,8 +102,8 @@ def tables(out: Path, seeds: int) -> str:
             lines.append("|---" * (len(RADII) + 2) + "|")
             keys = [f"statistics-{direction}_{part}_{radius:.4g}" for radius in RADII]
             for method in METHODS:
-                found = [cell(out, method, seeds, key) for key in ("clean", *keys)]
-                lines.append(f"| {method} | {' | '.join(found)} |")
+                cells = [cell(out, method, seeds, key) for key in ("clean", *keys)]
+                lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -57,12 +57,12 @@ def ours(s: TrainedModel, name: str, count: int | None = None) -> Attack:
 
 def seconds(work: Callable[[], object], times: int = 1) -> float:
     """Time a call; the fastest of several."""
-    found = []
+    durations = []
     for _ in range(times):
         start = perf_counter()
         work()
-        found.append(perf_counter() - start)
-    return min(found)
+        durations.append(perf_counter() - start)
+    return min(durations)
 
 
 def line(what: str, value: float, text: str, *, least: float = 0, most: float = 0) -> bool:
@@ -179,8 +179,8 @@ def memory_of_radii(s: TrainedModel) -> bool:
 def compare(s: TrainedModel, parts: list[str]) -> bool:
     """Print the table of the parts asked for."""
     there = {name: bool(find(name)) for name in ("autoattack", "torchattacks", "foolbox")}
-    for name, found in there.items():
-        if not found:
+    for name, is_there in there.items():
+        if not is_there:
             print(f"{name} cannot be imported: not compared")
     print("| what | ratio | limit | times |\n|---|---|---|---|")
     suites = {"autoattack": official(), "torchattacks": torchattacks_suite}

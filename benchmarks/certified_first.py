@@ -31,12 +31,12 @@ def first(model: nn.Module, images: Tensor, labels: Tensor) -> bool:
     """Time the standard suite behind certificates; return whether what is asked holds."""
     eps, covered = radius(model, images, labels)
     begin = perf_counter()
-    found = advnorm.evaluate(
+    evaluation = advnorm.evaluate(
         model, images, labels, Linf(eps), conditions=["standard"], certificate="crown"
     )
     ours = perf_counter() - begin
-    (key,) = found.verdicts
-    standing = torch.tensor(found.verdicts[key].robust)
+    (key,) = evaluation.verdicts
+    standing = torch.tensor(evaluation.verdicts[key].robust)
     print(f"certificates first, {len(images)} images, eps {eps:g}, covered {covered:.0%}: "
           f"ours {ours:.2f} s, {int(standing.sum())} stand", flush=True)  # fmt: skip
     if find("autoattack") is None:

@@ -48,15 +48,17 @@ class Counted:
         )
         if key not in self.plans:
             self.plans[key] = plan(bare)
-        found = self.plans[key]
-        training = found.training * (recipe.epochs // epochs)
-        return replace(found, epochs=recipe.epochs, training=training)
+        counts = self.plans[key]
+        training = counts.training * (recipe.epochs // epochs)
+        return replace(counts, epochs=recipe.epochs, training=training)
 
 
 def _alike(recipe: Recipe) -> bool:
     """Tell whether no schedule changes what an epoch costs."""
     schedules = (recipe.threat.schedule, recipe.attack.steps_schedule)
-    return not weight_schedules(recipe) and all(one == Constant() for one in schedules)
+    return not weight_schedules(recipe) and all(
+        schedule == Constant() for schedule in schedules
+    )
 
 
 def main() -> None:
@@ -65,18 +67,20 @@ def main() -> None:
     parser.add_argument("papers", nargs="*")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
-    count, found = Counted(), {}
+    count, recorded = Counted(), {}
     if arguments.papers:
-        found = json.loads(FILE.read_text())
+        recorded = json.loads(FILE.read_text())
     for name in papers.ARTEFACTS:
         if arguments.papers and name.partition("/")[0] not in arguments.papers:
             continue
         artefact = papers.ARTEFACTS[name]
         costs = {scale: cost(artefact, scale, count) for scale in SCALES}
-        found[name] = {scale: one.model_dump() for scale, one in costs.items()}
-        told = ", ".join(f"{s} {c.runs} runs {c.operations:.3g}" for s, c in costs.items())
-        print(f"{name}: {told}", flush=True)
-    text = json.dumps(found, indent=1) + "\n"
+        recorded[name] = {scale: c.model_dump() for scale, c in costs.items()}
+        summary = ", ".join(
+            f"{s} {c.runs} runs {c.operations:.3g}" for s, c in costs.items()
+        )
+        print(f"{name}: {summary}", flush=True)
+    text = json.dumps(recorded, indent=1) + "\n"
     if arguments.check:
         raise SystemExit(FILE.read_text() != text)
     FILE.write_text(text)

@@ -49,14 +49,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        name, way = given.one
-        torch.set_num_threads(given.threads)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, way = arguments.one
+        torch.set_num_threads(arguments.threads)
         print(json.dumps(timed(CASES[name](), WAYS[way]())))
         return
     for name in CASES:
-        compare(name, given.rounds, given.threads)
+        compare(name, arguments.rounds, arguments.threads)
 
 
 def network(name: str, shape: tuple[int, ...] = (3, 32, 32), **options: int) -> nn.Module:
@@ -113,13 +113,13 @@ CASES: dict[str, Callable[[], Callable[[], object]]] = {
 
 def compare(name: str, rounds: int, threads: int) -> None:
     """Let both ways take turns, and print a line."""
-    found: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    costs_by_way: dict[str, list[Cost]] = {way: [] for way in WAYS}
     for _, way in product(range(rounds), WAYS):
         command = [sys.executable, __file__, "--one", name, way, f"--threads={threads}"]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found[way].append(Cost(*json.loads(said)))
-    plain, kept = (Cost(*map(median, zip(*found[way], strict=True))) for way in WAYS)
-    pairs = zip(*found.values(), strict=True)
+        costs_by_way[way].append(Cost(*json.loads(said)))
+    plain, kept = (Cost(*map(median, zip(*costs_by_way[way], strict=True))) for way in WAYS)
+    pairs = zip(*costs_by_way.values(), strict=True)
     ratio = median(one.seconds / two.seconds for one, two in pairs)
     print(
         f"{name}: {plain.seconds:.3f} s, kept {kept.seconds:.3f} s, {ratio:.2f} times as "

@@ -71,9 +71,9 @@ def main() -> None:
             if number:  # the first round warms up
                 times[name].append(perf_counter() - start)
     print("| rule | ms a step | over plain | limit |\n|---|---|---|---|")
-    for name, found in times.items():
-        ratio = median(t / p for t, p in zip(found, times["plain"], strict=True))
-        shown = f"{1000 * median(found):.0f} | {ratio:.2f}x | {CASES[name][2]:.2f}x"
+    for name, seconds in times.items():
+        ratio = median(t / p for t, p in zip(seconds, times["plain"], strict=True))
+        shown = f"{1000 * median(seconds):.0f} | {ratio:.2f}x | {CASES[name][2]:.2f}x"
         print(f"| {name} | {shown} |")
 
 

@@ -102,10 +102,10 @@ def _evaluated(model, images, labels, attacks, eps) -> str:
 
 
 def _audited(model, images, labels, eps) -> str:
-    found = audit(model, images, labels, Linf(eps))
-    strong = f"{found.strong.fraction:.1%}" if found.strong else "-"
-    more = f" and {len(found.flagged) - 3} more" if len(found.flagged) > 3 else ""
-    return f"{strong} {', '.join(found.flagged[:3]) or 'no flag'}{more}"
+    audited = audit(model, images, labels, Linf(eps))
+    strong = f"{audited.strong.fraction:.1%}" if audited.strong else "-"
+    more = f" and {len(audited.flagged) - 3} more" if len(audited.flagged) > 3 else ""
+    return f"{strong} {', '.join(audited.flagged[:3]) or 'no flag'}{more}"
 
 
 def sound(families: list[str]) -> None:

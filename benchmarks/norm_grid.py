@@ -60,8 +60,8 @@ def cell(runs: list[Run], column: str) -> str:
     """Return mean and standard error over seeds; of a mixture, each branch."""
     shown = []
     for branch in ("", "@adversarial", "@clean"):
-        found = [run.result(column + branch) for run in runs]
-        rates = [100 * result.accuracy.fraction for result in found if result]
+        results = [run.result(column + branch) for run in runs]
+        rates = [100 * result.accuracy.fraction for result in results if result]
         if rates:
             error = f" ± {stdev(rates) / len(rates) ** 0.5:.1f}" if len(rates) > 1 else ""
             shown.append(f"{mean(rates):.1f}{error}{' ' * bool(branch)}{branch[1:4]}")

@@ -21,10 +21,10 @@ CHAIN = ("ibp", "standard", "pgd-200", "clean")
 def robust(run: Run, attack: str, eps: float) -> dict[int, bool]:
     """Return which samples stayed right under one attack."""
     threat = None if attack == "clean" else ThreatRecord(norm="linf", eps=eps)
-    found = run.verdicts(result_key(attack, threat))
-    if attack != "ibp" and any(found.certified):
+    verdicts = run.verdicts(result_key(attack, threat))
+    if attack != "ibp" and any(verdicts.certified):
         raise SystemExit(f"{run.path}: evaluate {attack} with --set certificate=none")
-    return dict(zip(found.samples, found.robust, strict=True))
+    return dict(zip(verdicts.samples, verdicts.robust, strict=True))
 
 
 def main() -> None:
@@ -39,8 +39,8 @@ def main() -> None:
         seen = {attack: robust(run, attack, arguments.eps) for attack in CHAIN}
         samples = set.intersection(*(set(verdicts) for verdicts in seen.values()))
         shares = [sum(seen[a][s] for s in samples) / max(1, len(samples)) for a in CHAIN]
-        told = ", ".join(f"{a} {s:.1%}" for a, s in zip(CHAIN, shares, strict=True))
-        print(f"{path.name}: n={len(samples)}, {told}")
+        summary = ", ".join(f"{a} {s:.1%}" for a, s in zip(CHAIN, shares, strict=True))
+        print(f"{path.name}: n={len(samples)}, {summary}")
         for less, more in pairwise(CHAIN):
             against = sum(seen[less][s] and not seen[more][s] for s in samples)
             broken += against

@@ -126,8 +126,8 @@ def every_case(
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder, freed_memory_kept():
-        found = [measure(case, Path(folder), arguments.rounds) for case in CASES]
-    raise SystemExit(any(number > limit for number in found))
+        ratios = [measure(case, Path(folder), arguments.rounds) for case in CASES]
+    raise SystemExit(any(number > limit for number in ratios))
 
 
 if __name__ == "__main__":

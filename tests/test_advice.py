@@ -144,9 +144,9 @@ def test_what_follows_training_finds_the_same_data(command, tmp_path, monkeypatc
         (data / "mnist" / f"{split}-labels-idx1-ubyte").write_bytes(idx(100))
     words = [*training("data.name=mnist"), "--out", str(out), "--data", str(data)]
     for _ in range(2):
-        code, said, error = command(*words)
+        code, output, error = command(*words)
         assert code == 0, error
-        words = shlex.split(said.partition("next: ")[2])[1:]
+        words = shlex.split(output.partition("next: ")[2])[1:]
     assert (out / "results" / "clean.json").is_file()
 
 

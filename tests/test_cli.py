@@ -137,8 +137,8 @@ def test_the_help_of_every_command_shows_an_example(monkeypatch, capsys):
     for name, command in commands(typer.main.get_command(cli.app)):
         example = command.help.partition("Example: ")[2].strip()
         assert example.startswith(f"advnorm {name}")
-        _, said, _ = call(monkeypatch, capsys, *name.split(), "--help")
-        assert example in said, "rich takes [words] in brackets for markup"
+        _, output, _ = call(monkeypatch, capsys, *name.split(), "--help")
+        assert example in output, "rich takes [words] in brackets for markup"
 
 
 def commands(group, prefix=""):
@@ -151,26 +151,26 @@ def commands(group, prefix=""):
 
 def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
     out = tmp_path / "run"
-    code, said, _ = call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
-    assert code == 0 and f"next: advnorm evaluate {out}" in said
-    code, said, shown = call(monkeypatch, capsys, "evaluate", out)
-    assert code == 0 and "pgd-3" in said and "n=40" in shown
-    code, said, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
-    assert code == 0 and "crown-ibp" in said and "n=40" in shown
+    code, output, _ = call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
+    assert code == 0 and f"next: advnorm evaluate {out}" in output
+    code, output, shown = call(monkeypatch, capsys, "evaluate", out)
+    assert code == 0 and "pgd-3" in output and "n=40" in shown
+    code, output, shown = call(monkeypatch, capsys, "certify", out, "--method", "crown-ibp")
+    assert code == 0 and "crown-ibp" in output and "n=40" in shown
     proved = {r.condition: r.kind == "certificate" for r in Run.open(out).results()}
     assert proved == {"clean": False, "pgd-3": False, "crown-ibp": True}
     settings = ["--set", "samples=10", "--suite", "apgd_ce-5"]
-    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings)
-    assert code == 0 and "false_robustness" in said and "n=10" in said
+    code, output, _ = call(monkeypatch, capsys, "audit", out, *settings)
+    assert code == 0 and "false_robustness" in output and "n=10" in output
     assert (out / "audits" / "audit_linf_0.15.json").exists()
     settings = ["--set", "hessian.steps=3", "--samples", "20"]
-    code, said, _ = call(monkeypatch, capsys, "diagnose", out, "hessian", *settings)
-    assert code == 0 and "dominant" in said and "n=20, steps=3" in said
-    assert "the sharper the loss" in said
+    code, output, _ = call(monkeypatch, capsys, "diagnose", out, "hessian", *settings)
+    assert code == 0 and "dominant" in output and "n=20, steps=3" in output
+    assert "the sharper the loss" in output
     assert (out / "diagnoses" / "hessian.json").exists()
-    code, said, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
+    code, output, _ = call(monkeypatch, capsys, "report", out, "--out", tmp_path / "r.html")
     assert code == 0 and (tmp_path / "r.html").read_text().startswith("<!doctype html>")
-    code, said, _ = call(
+    code, output, _ = call(
         monkeypatch,
         capsys,
         "evaluate",
@@ -180,17 +180,19 @@ def test_train_evaluate_report_by_hand(tmp_path, monkeypatch, capsys):
         "--set",
         "samples=10",
     )
-    assert code == 0 and "fgsm" in said
+    assert code == 0 and "fgsm" in output
 
 
 def test_an_audit_at_other_radii(tmp_path, monkeypatch, capsys):
     out, settings = tmp_path / "run", ["--set", "samples=10", "--suite", "apgd_ce-5"]
     call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
-    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0.2]")
-    assert code == 0 and "audit at linf 0.2:" in said and "linf 0.15" not in said
+    code, output, _ = call(
+        monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0.2]"
+    )
+    assert code == 0 and "audit at linf 0.2:" in output and "linf 0.15" not in output
     l2 = ["--set", "norm=l2", "--set", "eps=[0.5, 1]"]
-    code, said, _ = call(monkeypatch, capsys, "audit", out, *settings, *l2)
-    assert code == 0 and "audit at l2 0.5:" in said and "audit at l2 1:" in said
+    code, output, _ = call(monkeypatch, capsys, "audit", out, *settings, *l2)
+    assert code == 0 and "audit at l2 0.5:" in output and "audit at l2 1:" in output
     assert (out / "audits" / "audit_l2_0.5.json").exists()
     code, _, shown = call(monkeypatch, capsys, "audit", out, *settings, "--set", "eps=[0]")
     assert code == 2 and "an audit needs a radius" in shown
@@ -201,11 +203,11 @@ def test_an_audit_at_other_radii(tmp_path, monkeypatch, capsys):
 def test_a_radius_and_a_norm_of_ones_own_are_evaluated(tmp_path, monkeypatch, capsys):
     out, few = tmp_path / "run", ["--set", "samples=10"]
     call(monkeypatch, capsys, "train", "digits.pgd", "--out", out, *TINY)
-    code, said, _ = call(monkeypatch, capsys, "evaluate", out, *few, "--set", "eps=8/255")
-    assert code == 0 and "pgd-3" in said
+    code, output, _ = call(monkeypatch, capsys, "evaluate", out, *few, "--set", "eps=8/255")
+    assert code == 0 and "pgd-3" in output
     l2 = ["--set", "threat.norm=l2", "--set", "threat.eps=0.5"]
-    code, said, _ = call(monkeypatch, capsys, "evaluate", out, *few, *l2)
-    assert code == 0 and "pgd-3" in said
+    code, output, _ = call(monkeypatch, capsys, "evaluate", out, *few, *l2)
+    assert code == 0 and "pgd-3" in output
     threats = {(r.threat.norm, r.threat.eps) for r in Run.open(out).results() if r.threat}
     assert threats == {("linf", 8 / 255), ("l2", 0.5)}
 
@@ -364,11 +366,11 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     mine.write_text(MINE)
     asked = ["attacked_loss", "--set", "threat.eps=0.2", "--samples", "24"]
     asked += ["--set", "attacked_loss.steps=4"]
-    said = [
+    output = [
         call(monkeypatch, capsys, "diagnose", f"{mine}:{name}", *asked)[:2]
         for name in ("net", "build")
     ]
-    assert said[0] == said[1] and said[0][0] == 0
+    assert output[0] == output[1] and output[0][0] == 0
     context = BuildContext("net", (1, 8, 8), 10, NORMS["batch"]())
     model = load_user_model(f"{mine}:net").build(context)
     data = load_data(Recipe(name="own"), root=None)
@@ -378,7 +380,7 @@ def test_a_question_about_a_model_in_a_file_of_ones_own(tmp_path, monkeypatch, c
     answer = diagnosis.attacked_loss(
         model.eval(), images, labels, threat=Linf(0.2), steps=4
     )
-    assert str(answer) in said[0][1] and "report" not in said[0][1]
+    assert str(answer) in output[0][1] and "report" not in output[0][1]
     assert sorted(p.name for p in tmp_path.glob("*.*")) == ["mine.py", "neighbour.py"]
 
 
@@ -440,10 +442,10 @@ def test_an_existing_run_is_refused_and_kept(tmp_path, monkeypatch, capsys):
 
 
 def test_list_names_everything(monkeypatch, capsys):
-    code, said, _ = call(monkeypatch, capsys, "list")
+    code, output, _ = call(monkeypatch, capsys, "list")
     assert code == 0
     for name in ("digits.pgd", "preact_resnet18", "cifar10.1", "crop_flip", "batch", "bim"):
-        assert re.search(rf"^  {re.escape(name)} ", said, re.MULTILINE), name
+        assert re.search(rf"^  {re.escape(name)} ", output, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("name", list(RECIPES))

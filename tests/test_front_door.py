@@ -47,8 +47,8 @@ def test_a_function_shows_its_parameters_and_an_example(name):
 
 
 def test_the_functions_are_those_of_the_design():
-    wanted = {"audit", "certify", "diagnose", "evaluate", "load", "train"}
-    assert wanted <= set(FUNCTIONS)
+    expected = {"audit", "certify", "diagnose", "evaluate", "load", "train"}
+    assert expected <= set(FUNCTIONS)
 
 
 def test_help_names_the_parameters():

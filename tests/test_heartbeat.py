@@ -17,7 +17,7 @@ SOON = timedelta(seconds=20)
 
 def news(monitor) -> dict[int, str]:
     """Return who is gone, as soon as anyone is."""
-    return next(filter(None, (monitor.gone() for _ in range(20))), {})
+    return next(filter(None, (monitor.lost_ranks() for _ in range(20))), {})
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def heartbeats(monkeypatch):
 
 def test_a_rank_that_ends_is_named_by_the_first(heartbeats):
     first, second, third = heartbeats
-    assert first.gone(wait=0) == second.gone(wait=0) == {}
+    assert first.lost_ranks(wait=0) == second.lost_ranks(wait=0) == {}
     second.close()
     assert news(first) == {1: "its process has ended"}
-    assert third.gone(wait=0) == {}
+    assert third.lost_ranks(wait=0) == {}
 
 
 def test_the_kernel_probes_the_connections_for_as_long_as_asked(heartbeats, monkeypatch):
@@ -64,7 +64,7 @@ def test_a_stranger_who_connects_is_sent_away(monkeypatch):
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: you\r\n\r\n")
             second = Heartbeat.start(store, 1, 2, guarded={}, timeout=SOON)
         monitor = first.result()
-    assert monitor.gone(wait=0) == {}
+    assert monitor.lost_ranks(wait=0) == {}
     second.close()
     monitor.close()
 
@@ -85,7 +85,7 @@ def test_a_link_that_is_lost_without_a_word_shuts_the_guarded_connections():
         guarded |= {listener.fileno(): open_sockets()[listener.fileno()]}
         monitor = Heartbeat({}, guarded)
         monitor._note(1, Lost())
-        assert monitor.gone() == {
+        assert monitor.lost_ranks() == {
             1: "its host or the link to it is down (no answer for 45 s: Connection timed out)"
         }
         assert theirs.recv(1) == b""  # shut

@@ -1,7 +1,7 @@
-"""The attacks that climb with Auto-PGD (Croce & Hein, 2020, arXiv:2003.01690).
+"""The attacks that use Auto-PGD (Croce & Hein, 2020, arXiv:2003.01690).
 
-They differ in what is climbed: any goal, the cross-entropy, the difference of logits ratio,
-or that ratio towards each of the likeliest wrong classes in turn.
+They differ in what they maximize: any goal, the cross-entropy, the difference of logits
+ratio, or that ratio towards each of the likeliest wrong classes in turn.
 """
 
 import torch
@@ -27,7 +27,7 @@ def apgd(
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Climb with a step size that adapts itself (Auto-PGD), from a random point.
+    r"""Auto-PGD: maximize with an adaptive step size, from a random admissible point.
 
     Args:
         logits_fn: Maps inputs in the threat's bounds to logits.
@@ -70,7 +70,7 @@ def apgd_ce(
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Climb the cross-entropy of the label with Auto-PGD."""
+    """Maximize the cross-entropy of the label with Auto-PGD."""
     return apgd(
         logits_fn,
         clean,
@@ -94,7 +94,7 @@ def apgd_dlr(
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Climb the difference of logits ratio with Auto-PGD.
+    """Maximize the difference of logits ratio with Auto-PGD.
 
     With 2 classes it is the plain margin: :func:`advnorm.attacks.losses.dlr_reason`.
     """
@@ -123,14 +123,14 @@ def apgd_t(
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Climb the targeted ratio with Auto-PGD, towards the likeliest wrong classes in turn.
+    """Maximize the targeted ratio with Auto-PGD, for each of the likeliest wrong classes.
 
     Each target is a run of its own from another random point, over the samples that no
     run has broken yet; runs towards several targets share a batch. The targets are ranked
     by the clean logits, which costs one forward pass; a sample that this pass finds
     misclassified is returned as it is.
 
-    With 2 or 3 classes the plain margin is climbed:
+    With 2 or 3 classes the plain margin is maximized instead:
     :func:`advnorm.attacks.losses.targeted_dlr_reason`.
 
     Args:
@@ -183,7 +183,7 @@ def apgd_t(
 def _keep_best(
     result: AutoPGDResult, left: Tensor, images: Tensor, gains: Tensor
 ) -> Tensor:
-    """Keep the best of each image's runs; return the images that are not broken."""
+    """Keep the best run of each image; return the images that are not broken yet."""
     broken = result.broken.view(-1, len(left))
     value = result.gains.view_as(broken).masked_fill(broken, torch.inf)
     pick = value.argmax(0)  # the first that broke it, else the largest gain
@@ -196,7 +196,7 @@ def _keep_best(
 
 
 def _rank(logits_fn: LogitsFn, clean: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return wrong classes, likeliest first, and the samples that are classified well."""
+    """Return wrong classes, likeliest first, and the samples classified correctly."""
     with torch.no_grad():
         logits = logits_fn(clean)
     wrong = logits.scatter(1, labels[:, None], -torch.inf)

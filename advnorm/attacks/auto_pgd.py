@@ -55,7 +55,7 @@ class AutoPGDResult(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What a run knows of each sample that it still attacks; row i is one sample."""
+    """The state of each sample that is still attacked; row i is one sample."""
 
     rows: Tensor  # where the samples are in the batch that the run was given
     owner: Tensor  # which image a row is an attempt on
@@ -91,8 +91,8 @@ def auto_pgd(
 ) -> AutoPGDResult:
     """Run Algorithm 1 once; a sample leaves the batch where an iterate fools the model.
 
-    Where ``owner`` numbers the images that the rows are attempts on, one that fools the
-    model ends the others on the same image.
+    Several rows may be attempts on one image, whose number is then in ``owner``: a success
+    ends the other attempts on that image.
     """
     s = _begin(clean, labels, start, 2 * threat.eps, owner)
     result = AutoPGDResult(start.clone(), s.best_gain.clone(), torch.zeros_like(s.halved))
@@ -101,8 +101,8 @@ def auto_pgd(
     for k in range(steps + 1):
         if not len(s.rows):
             break
-        s, sound = _look(s, logits_fn, gain, result, differentiate=k < steps)
-        finite &= sound
+        s, is_finite = _evaluate(s, logits_fn, gain, result, differentiate=k < steps)
+        finite &= is_finite
         if k in reviews:
             s, last_review = _review(s, rho * (k - last_review)), k
         if k < steps:
@@ -142,7 +142,7 @@ def _begin(
     )
 
 
-def _look(
+def _evaluate(
     s: _State,
     logits_fn: LogitsFn,
     gain: Gain,
@@ -150,9 +150,9 @@ def _look(
     *,
     differentiate: bool,
 ) -> tuple[_State, Tensor]:
-    """Evaluate the iterates, hand those that fool the model to ``result`` and drop them.
+    """Evaluate the iterates; those that fool the model go to ``result`` and are dropped.
 
-    Returns the state of the others, and whether all that was seen is finite.
+    Returns the state of the others, and whether all logits and gradients are finite.
     """
     x = s.x.detach().requires_grad_(differentiate)
     with torch.set_grad_enabled(differentiate):
@@ -161,7 +161,7 @@ def _look(
         total = gains.sum()
     with torch.no_grad():
         top, guess = logits.max(1)
-        fooled, sound = guess != s.labels, top.isfinite().all()
+        fooled, is_finite = guess != s.labels, top.isfinite().all()
         left = (~fooled).nonzero().squeeze(1)
         values = gains.detach().to(s.gain.dtype)
         grad = s.grad
@@ -174,11 +174,11 @@ def _look(
             result.broken[rows] = True
             left = drop_siblings(s.owner, fooled)
             s, values, grad = s.keep(left), values[left], grad[left]
-        return _compare(s, values, grad), sound & grad.sum().isfinite()
+        return _compare(s, values, grad), is_finite & grad.sum().isfinite()
 
 
 def _gain_of_rows(gain: Gain, logits: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Evaluate a gain that was made for ``count`` samples on those that are left."""
+    """Evaluate a gain of ``count`` samples for some of their rows."""
     if len(rows) == count:
         return gain(logits)
     padded = logits.new_zeros(count, logits.shape[1]).index_copy(0, rows, logits)
@@ -186,7 +186,7 @@ def _gain_of_rows(gain: Gain, logits: Tensor, rows: Tensor, count: int) -> Tenso
 
 
 def _compare(s: _State, gain: Tensor, grad: Tensor) -> _State:
-    """Count rises, and remember the best iterate."""
+    """Count the steps that raised the gain, and keep the best iterate."""
     better = gain > s.best_gain
     wide = better.view(s.step_size.shape).to(s.x.dtype)
     return s._replace(

@@ -1,11 +1,11 @@
-"""The class that logits decide for; a tie between classes is broken against the model."""
+"""The predicted class; a tie between the label and another class counts as wrong."""
 
 import torch
 from torch import Tensor
 
 
 def classify(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the class of the largest logit; of equal ones, one that is not the label.
+    """Return the class of the largest logit; in a tie, one that is not the label.
 
     A model that answers the same for every class is right about none.
 

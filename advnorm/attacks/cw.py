@@ -161,7 +161,7 @@ def _bisect(problem: CWProblem, clean: Tensor, classes: Tensor) -> CWResult:
         if not len(rows):
             break
         lr = _STRIDE * distance[rows] / unit[rows]
-        lr = lr.clamp_(max=problem.search.learning_rate)
+        lr = lr.clamp_(max=problem.search.lr)
         x, length, succeeded = descend(problem, clean[rows], classes[rows], c[rows], lr)
         _keep_nearer(best, distance, rows, x, length)
         coarse = succeeded & (lr * unit[rows] > 2 * _STRIDE * distance[rows])
@@ -177,7 +177,7 @@ def _bisect(problem: CWProblem, clean: Tensor, classes: Tensor) -> CWResult:
 def _pull(
     problem: CWProblem, clean: Tensor, classes: Tensor, best: Tensor, distance: Tensor
 ) -> None:
-    """Pull each image found towards the clean one, as far as it stays adversarial.
+    """Move each adversarial image towards the clean one, as long as it stays adversarial.
 
     Adam's steps are as long near the boundary as far from it, and end beyond it.
     """
@@ -198,7 +198,7 @@ def _pull(
 def _keep_nearer(
     best: Tensor, distance: Tensor, rows: Tensor, x: Tensor, length: Tensor
 ) -> None:
-    """Put into the rows the images found for them, where they are nearer."""
+    """Write images to their rows of ``best``, where they are nearer to the clean ones."""
     nearer = length < distance[rows]
     best[rows] = torch.where(column(nearer, x), x, best[rows])
     distance[rows] = torch.minimum(length, distance[rows])

@@ -1,10 +1,10 @@
-r"""The descent of the L2 attack of Carlini and Wagner (2017) for given constants c.
+r"""The descent of the L2 attack of Carlini and Wagner (2017) at fixed constants c.
 
 .. math::
     \min_w \; \|x'(w) - x\|_2^2 + c \, f(x'(w)), \qquad
     x'(w) = \tfrac{h + l}{2} + \tfrac{h - l}{2} \tanh w
 
-by Adam, one constant a sample.
+by Adam, one constant per sample.
 """
 
 from collections.abc import Iterator
@@ -36,22 +36,22 @@ class CWResult(NamedTuple):
 
 @dataclass(frozen=True)
 class CWSettings:
-    r"""How hard to look; the published settings by default (galloway2019: 10,000 steps).
+    r"""The effort of the search; by default the published one (galloway2019: 10,000 steps).
 
-    ``confidence`` is :math:`\kappa`, by how much a wrong logit must lead the right one;
-    ``constant`` the first :math:`c`, for images in a range of 1 (in another, distances are
-    measured in units of it), ``constants`` how many values of it are tried, and ``steps``
-    how many steps of Adam each value may take.
+    ``steps`` and ``lr`` are Adam's, for each value of :math:`c`. ``constant`` is the first
+    :math:`c`, for images in a range of 1 (in another, distances are measured in units of
+    it), and ``constants`` the number of values that are tried. ``confidence`` is
+    :math:`\kappa`: by how much a wrong logit must lead the right one.
     """
 
     steps: int = 1000
     constants: int = 9
     constant: float = 1e-3
-    learning_rate: float = 0.01
+    lr: float = 0.01
     confidence: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("steps", "constants", "constant", "learning_rate"):
+        for name in ("steps", "constants", "constant", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be > 0, not {getattr(self, name):g}")
         if not self.confidence >= 0:
@@ -83,7 +83,7 @@ class CWProblem:
         return _Gap(self.sign * (own - others), 8 * torch.finfo(logits.dtype).eps * scale)
 
     def reached(self, gap: _Gap) -> Tensor:
-        """Tell which samples succeed, by more than another batch size's rounding."""
+        """Tell which samples succeed by more than the rounding of another batch size."""
         return gap.value < -self.search.confidence - gap.rounding
 
     def inside(self, images: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class CWProblem:
 
 
 class _Descent(NamedTuple):
-    """The samples that still descend: every field has one row a sample."""
+    """The samples that still descend: every field has one row per sample."""
 
     rows: Tensor
     clean: Tensor
@@ -125,7 +125,7 @@ class _Descent(NamedTuple):
 def descend(
     problem: CWProblem, clean: Tensor, classes: Tensor, c: Tensor, lr: Tensor
 ) -> CWResult:
-    """Minimize for one constant a sample, and tell which constants hold their sample there.
+    """Minimize with one constant per sample, and tell which constants are large enough.
 
     The first steps of Adam may overshoot into a success that a small constant cannot hold:
     a search that went on below it would never come near the boundary again. So a constant
@@ -161,7 +161,7 @@ def descend(
 def _start(
     problem: CWProblem, clean: Tensor, classes: Tensor, c: Tensor, lr: Tensor
 ) -> _Descent:
-    """Start at the clean images, with one learning rate a sample."""
+    """Start at the clean images, with one learning rate per sample."""
     w = problem.inside(clean).atanh()
     infinite = torch.full_like(c, torch.inf)
     return _Descent(
@@ -182,7 +182,7 @@ def _start(
 
 
 def _adam(problem: CWProblem, now: _Descent, step: int) -> _Descent:
-    """Judge the present images, then take one step of Adam (Kingma and Ba, 2015) on w."""
+    """Evaluate the present images, then step w by Adam (Kingma and Ba, 2015)."""
     low, high = problem.bounds
     tanh = now.w.tanh()
     x = ((high + low) / 2 + (high - low) / 2 * tanh).clamp_(low, high).requires_grad_()
@@ -221,5 +221,5 @@ def _intervals(steps: int) -> Iterator[range]:
 
 
 def column(per_sample: Tensor, like: Tensor) -> Tensor:
-    """Shape one number a sample to broadcast against a batch."""
+    """Shape one number per sample to broadcast against a batch."""
     return per_sample.view(-1, *(1,) * (like.ndim - 1))

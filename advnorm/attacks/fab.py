@@ -32,7 +32,7 @@ Projection = Callable[[Tensor, Tensor, Tensor, Bounds], Tensor]
 
 
 class _NormGeometry(NamedTuple):
-    """How far, and the nearest point of a plane."""
+    """The distance of a norm, and its projection onto a plane."""
 
     length: Callable[[Tensor], Tensor]
     project: Projection
@@ -116,7 +116,7 @@ class _NearestExamples(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """The attempts still made: row, which image, clean and iterate, label and target."""
+    """The attempts that still run: row, image number, clean, iterate, label, target."""
 
     rows: Tensor
     owner: Tensor
@@ -221,7 +221,7 @@ def _keep(
     norm: _NormGeometry,
     enough: float,
 ) -> _Batch:
-    """Note the nearest successes, step back from all of them, drop who has enough."""
+    """Keep the nearest successes, step back from them, and drop samples that are done."""
     change = batch.x - batch.clean
     distance = norm.length(change).squeeze(1)
     nearer = (

@@ -1,4 +1,4 @@
-r"""Fooling images: what a model takes for a class when no ball holds the search.
+r"""Fooling images: what a model takes for a class when no ball limits the search.
 
 galloway2019, appendix J, after Nguyen et al. (2015, https://arxiv.org/abs/1412.1897):
 starting from white noise (Figures 12 and 14) or from an image of another class (Figure 15),

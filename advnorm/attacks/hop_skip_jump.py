@@ -87,7 +87,7 @@ def hop_skip_jump(
 
 
 def count_queries(steps: int) -> int:
-    """Return the largest number of queries a sample that a number of hops takes."""
+    """Return the largest number of queries per sample that a number of hops takes."""
     starts, each = 30, 2 * _HALVINGS  # candidates; the two searches of a hop
     hops = [*range(1, min(TRIAL, steps) + 1)] * STARTS + [*range(TRIAL + 1, steps + 1)]
     normals = sum(ceil(QUERIES * sqrt(hop)) for hop in hops)
@@ -96,7 +96,7 @@ def count_queries(steps: int) -> int:
 
 @dataclass(frozen=True)
 class _Task:
-    """What is attacked, a row a sample."""
+    """The attacked samples, one per row."""
 
     classify: Classify
     clean: Tensor

@@ -6,8 +6,8 @@ logits looks robust. These losses divide a margin by a gap between the largest l
 :math:`z_{\pi_1} \ge z_{\pi_2} \ge \dots`: they keep their value when the logits are
 multiplied by a positive number or shifted by a constant.
 
-The gap needs 3 classes, or 4 with a target. With fewer the plain margin is climbed: its
-size follows the scale of the logits, the direction of a step on it does not.
+The gap needs 3 classes, or 4 with a target. With fewer the plain margin is used: its size
+depends on the scale of the logits, the direction of its gradient does not.
 """
 
 import torch
@@ -82,10 +82,10 @@ def dlr_reason(classes: int) -> str | None:
 
 
 def targeted_dlr_reason(classes: int) -> str | None:
-    """Say why :func:`targeted_dlr` climbs the plain margin, if it does.
+    """Say why :func:`targeted_dlr` uses the plain margin with few classes, if it does.
 
     >>> targeted_dlr_reason(3)
-    'the targeted DLR needs 4 classes, there are 3: the plain margin is climbed instead'
+    'the targeted DLR needs 4 classes, there are 3: the plain margin is used instead'
     """
     return _reason("targeted DLR", classes, _TARGETED_CLASSES)
 
@@ -95,7 +95,7 @@ def _reason(loss: str, classes: int, needed: int) -> str | None:
         return None
     return (
         f"the {loss} needs {needed} classes, there are {classes}: "
-        "the plain margin is climbed instead"
+        "the plain margin is used instead"
     )
 
 

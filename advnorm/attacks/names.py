@@ -246,7 +246,7 @@ def _positive(text: str) -> float:
 
 def _refuse_contradictions(name: AttackName) -> None:
     if ".." in name.text and not name.counts:
-        raise refusal(name.text, "a curve goes up, as in 10..2000")
+        raise refusal(name.text, "the step counts of a curve increase, as in 10..2000")
     if name.last and not name.counts:
         raise refusal(name.text, "+last is for a curve, such as 10..2000+last")
     if "ratio" in name.options and name.counts:

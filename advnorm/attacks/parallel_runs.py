@@ -1,8 +1,7 @@
-"""Attempts on the same images that run side by side, as one larger batch.
+"""Several attempts on the same images, run side by side as one larger batch.
 
-A pass costs less an image in a larger batch, and what lies between the passes is paid once
-for all targets. An attempt never sees another, so nothing but time depends on how many run
-together.
+A larger batch costs less per image. Attempts do not influence each other, so how many run
+together changes the time and nothing else.
 """
 
 import torch
@@ -15,8 +14,8 @@ ROWS = 512
 def runs_together(attempts: range, images: int) -> range:
     """Return which of the waiting attempts run together on a number of images.
 
-    The first runs alone: it breaks most images that are broken at all, and spares the
-    others the cost.
+    The first runs alone: it breaks most of the images that any attempt breaks, and these
+    need no other attempt.
 
     >>> runs_together(range(9), images=200), runs_together(range(1, 9), images=200)
     (range(0, 1), range(1, 3))
@@ -25,5 +24,5 @@ def runs_together(attempts: range, images: int) -> range:
 
 
 def drop_siblings(owner: Tensor, done: Tensor) -> Tensor:
-    """Return the rows whose image has no attempt that is done."""
+    """Return the rows of images none of whose attempts is done."""
     return (~torch.isin(owner, owner[done])).nonzero().squeeze(1)

@@ -29,7 +29,7 @@ def pgd(  # noqa: PLR0913 (what every attack takes, and a start)
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Climb the loss inside the threat model, from a random admissible point.
+    r"""Maximize the loss inside the threat model, from a random admissible point.
 
     .. math::
         x_{t+1} = \Pi_{S(x)}\bigl(x_t + \alpha \, d(\nabla_{x_t} \ell(f(x_t), y))\bigr)
@@ -99,7 +99,7 @@ def bim(
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Climb from the clean input (basic iterative method): PGD without a random start."""
+    """Run PGD from the clean input: the basic iterative method."""
     return pgd(
         logits_fn,
         clean,
@@ -117,7 +117,7 @@ def bim(
 def starting_point(
     clean: Tensor, threat: Threat, *, clean_start: float, draws: Draws
 ) -> Tensor:
-    """Return where the climb begins: in the ball, or at the clean image with its share."""
+    """Return where to start: in the ball, or with this probability at the clean image."""
     if clean_start >= 1:
         return clean.clone()
     x = threat.sample(clean, draws.stream("start"))
@@ -138,7 +138,7 @@ def ascend(
     steps: int,
     step_size: float,
 ) -> Tensor:
-    """Take steps from ``x``. It has no memory: two climbs in turn are one long climb.
+    """Take steps from ``x``. It has no memory: two calls in turn are one with all steps.
 
     Raises:
         NonFiniteGradientError: If a gradient held NaN or infinity.

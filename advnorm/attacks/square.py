@@ -5,7 +5,7 @@ place drawn for the sample, and is kept if it lowers the margin
 :math:`f_y(x) - \max_{k \ne y} f_k(x)`. The side of the square is :math:`\sqrt{p h w}`,
 where p starts at 0.8 and is halved as the queries run out.
 
-Linf (Algorithm 2): the square becomes :math:`x \pm \epsilon`, one sign a channel, from
+Linf (Algorithm 2): the square becomes :math:`x \pm \epsilon`, one sign per channel, from
 vertical stripes of that kind. L2 (Algorithm 3): the square :math:`W_1` gains the budget of
 a second one :math:`W_2`, which is cleared, and what the bounds left unused:
 
@@ -18,10 +18,10 @@ in each of the c channels, with :math:`\nu = x' - x`, a bar for unit length, a r
 :math:`\rho` and the pattern :math:`\eta` of
 :func:`~advnorm.attacks.square_proposals.bumps`.
 
-Few queries are kept, so the next ones of a sample are asked together, all from the present
-point. The first that lowers the margin is kept; those behind it did not start from the new
-point, and are asked again. So each query starts from what all before it left, as in the
-paper, and only time depends on how many are asked at once (:class:`QueryPace`).
+Few queries are kept, so the next ones of a sample are made in one pass, all from the
+present point. The first that lowers the margin is kept. Those after it did not start from
+the new point, and are made again. So the result is that of one query after the other, as in
+the paper; the number of queries per pass changes only the time (:class:`QueryPace`).
 """
 
 from bisect import bisect_left
@@ -179,8 +179,8 @@ class QueryPace:
         best = sqrt(2 * self.overhead / (samples * max(self.kept, self.rarest)))
         return max(1, min(int(best), self.rows // samples))
 
-    def saw(self, samples: int, width: int, kept: int) -> None:
-        """Learn that of ``width`` queries of each sample, one was kept for ``kept``."""
+    def update(self, samples: int, width: int, kept: int) -> None:
+        """Update the rate of success: ``kept`` samples kept one of ``width`` queries."""
         self.kept += 0.2 * (1 - (1 - kept / samples) ** (1 / width) - self.kept)
 
 
@@ -216,7 +216,7 @@ class ActiveSamples(NamedTuple):
             margin = self.ask(logits_fn, of, proposals, queries < count)
             settled, kept = self.keep(todo, proposals, margin.view(-1, width))
             at.index_add_(0, todo, settled)
-            pace.saw(len(todo), width, kept)
+            pace.update(len(todo), width, kept)
             unsettled = (at[todo] < count) & ~(self.margin[todo] < 0)
             todo = todo[unsettled.nonzero().squeeze(1)]
 

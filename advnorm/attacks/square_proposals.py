@@ -21,7 +21,7 @@ PLACES = 5  # numbers a query: row and column of two squares, one turn; then the
 
 
 class SquareState(Protocol):
-    """Where samples are, and what the norm needs of their clean images."""
+    """The present images of samples, and what the norm needs of their clean images."""
 
     @property
     def x(self) -> Tensor:
@@ -35,7 +35,7 @@ class SquareState(Protocol):
 
 
 class Proposals(NamedTuple):
-    """Images to ask about: which differ from the present ones, and how to make some."""
+    """Proposed images: which differ from the present ones, and a function to make them."""
 
     changed: Tensor
     images: Callable[[Tensor], Tensor]
@@ -45,7 +45,7 @@ Window = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def window(places: Tensor, size: int, shape: torch.Size) -> Window:
-    """Return the index of a square a sample, its corner from uniforms ``(batch, 2)``."""
+    """Return the index of a square per sample, its corner from uniforms ``(batch, 2)``."""
     batch, channels, height, width = shape
     free = places.new_tensor([height - size + 1, width - size + 1])
     corner = (places * free).long()
@@ -74,7 +74,7 @@ def _signs(uniform: Tensor, like: Tensor) -> Tensor:
 
 
 def _linf_start(clean: Tensor, threat: Threat, draws: Draws) -> Tensor:
-    """Return vertical stripes, one sign a channel and column."""
+    """Return vertical stripes, one sign per channel and column."""
     signs = _signs(draws.uniform(clean.shape[1], 1, clean.shape[3]), clean)
     return threat.project(clean + threat.eps * signs, clean)
 
@@ -107,7 +107,7 @@ def _linf_propose(
 
 
 def _l2_start(clean: Tensor, threat: Threat, draws: Draws) -> Tensor:
-    """Return a grid of about 5 x 5 patterns, each with its turn, a sign a channel."""
+    """Return a grid of about 5 x 5 patterns, each with its turn, a sign per channel."""
     batch, channels, height, width = clean.shape
     size = max(min(height, width) // 5, 1)
     tiles, used = (height // size, width // size), (height % size, width % size)

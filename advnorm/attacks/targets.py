@@ -1,7 +1,7 @@
 r"""What an attack maximizes: away from the label, or towards a chosen target.
 
 A goal looks at the batch once, before the first step, and returns the function of the
-logits that the attack climbs. Targets and labels therefore never reach the search itself.
+logits that the attack maximizes. So the search itself never sees targets or labels.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ AttackGoal = Callable[
 
 
 def untargeted(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-    r"""Climb the cross-entropy of the label, :math:`-\log p_y`; soft labels are fine."""
+    r"""Maximize the cross-entropy of the label, :math:`-\log p_y`; soft labels are fine."""
     return lambda logits: F.cross_entropy(logits, labels, reduction="none")
 
 
@@ -41,7 +41,7 @@ def random_target(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Dra
 
 
 def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-    """Descend the cross-entropy of the class that the clean image resembles least.
+    """Minimize the cross-entropy of the class that is least likely on the clean image.
 
     This costs one forward pass, on the clean images.
     """
@@ -52,7 +52,7 @@ def least_likely(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draw
 
 
 def divergence(reference: Tensor) -> AttackGoal:
-    r"""Climb :math:`D_{KL}(p \| f(x'))` from the softmax :math:`p` of reference logits.
+    r"""Maximize :math:`D_{KL}(p \| f(x'))`, with the softmax :math:`p` of reference logits.
 
     The inner maximization of TRADES (Zhang et al., 2019), with the clean logits as the
     reference. Its gradient is zero at the clean input: start elsewhere.

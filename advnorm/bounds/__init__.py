@@ -1,4 +1,4 @@
-"""Certificates: bounds on what a model can answer inside a threat.
+"""Certificates: bounds on the logits of a model inside a threat.
 
 :func:`certify` proves which images keep their label. A model is traced to a graph, and
 bounds go through it operation by operation.

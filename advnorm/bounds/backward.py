@@ -28,7 +28,7 @@ Tighten = Callable[["Backward", Node, Box], Box]
 
 
 class Backward:
-    """The bounds of one batch, and backward passes from any node that they cover.
+    """The interval bounds of one batch, and backward passes from any node.
 
     ``tighten`` may narrow the box of the input of a layer whose rule needs one.
     """
@@ -49,7 +49,7 @@ class Backward:
         walk(graph, images, self._forward)
 
     def widest(self) -> int:
-        """Return the number of entries a sample of the largest value so far."""
+        """Return the number of entries per sample of the largest value so far."""
         return max(box.shape[1:].numel() for box in self.boxes.values())
 
     def lower_bounds(self, start: int, forms: LinearForms) -> Tensor:
@@ -67,7 +67,7 @@ class Backward:
         return concretize(self.boxes[0], LinearForms(waiting[0], bias)) if waiting else bias
 
     def error(self, index: int, a: Tensor) -> Tensor | float:
-        """Return how far rounding of a node's value takes linear forms of it off."""
+        """Return the error of linear forms of a node's value that rounding of it causes."""
         if index not in self.errors:
             return 0.0
         error = self.errors[index]

@@ -161,5 +161,5 @@ def input_box(clean: Tensor, threat: InputSet, *, with_clean: bool = False) -> B
     if threat.name == "linf":
         return box
     if threat.name != "l2":
-        raise ValueError(f"certificates are of linf and l2 threats, not {threat.name!r}")
+        raise ValueError(f"certificates need a linf or an l2 threat, not {threat.name!r}")
     return replace(box, ball=Ball(middle, torch.ones_like(middle[:1]), threat.eps))

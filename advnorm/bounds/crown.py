@@ -72,7 +72,7 @@ def _linear(backward: Backward, labels: Tensor) -> Margins:
     logits = backward.boxes[backward.graph.output]
     if len(logits.shape) != 2 or labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
-            "margins are of logits (batch, classes) and one class number an image, not of "
+            "margins are of logits (batch, classes) and one class number per image, not of "
             f"{tuple(logits.shape)} and {tuple(labels.shape)}"
         )
     count, classes = logits.shape

@@ -1,4 +1,4 @@
-"""Which values are so near to the images that interval bounds of them are exact."""
+"""The nodes near the input whose interval bounds are exact."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""The graph of a model: which layer or function takes what from which.
+"""The graph of a model: its layers and functions, and the inputs of each.
 
-A :class:`Graph`, which :func:`advnorm.bounds.tracing.trace` makes, is nodes in the order
+A :class:`Graph`, made by :func:`advnorm.bounds.tracing.trace`, lists nodes in the order
 of computation. A node is
 
 - ``input``: the images;
@@ -117,7 +117,7 @@ Rule = Callable[[Node, tuple[Any, ...], Mapping[str, Any]], V]
 
 
 def walk(graph: Graph, images: V, rule: Rule[V], *, keep: bool = False) -> list[Any]:
-    """Return every node's value, the images' being given; ``rule`` gives the others'.
+    """Return the value of every node: ``images`` for the input, else what ``rule`` returns.
 
     Without ``keep`` a value is dropped after its last use (``None`` in the list), so that
     only the output and what is still needed stay in memory.
@@ -149,7 +149,7 @@ def _value(graph: Graph, node: Node, values: list[Any], images: V, rule: Rule[V]
 
 
 def _shape_alone(value: Any) -> Any:
-    """Return a tensor without values in the place of whatever has a shape."""
+    """Return a tensor on the meta device in the place of a value with a shape."""
     shape = getattr(value, "shape", None)
     return value if shape is None else torch.empty(shape, device="meta")
 
@@ -184,6 +184,6 @@ def refs_in(value: Any) -> list[Ref]:
 
 
 def last_use(nodes: tuple[Node, ...]) -> dict[int, int]:
-    """Return the last node that takes each node's value."""
+    """Return for each node the last node that reads its value."""
     used = {ref.index: i for i, n in enumerate(nodes) for ref in n.refs}
     return {**dict.fromkeys(range(len(nodes)), len(nodes)), **used}

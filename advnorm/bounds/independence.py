@@ -56,7 +56,7 @@ def check_independence(
 
 
 def _state(model: nn.Module) -> list[tuple[int, int]]:
-    """Return which tensors a model has, and how often each was written to."""
+    """Return the tensors of a model and their version counters: both change on a write."""
     tensors = [*model.parameters(), *model.buffers()]
     return [(id(t), 0 if t.is_inference() else t._version) for t in tensors]
 

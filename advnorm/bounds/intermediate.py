@@ -55,7 +55,7 @@ def tighten(backward: Backward, node: Node, box: Box) -> Box:
 
 
 def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryBounds]:
-    """Bound entries by rows over whole maps, as many as the budget allows at a time."""
+    """Bound entries by forms over whole maps, as many at a time as the budget allows."""
     flat = unsure.flatten(1)
     count = int(flat.sum(1).max())
     chosen = flat.to(torch.uint8).argsort(1, descending=True)[:, :count]
@@ -114,7 +114,7 @@ def _chain(backward: Backward, source: int) -> list[int] | None:
 
 
 def _skip_identities(backward: Backward, index: int) -> int:
-    """Return the node whose value this one hands on, unchanged."""
+    """Return the node whose value reaches this one unchanged."""
     node = backward.graph.nodes[index]
     while node.operation.identity:
         (index,) = node.inputs
@@ -131,7 +131,7 @@ def _suits(node: Node, *, first: bool) -> bool:
 def _by_patches(
     backward: Backward, chain: list[int], unsure: Tensor
 ) -> Iterator[EntryBounds]:
-    """Bound entries by forms over the patches that they look at."""
+    """Bound entries by forms over their receptive fields alone."""
     some = max(1, BUDGET // (2 * _largest(backward, chain)))
     for part in torch.split(unsure.nonzero(), some):
         outputs = Outputs(*part.unbind(1))

@@ -57,7 +57,7 @@ def propagate(node: Node, call: Call) -> Box:
 
 
 class Enclosure(NamedTuple):
-    """The box of a node's value, and how far rounding takes that value off."""
+    """The box of a node's value, and the error of that value by rounding."""
 
     box: Box
     error: Tensor | None
@@ -75,19 +75,19 @@ def enclose(node: Node, call: Call, *, counted: bool) -> Enclosure:
 
 
 def _refuse_casts(output: Box, inputs: Iterable[Box]) -> None:
-    """Refuse what rounds its input to another type: no rule knows of such steps."""
+    """Refuse an operation that casts its input to another type: no rule covers that."""
     kind = output.lead.dtype
     for box in inputs:
         before = box.lead.dtype
         if not kind.is_floating_point or torch.promote_types(before, kind) != kind:
             raise NotImplementedError(
-                f"it makes {kind} of {before}, and a certificate knows nothing of what "
-                "that rounds: keep the type of the images, or a wider one"
+                f"it casts {before} to {kind}, and no rule covers that rounding: keep the "
+                "dtype of the images, or a wider one"
             )
 
 
 def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
-    """Refuse what has not one row a sample any more: it holds for no image alone."""
+    """Refuse an output that no longer has one row per sample."""
     rows = next((len(box.radius) for box in inputs), None)
     kept = output.shape[0] if len(output.shape) else 0
     if rows is not None and kept != rows:
@@ -99,7 +99,7 @@ def _refuse_mixing(output: Box, inputs: Iterable[Box]) -> None:
 
 @contextmanager
 def naming(node: Node) -> Iterator[None]:
-    """Say of which layer or function an error is."""
+    """Add the name of the layer or function to an error."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -213,8 +213,8 @@ def margins_at(node: Node, before: Box, output: Box, labels: Tensor) -> Margins:
 def _check_logits(output: Box) -> None:
     if len(output.shape) != 2:
         raise ValueError(
-            f"logits are of shape (batch, classes), not {tuple(output.shape)}: "
-            "certificates are of classifiers"
+            "a certificate needs a classifier: the model must return logits of shape "
+            f"(batch, classes), not {tuple(output.shape)}"
         )
 
 
@@ -261,5 +261,5 @@ def _difference(logits: Tensor, labels: Tensor) -> Tensor:
 def _check_labels(labels: Tensor) -> None:
     if labels.ndim != 1 or labels.is_floating_point():
         raise ValueError(
-            "labels are one class number an image: mixed labels have no margin"
+            "labels are one class number per image: mixed labels have no margin"
         )

@@ -96,7 +96,7 @@ class _Norm(torch.autograd.Function):
 
     With :math:`i = (\sigma^2 + c)^{-1/2}`, :math:`z' = \gamma i (z - \mu) + \beta` of clean
     rows and centres, and :math:`r' = |\gamma| i r`. What the gradients of all three send to
-    :math:`\mu` and :math:`\sigma^2` goes back to the clean rows, n values a feature:
+    :math:`\mu` and :math:`\sigma^2` goes back to the clean rows, n values per feature:
 
     .. math::
         \bar\mu = -\gamma i \sum \bar z', \qquad

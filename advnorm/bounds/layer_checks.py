@@ -1,8 +1,7 @@
 """Refuse layers that compute something else than their type says.
 
-Rules look a layer up by its exact type and read its settings. Neither tells of a hook, of a
-method that was replaced, of weights that are no plain tensors (quantized ones round what
-they are multiplied with).
+Rules look a layer up by its exact type and read its settings. Neither shows a hook, a
+replaced method, or weights that are no plain tensors (quantized ones round products).
 """
 
 import sys
@@ -25,7 +24,7 @@ def refuse_altered(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> N
     """
     if not isinstance(model, nn.Module):
         raise NotImplementedError(
-            f"certificates are of a torch.nn.Module, not of a {type(model).__name__}: give "
+            f"certificates need a torch.nn.Module, not a {type(model).__name__}: give "
             "the model itself"
         )
     if any(getattr(every_module, f"_global{hooks}") for hooks in _HOOKS):
@@ -78,8 +77,7 @@ def _refuse_classes(what: str, layer: nn.Module) -> None:
         if value is not None and not lazy and not is_plain(value):
             raise NotImplementedError(
                 f"{what} has {name!r} of the class {type(value).__name__}, whose products "
-                "may be rounded or not be those of numbers: certificates are of plain "
-                "tensors"
+                "may be rounded or not be those of numbers: use plain tensors"
             )
 
 

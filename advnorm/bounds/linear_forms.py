@@ -62,7 +62,7 @@ def through_lines(a: Tensor, lines: Lines) -> LinearForms:
 
 
 def through_channels(a: Tensor, factor: Tensor, shift: Tensor) -> LinearForms:
-    """Take forms through a norm with fixed moments: a factor and a shift a feature."""
+    """Take forms through a norm with fixed moments: a factor and a shift per feature."""
     return LinearForms(a * factor, times_bias(a, shift.flatten(), 2))
 
 
@@ -75,5 +75,5 @@ def times_bias(a: Tensor, bias: Tensor | None, dim: int) -> Tensor:
 
 
 def inner(a: Tensor, value: Tensor) -> Tensor:
-    """Return the inner products of forms with one value a sample: ``(rows, batch)``."""
+    """Return the inner products of forms with one value per sample: ``(rows, batch)``."""
     return (a * value).flatten(2).sum(2)

@@ -58,7 +58,7 @@ def margin_bounds(
         model: Maps images in the threat's bounds to logits. A norm that would use batch
             statistics is refused: what holds for an image must not depend on others.
         images: Clean images, shape ``(batch, ...)``.
-        labels: One class number an image.
+        labels: One class number per image.
         threat: ``Linf`` or ``L2``.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
     """
@@ -91,13 +91,13 @@ def _check(images: Tensor, labels: Tensor, threat: InputSet) -> None:
     """Refuse images outside of the threat's bounds, and labels that are no classes."""
     if not is_plain(images) or images.is_complex():
         raise ValueError(
-            f"images are a plain tensor of real numbers, not {type(images).__name__} of "
-            f"type {images.dtype}: images.as_subclass(torch.Tensor) makes one"
+            f"images must be a plain tensor of real numbers, not {type(images).__name__} "
+            f"of type {images.dtype}: images.as_subclass(torch.Tensor) makes one"
         )
     numbers = not labels.is_floating_point() and labels.dtype != torch.bool
     if labels.shape != images.shape[:1] or not numbers:
         raise ValueError(
-            f"{len(images)} images want one class number each, not labels of shape "
+            f"{len(images)} images need one class number each, not labels of shape "
             f"{tuple(labels.shape)} and type {labels.dtype}"
         )
     if not images.numel():
@@ -115,7 +115,7 @@ def _check(images: Tensor, labels: Tensor, threat: InputSet) -> None:
 
 
 def batch_size(graph: SimplifiedGraph, count: int, method: str) -> int:
-    """Return how many images to bound together; few where the widest value is unknown."""
+    """Return how many images to bound at a time; few where the widest value is unknown."""
     most = _BATCH_SIZES.get(method, _BATCH_SIZES["crown"])
     if not graph.widest:
         return min(most, 50)

@@ -1,4 +1,4 @@
-r"""Patches: backward passes of a convolution's outputs over what they look at alone.
+r"""Patches: backward passes of a convolution's outputs over their receptive fields alone.
 
 An output of an early convolution depends on a small patch of each map before it. The
 coefficients on that patch, ``(2, rows, maps, *patch)`` for an output and its negative, go

@@ -1,4 +1,4 @@
-"""Products in the precision of their numbers, while a certificate is made.
+"""Full-precision products while a certificate is computed: no TF32, no bfloat16.
 
 Torch may compute products of float32 numbers in TF32 (on a GPU convolutions do so by
 default) or in bfloat16 (``torch.set_float32_matmul_precision``, autocast). A verdict
@@ -14,10 +14,10 @@ import torch
 
 @contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
-    """While entered, no product is rounded more than its numbers; autocast is refused."""
+    """Compute products in the precision of their inputs; autocast is refused."""
     if torch.is_autocast_enabled(device.type):
         raise ValueError(
-            "certificates are of a model in its own precision: leave autocast before"
+            "certificates need the model's own precision: leave autocast before"
         )
     kinds: Any = torch.backends
     wide = kinds, kinds.cudnn, kinds.mkldnn

@@ -36,7 +36,7 @@ def fewer_outputs(layer: Linear, kept: Tensor) -> Linear:
 
 
 def fewer_inputs(layer: Linear, kept: Tensor, each: int) -> Linear:
-    """Return the layer with some features alone, of ``each`` inputs; the others are 0."""
+    """Return the layer for some input features, ``each`` inputs apiece; the rest are 0."""
     out, _, *kernel = layer.weight.shape
     parts = layer.weight.reshape(out, -1, each, *kernel).index_select(1, kept)
     return _like(layer, parts.flatten(1, 2), layer.bias)

@@ -1,4 +1,4 @@
-r"""How far rounding takes each value off, node by node: bounds are of what is computed.
+r"""The rounding error of each value, node by node: bounds hold for what is computed.
 
 A model is computed in floating point: the value of a node is that of its function plus an
 error :math:`|\delta_i| \le \rho_i` with
@@ -41,7 +41,7 @@ SLACK = 512
 
 
 def counts_rounding(images: Box) -> bool:
-    """Tell whether rounding counts: in verification, not where bounds are trained on."""
+    """Tell whether rounding counts: in verification it does, in training it does not."""
     return images.copies == 1 and not torch.is_grad_enabled()
 
 
@@ -63,7 +63,7 @@ def image_error(images: Box) -> Tensor:
 
 
 def node_error(operation: Operation, call: Call, box: Box) -> Tensor | None:
-    """Return how far rounding may take a node's value off; ``None`` where it is exact.
+    """Return a bound on the rounding error of a node's value; ``None`` where exact.
 
     ``box`` is that of the value. The shape is the value's, or one that broadcasts to it.
     """

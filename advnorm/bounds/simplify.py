@@ -48,7 +48,7 @@ def hull(clean: Tensor, threat: InputSet) -> Box:
 
 
 class SimplifiedGraph(NamedTuple):
-    """A graph, the entries a sample of its largest value, and the number of its outputs."""
+    """A graph, the entries per sample of its largest value, and its number of outputs."""
 
     graph: Graph
     widest: int
@@ -70,7 +70,7 @@ def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
 
 
 def _laid_out(node: Node) -> Node:
-    """Lay out a convolution's weights as its device likes them."""
+    """Give a convolution's weights the memory format that is fastest on their device."""
     if node.kind != "layer" or type(node.layer) is not nn.Conv2d:
         return node
     on_cpu = node.layer.weight.device.type == "cpu"

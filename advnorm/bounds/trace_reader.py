@@ -1,4 +1,4 @@
-"""Reading what torch.fx has seen: every call becomes a node with rules, or is refused."""
+"""Read a torch.fx graph: every call becomes a node with rules, or is refused."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,7 +32,7 @@ class TraceReader:
         if len(images) != 1 or not isinstance(end.args[0], FxNode):
             raise NotImplementedError(
                 f"{type(self.model).__name__} takes {len(images)} inputs or returns "
-                "something else than logits: certificates are of models from images to "
+                "something else than logits: a certificate needs a model from images to "
                 "logits"
             )
         for node in recorded:
@@ -137,7 +137,7 @@ class TraceReader:
         if len(inputs) > 1 or len(node.args) + len(node.kwargs) > 1:
             raise NotImplementedError(
                 f"layer {name!r} ({type(layer).__name__}) takes more than one argument: "
-                "certificates are of layers that take one tensor"
+                "only layers that take one tensor have rules"
             )
         self._refuse_overwriting(node, name, bool(getattr(layer, "inplace", False)))
         return Node("layer", name, layer, "", (Ref(inputs[0]),), {}, inputs)
@@ -169,7 +169,7 @@ def _overwritten(node: FxNode) -> Any:
 
 
 def _tensor_first(args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
-    """Put the tensor that is given by name into its place."""
+    """Move the tensor that is passed by name to the first place."""
     named = next((name for name in ("input", "tensors") if name in kwargs), None)
     if args or named is None:
         return args, kwargs

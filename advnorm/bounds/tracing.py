@@ -1,4 +1,4 @@
-"""From a model to its graph: torch.fx follows ``forward``, and what it saw is read.
+"""From a model to its graph: torch.fx traces ``forward``, and the trace is read.
 
 :func:`trace` goes down to the layers of ``torch.nn`` and all that have an entry, through
 containers, residual blocks and modules of the user's own.
@@ -116,8 +116,8 @@ class _Tracer(Tracer):
         """Record a call, unless ``forward`` has it computed in another precision."""
         if _autocast() != self._autocast:
             raise NotImplementedError(
-                "the model uses autocast in its forward, and a certificate knows nothing "
-                "of what that rounds: compute in one precision"
+                "the model uses autocast in its forward, and no rule covers that rounding: "
+                "compute in one precision"
             )
         return super().create_node(*args, **kwargs)
 

@@ -74,7 +74,7 @@ def certify(
             operation that has no rule is refused by name.
         images: Clean images, shape ``(batch, ...)``; a tensor, an array or a list. Or a
             Dataset or DataLoader of images and labels.
-        labels: One class number an image; ``None`` with a Dataset or DataLoader.
+        labels: One class number per image; ``None`` with a Dataset or DataLoader.
         threat: ``Linf`` or ``L2``. It cannot be left out.
         method: ``"ibp"`` (fastest), ``"crown-ibp"`` or ``"crown"`` (tightest).
 
@@ -131,14 +131,14 @@ def is_proof(margins: Tensor, slack: Tensor, labels: Tensor) -> Tensor:
 
 
 def _as_tensors(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
-    """Take what a caller has for tensors, and any integers for class numbers."""
+    """Convert images and labels to tensors; labels may be integers of any type."""
     x, y = read_samples(images, labels)
     is_class = not y.is_floating_point() and y.dtype != torch.bool
     return x, y.long() if is_class else y
 
 
 def _after_ibp(method: str) -> tuple[str, ...]:
-    """Return what to try after the intervals, up to ``method``."""
+    """Return the methods to try after interval bounds, up to ``method``."""
     METHODS[method]  # refuses an unknown name
     if method not in _CHEAPEST_FIRST:
         return (method,)

@@ -48,7 +48,7 @@ def exit_with(problems: Sequence[str]) -> None:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Tell whoever stops the command that the same command resumes it."""
+    """Say, when the command is stopped, that the same command resumes it."""
     from advnorm.training import StoppedError
 
     try:

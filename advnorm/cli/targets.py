@@ -27,7 +27,7 @@ class Target(NamedTuple):
 
 
 class TargetOptions(NamedTuple):
-    """How run folders are opened, and folders of the user's models made."""
+    """Options for opening run folders, and for making folders of the user's models."""
 
     of_recipe: Sequence[str] = ()
     """The settings that are not the command's own; see :func:`split_settings`."""
@@ -151,7 +151,7 @@ def for_each_target(
 
 
 def say_next(targets: Sequence[Target], options: TargetOptions) -> None:
-    """Say which command reports the results, where they are kept."""
+    """Print the command that reports the results, if they are kept."""
     kept = [str(options.out or name) for _, _, name in targets]
     if options.out is None and any(map(is_model, kept)):
         say("next: add --out FOLDER to keep these results")

@@ -1,8 +1,8 @@
-"""Members of tar and zip archives, read in memory, with limits on what they expand to.
+"""Members of tar and zip archives, read in memory, with limits on their expanded size.
 
 A compressed file of a megabyte may hold a terabyte of zeros. Published images and arrays
-shrink to a half or a tenth: a file may expand to at most 100 times its size, or to 64 MiB
-if that is more, and never to more than half of the memory.
+compress by a factor of 2 to 10. So a file may expand to at most 100 times its size, or to
+64 MiB if that is more, and never to more than half of the memory.
 """
 
 import gzip

@@ -99,7 +99,7 @@ def brighten(images: Tensor, draws: Draws, *, spread: float = JITTER) -> Tensor:
 
 
 def jitter_factors(draws: Draws, spread: float) -> Tensor:
-    """Return a factor a sample, uniform from ``1 - spread`` to ``1 + spread``."""
+    """Return a factor per sample, uniform from ``1 - spread`` to ``1 + spread``."""
     return 1 - spread + 2 * spread * draws.uniform()
 
 

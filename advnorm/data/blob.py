@@ -1,4 +1,4 @@
-"""The bytes of a data file, with its name and what to do if they are damaged."""
+"""The bytes of a data file, with its name and the advice for a damaged one."""
 
 from dataclasses import dataclass
 from pathlib import Path

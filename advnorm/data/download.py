@@ -138,7 +138,7 @@ def _open(url: str, have: int) -> HTTPResponse | None:
 
 
 def _chunks(response: HTTPResponse) -> Iterator[bytes]:
-    """Yield what arrives, until the connection ends or breaks."""
+    """Yield the chunks that arrive, until the connection ends or breaks."""
     try:
         while chunk := response.read(_CHUNK):
             yield chunk

@@ -55,7 +55,7 @@ def digest_of(data: DataSet) -> str:
 
 
 def check_digest(name: str, digest: str | None) -> None:
-    """Refuse data passed in Python that are not those which a run began with."""
+    """Refuse data passed in Python that differ from those that the run began with."""
     data = _IN_USE.get()
     if name == "python" and digest and data is not None and digest_of(data) != digest:
         raise ValueError(
@@ -80,7 +80,7 @@ def as_data_set(data: Any) -> DataSet:
     labels = {f"y_{i}": part[1] for i, part in zip(("train", "test"), parts, strict=False)}
     classes = formats.npz_classes(_DATA, labels)
     if any(part[1].dtype.kind not in "iu" for part in parts):
-        raise ValueError("the labels are not integers: give one class index an image")
+        raise ValueError("the labels are not integers: give one class index per image")
     if len(classes) < 2:
         raise ValueError(f"the data have {len(classes)} class: give at least 2 classes")
     splits = [formats.npz_split(_DATA, *part, classes=len(classes)) for part in parts]

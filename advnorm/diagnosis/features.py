@@ -17,11 +17,11 @@ _OTHER_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d
 
 
 def feature_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the layers at which features are recorded, by name: the norms.
+    """Return the layers at which features are recorded, by name.
 
-    The features of a norm are its input. In a network without norms they are the outputs of
-    all linear and convolution layers but the last. A norm that is made of others (mixture,
-    dual) counts once.
+    These are the norms: features are their inputs. In a network without norms they are the
+    outputs of all linear and convolution layers but the last. A norm that is made of others
+    (mixture, dual) counts once.
     """
     norms: dict[str, nn.Module] = {}
     for name, layer in model.named_modules():

@@ -103,7 +103,7 @@ def toy(
     seeds: Count = 20,
     samples: Counts = (100, 1000),
     epochs: Count = 1000,
-    rate: Positive = 0.1,
+    lr: Positive = 0.1,
     progress: Progress = QUIET,
 ) -> Diagnosis:
     """Tilt of the boundary of a two-dimensional toy problem (galloway2019 Fig. 1).
@@ -112,7 +112,7 @@ def toy(
     """
     results = {}
     for count, n in enumerate(samples, 1):
-        results[n] = measure_angles(ToyOptions(n, lr=rate, epochs=epochs), range(seeds))
+        results[n] = measure_angles(ToyOptions(n, lr=lr, epochs=epochs), range(seeds))
         progress.update(count, len(samples), f"{n} samples")
     numbers = {}
     for n, both in results.items():
@@ -133,7 +133,7 @@ def toy(
         "they lie near the Bayes-optimal boundary, without it near 0; the paper prints "
         f"{PUBLISHED} degrees behind batch norm.",
         numbers=numbers,
-        settings={"seeds": seeds, "epochs": epochs, "rate": rate},
+        settings={"seeds": seeds, "epochs": epochs, "lr": lr},
         panels=(
             Panel(
                 kind="lines",

@@ -1,4 +1,4 @@
-"""Evaluation of any model: ``advnorm.evaluate(model, images, labels, eps=8/255)``."""
+"""Evaluation of any model: ``advnorm.evaluate(model, images, labels, Linf(8 / 255))``."""
 
 from advnorm.evaluation.api import evaluate
 from advnorm.evaluation.checks import audit

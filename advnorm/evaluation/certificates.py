@@ -31,7 +31,7 @@ def _certified(result: Result, verdicts: Verdicts) -> set[int]:
 
 
 def _comparable(proof: Result, attack: Result) -> bool:
-    """Tell whether an attack is on the same model and data, inside of the proof's set."""
+    """Tell whether an attack is on the same model and data, within the certified radius."""
     assert proof.threat and attack.threat
     same = all(
         getattr(proof, name) == getattr(attack, name)

@@ -24,7 +24,7 @@ from advnorm.threat import Bounds
 
 
 class Examples(NamedTuple):
-    """A few images before and after, for people to look at."""
+    """A few images before and after an attack, to be looked at."""
 
     clean: Tensor
     adversarial: Tensor
@@ -44,11 +44,11 @@ def run_condition(
     save: Callable[[Verdicts, Examples | None], None] | None = None,
     progress: Progress | None = None,
 ) -> Verdicts:
-    """Test every sample under ``condition``; ``done`` are the verdicts to go on from.
+    """Test every sample under ``condition``; ``done`` are verdicts to continue from.
 
-    The model is put in evaluation with frozen parameters for the time of the search, and
-    put back. ``save`` is called after each batch with all verdicts so far, and with the
-    examples of the first batch. Several ranks share each batch, and the first one saves.
+    During the search the model is in evaluation mode with frozen parameters; afterwards it
+    is restored. ``save`` is called after each batch with all verdicts so far, and with the
+    examples of the first batch. Several ranks share each batch, and rank 0 saves.
     """
     verdicts = done or Verdicts()
     progress, logits_fn = progress or Quiet(), logits_of(model)
@@ -81,14 +81,14 @@ def run_condition(
     return verdicts
 
 
-def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
-    """Refuse what cannot be attacked, as it will be: frozen; return the number of classes.
+def check_model(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+    """Refuse a model that cannot be attacked frozen; return the number of classes.
 
-    A model that optimizes its own weights in a prediction fails then.
+    A model that optimizes its own weights in a prediction cannot.
     """
     try:
         with frozen_parameters(model):
-            return look(model, batch, bounds=bounds)
+            return check_forward(model, batch, bounds=bounds)
     except RuntimeError as error:
         if "does not require grad" not in str(error):
             raise
@@ -99,7 +99,7 @@ def check(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
         ) from error
 
 
-def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
+def check_forward(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
     """Refuse a model and images that do not fit together; return the number of classes."""
     check_images(batch.images, bounds)
     images = batch.images.clone()
@@ -117,9 +117,9 @@ def look(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:
 
 
 def logits_of(model: nn.Module) -> LogitsFn:
-    """Return a function that feeds the model its precision, and answers in the search's.
+    """Return a function that casts images to the model's precision, and its logits back.
 
-    An attack on a model in half precision so keeps its images and steps in float32.
+    So an attack on a model in half precision keeps its images and steps in float32.
     """
     own, wide = _dtype(model), search_dtype(model)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.data import Batch
-from advnorm.evaluation.checks.context import DECISIONS
+from advnorm.evaluation.checks.context import DECISION_ATTACK
 from advnorm.evaluation.conditions import Condition, parse_conditions
 from advnorm.evaluation.engine import run_condition
 from advnorm.evaluation.samples import Samples
@@ -31,7 +31,7 @@ class ConditionResult(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """What a sample is taken for, the attack that did it, and the image."""
+    """The wrong class of a sample, the attack that caused it, and the image."""
 
     prediction: int
     by: str
@@ -39,7 +39,7 @@ class Broken(NamedTuple):
 
 
 class EvaluationSetup(NamedTuple):
-    """A model and samples, and how they are attacked."""
+    """A model, its samples, and the settings of the attacks."""
 
     model: nn.Module
     samples: Samples
@@ -73,13 +73,14 @@ def run_and_keep(
 def add_gradient_free(
     setup: EvaluationSetup, results: Sequence[ConditionResult]
 ) -> list[ConditionResult]:
-    """Attack without gradients what other attacks left, and let it count in their results.
+    """Attack the remaining samples without gradients; successes count in all results.
 
     Square needs scores, and breaks most of what hides gradients alone; the attack on
     decisions comes after it. A result then is the worst case over its own attacks and
     these, and says so.
     """
-    added = (_SCORES, DECISIONS) if setup.samples.images.ndim == 4 else (DECISIONS,)
+    takes_scores = setup.samples.images.ndim == 4
+    added = (_SCORES, DECISION_ATTACK) if takes_scores else (DECISION_ATTACK,)
     broken: dict[Threat, dict[int, Broken]] = {}
     for condition in (result.condition for result in results):
         threat = condition.threat

@@ -1,4 +1,4 @@
-"""What an evaluation refuses, each with one sentence that says what to do."""
+"""Checks of what an evaluation takes: each refusal is one sentence that says what to do."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -95,7 +95,7 @@ def one_threat(threat: Threat | None) -> Threat:
         raise ValueError("a threat is missing: pass one, such as threat=Linf(8/255)")
     threats = threats_of(threat)
     if len(threats) > 1:
-        raise ValueError(f"one threat is wanted here, not {len(threats)}: call it for each")
+        raise ValueError(f"give one threat here, not {len(threats)}: call it for each")
     return threats[0]
 
 
@@ -116,7 +116,7 @@ def check_radius(threat: Threat, shape: Sequence[int]) -> None:
 
 
 def check_count(labels: Tensor, *, count: int) -> None:
-    """Refuse labels that are not one class index an image."""
+    """Refuse labels that are not one class index per image."""
     kinds = (torch.bool, torch.complex64, torch.complex128)
     if labels.is_floating_point() or labels.dtype in kinds or labels.ndim != 1:
         raise ValueError(
@@ -124,11 +124,11 @@ def check_count(labels: Tensor, *, count: int) -> None:
             f"{tuple(labels.shape)}"
         )
     if len(labels) != count:
-        raise ValueError(f"{count} images but {len(labels)} labels: give one an image")
+        raise ValueError(f"{count} images but {len(labels)} labels: give one per image")
 
 
 def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
-    """Refuse labels that are not one class of the model an image."""
+    """Refuse labels that are not one class of the model per image."""
     check_count(labels, count=count)
     labels = labels.long()  # not all integers have a smallest one
     low, high = int(labels.min()), int(labels.max())
@@ -141,7 +141,7 @@ def check_labels(labels: Tensor, *, count: int, classes: int) -> None:
 
 
 def check_logits(logits: Tensor, *, count: int) -> None:
-    """Refuse what is not one finite vector of logits an image."""
+    """Refuse outputs that are not one finite vector of logits per image."""
     if logits.ndim != 2 or len(logits) != count or logits.shape[1] < 2:
         raise ValueError(
             f"the model must return logits of shape ({count}, classes), not "

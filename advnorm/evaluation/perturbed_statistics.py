@@ -91,11 +91,11 @@ class Perturbation:
 def directions(
     model: nn.Module, what: Perturbation, *, seed: int = 0, attacked: Batch | None = None
 ) -> StatisticsShifts:
-    """Return a direction a layer; ``adversarial`` ones climb the loss on ``attacked``."""
+    """Return a direction per layer; ``adversarial`` ones raise the loss on ``attacked``."""
     if what.direction == "adversarial":
         if attacked is None:
-            raise ValueError("an adversarial direction needs a batch to climb the loss on")
-        return _climbing(model, what, attacked)
+            raise ValueError("an adversarial direction needs a batch: pass attacked")
+        return _adversarial(model, what, attacked)
     norms.check_perturbable(model)
     draw = _uniform if what.direction == "uniform" else _sign
     return {
@@ -114,7 +114,7 @@ def run_perturbed(
     *,
     total: int,
 ) -> Verdicts:
-    """Test clean images with shifted statistics; the model is as before afterwards."""
+    """Test clean images with shifted statistics, then restore the model."""
     with norms.perturbed(model, shifts, groups=what.groups, batch=what.batch):
         condition = Condition(what.name, "statistics")
         return run_condition(model, batches, condition, total=total)
@@ -133,7 +133,7 @@ def perturbed_statistics(
 ) -> dict[float, Accuracy]:
     """Return the accuracy of ``model`` at each radius of a perturbation of its statistics.
 
-    ``attacked`` are the samples that an adversarial direction climbs the loss on; by
+    ``attacked`` are the samples on which an adversarial direction raises the loss; by
     default the first ``batch_size`` of ``images``.
 
     >>> model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
@@ -145,13 +145,13 @@ def perturbed_statistics(
     for radius in radii:
         what.check(radius)
     samples = as_samples(images, labels, unbound)
-    climbed = samples if attacked is None else as_samples(*attacked, unbound)
+    attack_samples = samples if attacked is None else as_samples(*attacked, unbound)
     with isolated():
         model = as_module(model)
         samples.check(model, [])
-        climbed.check(model, [])
-        size = batch_size if attacked is None else len(climbed.images)
-        first = next(climbed.batches(model, size))
+        attack_samples.check(model, [])
+        size = batch_size if attacked is None else len(attack_samples.images)
+        first = next(attack_samples.batches(model, size))
         unit_shifts = directions(model, what, seed=seed, attacked=first)
         return {
             radius: run_perturbed(
@@ -165,8 +165,8 @@ def perturbed_statistics(
         }
 
 
-def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> StatisticsShifts:
-    """Return the sign of the statistics gradient; a deviation climbs against its delta."""
+def _adversarial(model: nn.Module, what: Perturbation, attacked: Batch) -> StatisticsShifts:
+    """Return the sign of the loss's gradient in the statistics of each layer."""
     with (
         eval_mode(model),
         frozen_parameters(model),
@@ -176,7 +176,7 @@ def _climbing(model: nn.Module, what: Perturbation, attacked: Batch) -> Statisti
         loss = F.cross_entropy(logits_of(model)(attacked.images), attacked.labels)
         deltas = [delta for shift in zeros.values() for delta in shift]
         gradients = iter(torch.autograd.grad(loss, deltas, materialize_grads=True))
-    side = -1.0 if what.part == "deviation" else 1.0
+    side = -1.0 if what.part == "deviation" else 1.0  # a larger deviation divides by more
     return {
         layer: StatisticsShift(next(gradients).sign(), side * next(gradients).sign())
         for layer in zeros

@@ -10,7 +10,7 @@ from advnorm.records import Result, Verdicts
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results by key, each with its verdicts a sample."""
+    """Results by key, each with one verdict per sample."""
 
     results: tuple[Result, ...]
     verdicts: dict[str, Verdicts]
@@ -29,14 +29,14 @@ class Evaluation:
         )
 
     def table(self) -> list[dict[str, Any]]:
-        """Return one row a condition: plain values, for csv, json or a data frame.
+        """Return one row per condition: plain values, for csv, json or a data frame.
 
         ``accuracy`` with ``low`` and ``high``, its 95% interval, are shares of ``n``.
         """
         return [_row(result) for result in self.results]
 
     def sample_table(self) -> list[dict[str, Any]]:
-        """Return one row a sample and condition: label, prediction, robust, and so on.
+        """Return one row per sample and condition: label, prediction, robust, and so on.
 
         ``prediction`` is that under the attack where it succeeded, ``by`` the name of that
         attack, ``certified`` whether a certificate covers the sample (``None``: not tried).
@@ -81,5 +81,5 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
 
 
 def _beside(result: Result) -> str:
-    """Write what must not be missed beside a number: doubts, then notes."""
+    """Return what is printed beside a number: flags, then notes."""
     return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))

@@ -1,4 +1,4 @@
-"""What a caller hands over: a model and samples of theirs, in whatever state."""
+"""The model and samples of the caller, converted to what an evaluation works with."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from advnorm import ranks
 from advnorm.data import Batch
-from advnorm.evaluation.engine import check, search_dtype
+from advnorm.evaluation.engine import check_model, search_dtype
 from advnorm.evaluation.inputs import (
     check_count,
     check_images,
@@ -28,7 +28,7 @@ AnyModel: TypeAlias = nn.Module | Callable[[Tensor], Any]
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Judge with gradients, and alone, whatever mode and process group the caller is in."""
+    """Enable gradients and ignore process groups, whatever the caller has set."""
     with torch.inference_mode(mode=False), ranks.single_process():
         yield
 
@@ -64,7 +64,7 @@ def as_module(model: AnyModel) -> nn.Module:
 
 
 def as_samples(images: Any, labels: Any, bounds: Bounds) -> "Samples":
-    """Take images and labels as people have them: see :mod:`advnorm.labelled_data`."""
+    """Read images and labels of any form: see :mod:`advnorm.labelled_data`."""
     return Samples(*read_samples(images, labels), bounds)
 
 
@@ -77,21 +77,21 @@ class Samples:
     bounds: Bounds
 
     def check(self, model: nn.Module, threats: Sequence[Threat]) -> int:
-        """Look at all images, labels and radii, and the logits of a few; count classes."""
+        """Check all images, labels and radii, and a few logits; return the classes."""
         self.check_images(threats)
-        classes = check(model, next(self.batches(model, 8)), bounds=self.bounds)
+        classes = check_model(model, next(self.batches(model, 8)), bounds=self.bounds)
         check_labels(self.labels, count=len(self.images), classes=classes)
         return classes
 
     def check_images(self, threats: Sequence[Threat]) -> None:
-        """Look at all images and radii, and count the labels."""
+        """Check all images and radii, and the number of labels."""
         check_images(self.images, self.bounds)
         check_count(self.labels, count=len(self.images))
         for threat in threats:
             check_radius(threat, self.images.shape[1:])
 
     def batches(self, model: nn.Module, size: int) -> Iterator[Batch]:
-        """Yield tensors of our own, in the search's precision and exactly in the bounds."""
+        """Yield copies in the precision of the search, clipped exactly to the bounds."""
         device = next((p.device for p in model.parameters()), self.images.device)
         for start in range(0, len(self.images), size):
             rows = slice(start, start + size)

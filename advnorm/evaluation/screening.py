@@ -1,4 +1,4 @@
-"""Reasons to doubt an evaluation, looked for before it, in it and after it."""
+"""Reasons to doubt an evaluation, looked for before, during and after it."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -24,7 +24,7 @@ _PASSES_DIFFER = frozenset({"randomized", "dynamic"})
 
 
 class Screening:
-    """What a few passes say about a model, before and after it was attacked."""
+    """Checks of a model by a few passes, before and after it is attacked."""
 
     def __init__(
         self, model: nn.Module, batch: Batch, threat: Threat, history: History
@@ -39,7 +39,7 @@ class Screening:
         return bool(self.flagged & MASKED)
 
     def refuse_blind(self, conditions: Iterable[Condition]) -> None:
-        """Refuse to follow gradients where there are none."""
+        """Refuse attacks that need gradients on a model that has none."""
         for condition in conditions:
             follows = condition.searches and condition.needs_gradients
             if follows and not has_gradients(self.checks):
@@ -50,7 +50,7 @@ class Screening:
                 )
 
     def flags(self) -> tuple[str, ...]:
-        """Return a sentence a flag; call it when all attacks are done."""
+        """Return one sentence per flag; call it when all attacks are done."""
         checks = self.checks
         if not self.flagged & _PASSES_DIFFER:
             with preserved(self.model), torch.no_grad():
@@ -59,7 +59,7 @@ class Screening:
 
 
 def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History:
-    """Ask a model before anything else does, so that a memory has nothing to go by."""
+    """Record the answers of a model before any other query, to detect a memory later."""
     with preserved(model):
         return History(model, next(samples.batches(model, FEW)), threat)
 
@@ -67,7 +67,7 @@ def first_answers(model: nn.Module, samples: Samples, threat: Threat) -> History
 def contradictions(
     conditions: Sequence[Condition], verdicts: Sequence[Verdicts]
 ) -> list[tuple[str, ...]]:
-    """Return the flags that results raise against each other, a tuple a condition.
+    """Return the flags of results that contradict each other, a tuple per condition.
 
     One step that breaks more than many, and a larger radius that breaks less than a
     smaller one, are signs of an attack that does not search well.

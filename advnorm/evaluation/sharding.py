@@ -1,4 +1,4 @@
-"""A batch shared by all ranks: each takes its rows, and learns the others' verdicts."""
+"""A batch sharded over ranks: each takes its rows, and gathers the others' verdicts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

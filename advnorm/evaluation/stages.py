@@ -23,7 +23,7 @@ NOT_BROKEN = -1
 
 
 class StageInput(NamedTuple):
-    """A model and a batch, as stages see them."""
+    """The model and the batch that stages work on."""
 
     model: nn.Module
     logits_fn: LogitsFn
@@ -33,7 +33,7 @@ class StageInput(NamedTuple):
 
 
 class BatchVerdicts(NamedTuple):
-    """What became of a batch, one row a sample; stages write into it."""
+    """The verdicts on a batch, one row per sample; stages write into it."""
 
     images: Tensor
     """The images as the model saw them last."""
@@ -92,7 +92,7 @@ class NaturalChange:
     """``None`` leaves the clean images as they are."""
 
     def run(self, batch: StageInput) -> BatchVerdicts:
-        """Show the model the changed images."""
+        """Predict the changed images."""
         images = self.change(batch.clean, batch.draws) if self.change else batch.clean
         predictions = predict(batch.logits_fn, images, batch.labels)
         robust = predictions == batch.labels

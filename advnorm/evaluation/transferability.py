@@ -46,7 +46,7 @@ def transfer(  # noqa: PLR0913 (one flat call, for newcomers)
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TransferMatrix:
-    """Attack each source, and return the accuracy of each target on what came of it.
+    """Attack each source, and return the accuracy of each target on the resulting images.
 
     >>> from advnorm import Linf
     >>> make = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
@@ -199,7 +199,7 @@ def _refuse_namesakes(
     sources: Mapping[str, nn.Module], targets: Mapping[str, nn.Module]
 ) -> None:
     if not sources or not targets:
-        raise ValueError("a transfer wants at least one source and one target")
+        raise ValueError("a transfer needs at least one source and one target")
     for name in sources.keys() & targets.keys():
         if sources[name] is not targets[name]:
             raise ValueError(

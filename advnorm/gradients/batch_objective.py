@@ -70,7 +70,7 @@ class BatchObjective:
 
     @contextmanager
     def accumulated(self) -> Iterator[None]:
-        """Start a block without gradients; at its end add those from before to its own."""
+        """Start the block without gradients; afterwards add the earlier ones to its own."""
         before = [(p, p.grad) for p in self.model.parameters() if p.grad is not None]
         self.zero_grad()
         try:

@@ -1,4 +1,4 @@
-"""Models, one family a file. The norm is an argument, standardization the first layer."""
+"""Models, one family per file. The norm is an argument, standardization the first layer."""
 
 from advnorm.models import (
     cifar_resnet,

@@ -1,4 +1,4 @@
-"""The models by name, what each is built from, and what a recipe may set on it."""
+"""The models by name, the context that each is built from, and their options."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping

@@ -64,7 +64,7 @@ def entry_of(
 
 
 def _built(source: Source, arguments: dict[str, Any]) -> nn.Module:
-    """Return a copy of a network, or what the function returns: none is used twice."""
+    """Return a copy of a network, or a new one from the function: none is used twice."""
     if isinstance(source, nn.Module):
         return deepcopy(source)
     return source(**arguments)

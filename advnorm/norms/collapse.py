@@ -1,4 +1,4 @@
-"""Give a model PyTorch's own batch norms again, those of one branch."""
+"""Replace the norms of a model by PyTorch's batch norms, those of one branch."""
 
 from copy import deepcopy
 

@@ -32,7 +32,7 @@ Read = Callable[[str, nn.Module, nn.Module], NormSource | None]
 
 
 class Conversion(NamedTuple):
-    """A converted model, and what became of each layer, by its path."""
+    """A converted model, and a note on each layer, by its path."""
 
     model: nn.Module
     notes: dict[str, str]

@@ -22,7 +22,7 @@ _SUMS = (operator.add, operator.iadd, torch.add, "add", "add_")
 
 
 class ResidualBranch(NamedTuple):
-    """The weighted layers of a residual branch, and those of them that come last."""
+    """The layers with weights in a residual branch, and the last of them."""
 
     layers: list[nn.Module]
     last: list[nn.Module]

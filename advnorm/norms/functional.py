@@ -1,6 +1,6 @@
 """Turn calls of ``F.batch_norm`` into layers, through the traced graph of their module.
 
-Traced is only the module whose own forward has the call; the modules inside it stay as they
+Only the module whose own forward has the call is traced; the modules inside it stay as they
 are. The result is a ``torch.fx.GraphModule`` with a batch norm layer for each call.
 """
 
@@ -158,7 +158,7 @@ def _calls(graph: fx.Graph) -> list[fx.Node]:
 
 
 def _steps(graph: fx.Graph) -> list[tuple[Any, ...]]:
-    """Return what a graph does, without counters of batches and flags of batch norms."""
+    """Return the steps of a graph, without counters of batches and flags of batch norms."""
     steps: list[tuple[Any, ...]] = []
     calls = set(_calls(graph))
     for node in graph.nodes:

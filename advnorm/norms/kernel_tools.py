@@ -1,4 +1,4 @@
-"""What the hand-written autograd functions of the norms share."""
+"""Helpers of the hand-written autograd functions of the norms."""
 
 import torch
 from torch import Tensor

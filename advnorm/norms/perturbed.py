@@ -49,7 +49,7 @@ StatisticsShifts = Mapping[_BatchNorm, StatisticsShift]
 
 
 class _Scope(NamedTuple):
-    """What a perturbed layer needs beside its own state."""
+    """The state of a block in which layers are perturbed."""
 
     groups: int
     at_zero: bool

@@ -48,7 +48,7 @@ class _PerturbedBatchNorm(torch.autograd.Function):
     r"""Eq. 3, with batch norm's own passes around the shifted mean.
 
     With :math:`s = \sum \bar y`, :math:`\bar w = \sum \bar y (x - \mu') / \sigma` and
-    :math:`\mu' = (1 + \delta_\mu) \mu`, the gradient of :math:`m` values a feature is
+    :math:`\mu' = (1 + \delta_\mu) \mu`, the gradient of :math:`m` values per feature is
 
     .. math::
         \bar x = \frac{w}{\sigma} \Bigl( \bar y - \frac{s}{m}

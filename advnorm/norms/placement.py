@@ -1,4 +1,4 @@
-"""Norms in some places of a model only, and the parameters of norms."""
+"""Norms at some places of a model only, and the parameters of all norms of a model."""
 
 from collections.abc import Collection, Iterator
 

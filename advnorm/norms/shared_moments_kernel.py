@@ -42,7 +42,7 @@ class _SharedMoments(torch.autograd.Function):
     r"""Normalize all rows by the moments of the source rows.
 
     With :math:`\rho = (\sigma^2 + c)^{-1/2}`, the gradient :math:`h = \gamma_p g` of the
-    normalized values, sums over *all* rows, and m values a feature in the source rows,
+    normalized values, sums over *all* rows, and m values per feature in the source rows,
 
     .. math::
         \bar x = \rho \Big(h - \frac{[\text{source}]}{m} \Big(\sum h

@@ -1,8 +1,8 @@
-"""Read the norms of any model: which are batch norms, and what they do beside.
+"""Read the norms of any model: which are batch norms, and what else they compute.
 
 A layer of another package is recognized by its structure (running statistics, and modules
-inside for an activation or dropout) and then run beside a batch norm: it is taken only if
-both compute the same.
+inside for an activation or dropout) and then compared with a batch norm: it is converted
+only if both compute the same.
 """
 
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""Replace layers of a model wherever they are used, and refuse what that would lose."""
+"""Replace layers of a model wherever they are used; refuse if something would be lost."""
 
 from collections.abc import Callable, Iterable
 

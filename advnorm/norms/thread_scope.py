@@ -1,4 +1,4 @@
-"""Modes and routes of a model are set by one thread at a time."""
+"""One thread at a time sets modes and routes of a model."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Forward passes of two domains: one after the other, or as one concatenated batch."""
+"""Forward passes of two domains: sequential, or as one concatenated batch."""
 
 from typing import Literal, NamedTuple
 

@@ -1,7 +1,7 @@
 """The schedules that a recipe names.
 
-``times`` are the epochs that a schedule names. Between two of them it only rises or only
-falls, and at each it may jump.
+``times`` are the epochs at which a schedule may change direction or jump. Between two of
+them it only rises or only falls.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 A run folder holds ``recipe.yaml``, ``environment.json``, ``metrics.jsonl`` (a line an
 epoch), ``checkpoints/``, ``results/*.json`` (one condition each), ``verdicts/*.json`` (one
-verdict a sample, the same names), ``examples/*.safetensors`` (a few images, the same
+verdict per sample, the same names), ``examples/*.safetensors`` (a few images, the same
 names), ``diagnoses/*.json`` (one question each), ``monitor.jsonl`` (measurements of single
 training steps), ``audits/*.json`` (is the robustness real?) and ``report.html``. Nothing
 here imports torch, so that a report can be made anywhere.

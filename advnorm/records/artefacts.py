@@ -1,4 +1,4 @@
-"""What a reproduction of a table or figure leaves behind."""
+"""The record of a reproduction of a table or figure."""
 
 from collections.abc import Mapping
 from math import isfinite, sqrt
@@ -97,7 +97,7 @@ class Measured(Record):
 
 
 class ClaimResult(Record):
-    """What became of a claim, with the numbers that decided."""
+    """The verdict on a claim, with the numbers that decided it."""
 
     text: str
     verdict: Verdict
@@ -107,17 +107,17 @@ class ClaimResult(Record):
 
     @property
     def mark(self) -> str:
-        """One sign for what became of it."""
+        """A sign for the verdict."""
         return MARKS[self.verdict] if self.applicable else "–"
 
     @property
     def summary(self) -> str:
-        """What became of it, in words."""
+        """The verdict in words."""
         return self.verdict if self.applicable else "not judged at this scale"
 
 
 class LedgerEntry(Record):
-    """What a job of a row gave under a seed, so that it need not be done again."""
+    """The numbers of a row's job under one seed, kept so that it need not run again."""
 
     row: str
     seed: int
@@ -135,7 +135,7 @@ class LedgerEntry(Record):
 
 
 class Reproduction(Record):
-    """A table or figure as it came out here."""
+    """A reproduced table or figure."""
 
     LIMIT: ClassVar[int] = LARGE
     RENAMED: ClassVar[Mapping[str, str]] = {"told": "entries"}
@@ -152,7 +152,7 @@ class Reproduction(Record):
     panels: tuple[Panel, ...] = ()
     """Of records that do not tell which job a panel is of."""
     runs: dict[str, tuple[str, ...]] = {}
-    """The run folders behind each row, one a seed."""
+    """The run folders behind each row, one per seed."""
     failed: dict[str, str] = {}
     """Runs that did not finish, and why."""
     machine: str = ""

@@ -72,7 +72,7 @@ class Audit(Record):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What is shown beside an accuracy of this model: a sentence a flagged check."""
+        """The warnings beside an accuracy of this model: a sentence per flagged check."""
         return tuple(check.flag for check in self.checks if check.status == "flagged")
 
     def concerns(self, result: Result) -> bool:

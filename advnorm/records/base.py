@@ -22,7 +22,7 @@ class Record(BaseModel):
 R = TypeVar("R", bound=Record)
 
 LARGE = 1 << 27
-"""The limit of records with one value a sample, or with drawings."""
+"""The limit of records with one value per sample, or with drawings."""
 Count = Annotated[int, Field(ge=0, le=10**15)]
 """A count; a number that a float cannot hold exactly comes from a damaged file."""
 

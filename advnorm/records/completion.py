@@ -1,4 +1,4 @@
-"""How far the training of a run was when a number was measured."""
+"""How many epochs a run had trained when a number was measured."""
 
 from typing import Self
 

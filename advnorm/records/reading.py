@@ -1,7 +1,7 @@
-"""Read records from files that may be damaged, or made to do damage.
+"""Read records from files that may be damaged or malicious.
 
-JSON is parsed and checked in one go by pydantic, which refuses what is nested too deeply
-and numbers of thousands of digits, where :mod:`json` runs out of stack or time.
+JSON is parsed and checked in one step by pydantic, which refuses deep nesting and numbers
+of thousands of digits, where :mod:`json` runs out of stack or time.
 """
 
 from pathlib import Path

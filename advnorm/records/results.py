@@ -1,4 +1,4 @@
-"""What training and attacks leave behind: epochs, results, verdicts, transfers."""
+"""The records of training and of evaluation: epochs, results, verdicts, transfers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ def result_key(
 
 
 class Verdicts(Record):
-    """One verdict a sample: what was predicted, and whether it stayed right."""
+    """One verdict per sample: what was predicted, and whether it stayed right."""
 
     LIMIT: ClassVar[int] = LARGE
     fingerprint: str = ""

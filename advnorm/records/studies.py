@@ -40,7 +40,7 @@ class StudyRow(Record):
     seeds: tuple[int, ...]
     numbers: dict[str, StudyNumber]
     runs: tuple[str, ...] = ()
-    """The run folders, one a seed."""
+    """The run folders, one per seed."""
     flags: tuple[str, ...] = ()
     """Reasons to doubt its accuracies."""
     note: str = ""

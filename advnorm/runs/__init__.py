@@ -1,4 +1,4 @@
-"""What is done with a run folder: evaluate, audit, diagnose, transfer, export, plan."""
+"""The functions on a run folder: evaluate, audit, diagnose, transfer, export, plan."""
 
 from advnorm.runs.audit import audit_run
 from advnorm.runs.diagnose import diagnose_model, diagnose_run, parse_questions

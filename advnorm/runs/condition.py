@@ -134,7 +134,7 @@ def with_training(run: Run, cached: Result, loaded: LoadedRun) -> Result:
 def worst_branch(
     run: Run, condition: Condition, branches: Sequence[Result], progress: Progress
 ) -> Result:
-    """Combine the results of all branches: robust is what is robust on each of them."""
+    """Combine the results of all branches: a robust sample is robust on each of them."""
     verdicts = worst_of([run.verdicts(r.key).first(r.accuracy.n) for r in branches])
     result = branches[0].model_copy(
         update={
@@ -152,7 +152,7 @@ def worst_branch(
 
 
 def worst_of(verdicts: Sequence[Verdicts]) -> Verdicts:
-    """Combine verdicts on the same samples: one is robust only if it is so in all."""
+    """Combine verdicts on the same samples: a robust one is robust in all of them."""
     rows = [zip(v.predictions, v.robust, v.by, strict=True) for v in verdicts]
     worst = [
         next((row for row in each if not row[1]), each[0])

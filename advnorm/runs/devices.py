@@ -1,4 +1,4 @@
-"""Devices by name: published peak speed and memory, and the share that is reached."""
+"""Devices by name: published peak speed and memory, and the utilization to expect."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import validate_options
-from advnorm.evaluation.engine import check
+from advnorm.evaluation.engine import check_model
 from advnorm.evaluation.inputs import check_labels
 from advnorm.evaluation.samples import as_samples
 from advnorm.labelled_data import Array, LabelledData
@@ -139,7 +139,7 @@ def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
     """Try the model on a few images, and refuse what does not fit."""
     few = Batch(*(rows[:8] for rows in batch))
     with explain_misfit(batch.images.shape[1:]):
-        classes = check(model, few, bounds=threat.bounds)
+        classes = check_model(model, few, bounds=threat.bounds)
     check_labels(batch.labels, count=len(batch.images), classes=classes)
 
 

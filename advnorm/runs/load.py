@@ -12,7 +12,7 @@ from advnorm import ranks
 from advnorm.data import Batch, DataSet
 from advnorm.evaluation.checks.auditor import flags_of, probe
 from advnorm.evaluation.checks.context import FEW
-from advnorm.evaluation.engine import check, search_dtype
+from advnorm.evaluation.engine import check_model, search_dtype
 from advnorm.evaluation.inputs import check_labels
 from advnorm.models import Source, is_user_model, untile
 from advnorm.norms import check_statistics
@@ -95,12 +95,12 @@ def load_model(
 def load_trained(
     run: Run, recipe: Recipe, data: DataSet, *, weights: str, warnings: list[str]
 ) -> TrainedModel:
-    """Return the run's network with its best or last weights, and how far training is."""
+    """Return the run's network with its best or last weights, and its training progress."""
     kind = checkpoints.kind_of(weights)
     checkpoint = checkpoints.load(run.checkpoints, kind, warnings=warnings)
     if checkpoint is None:
         raise FileNotFoundError(
-            f"{run.path} has no whole {weights!r} checkpoint: train it (on), or add --set "
+            f"{run.path} has no whole {weights!r} checkpoint: train it, or add --set "
             f"evaluation.weights={'last' if weights == 'best' else 'best'}"
         )
     model = build_model(recipe, data)
@@ -189,7 +189,7 @@ def check_fit(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.dev
     with explain_misfit(data.shape):
         if is_user_model(recipe.model.name):
             fixed_statistics_pass(model, batch.images.to(search_dtype(model)))
-        classes = check(model, batch, bounds=recipe.threat.bounds)
+        classes = check_model(model, batch, bounds=recipe.threat.bounds)
     check_labels(data.test.labels, count=len(data.test), classes=classes)
     return classes
 

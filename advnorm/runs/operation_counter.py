@@ -1,7 +1,7 @@
 """Counts operations by PyTorch's own formulas, on the meta device.
 
 A deep network repeats its blocks. So the result of an operation is cached by the layouts
-of its arguments, and worked out for the first block only.
+of its arguments, and computed for the first block only.
 """
 
 from typing import Any
@@ -78,7 +78,7 @@ def _hashable(value: Any) -> Any:
         return tuple(map(_hashable, value))
     if isinstance(value, dict):
         return tuple((name, _hashable(item)) for name, item in value.items())
-    return type(value), value  # 1, 1.0 and True are equal, and make other results
+    return type(value), value  # 1, 1.0 and True are equal, but give different results
 
 
 def _is_new_memory(out: Any, arguments: Any) -> bool:

@@ -17,7 +17,15 @@ from torch import nn
 
 from advnorm.data import Batch, DataSet, TensorSplit
 from advnorm.objectives import CERTIFIED
-from advnorm.recipe import Constant, Recipe, override
+from advnorm.recipe import (
+    AttackSpec,
+    Constant,
+    DataSpec,
+    ModelSpec,
+    NormSpec,
+    Recipe,
+    RecipeChanges,
+)
 from advnorm.runs.activation_memory import ActivationMemory
 from advnorm.runs.devices import Device
 from advnorm.runs.load import explain_misfit
@@ -42,16 +50,16 @@ SETS: dict[str, tuple[tuple[int, int, int], int, int]] = {
 }
 """Shape, classes and training images (with those held out) of the published sets."""
 
-_SIMPLE = [  # what changes no count, or would leave a part out of it
-    "model.standardize=none",
-    "precision=float32",
-    "channels_last=false",
-    "compile=false",
-    "init_from=null",
-    "data.augment=none",
-    "data.mixup=0",
-    "norm.freeze_epochs=0",
-]
+_SIMPLE = RecipeChanges(
+    model=ModelSpec(standardize="none"),
+    precision="float32",
+    channels_last=False,
+    compile=False,
+    init_from=None,
+    data=DataSpec(augment="none", mixup=0.0),
+    norm=NormSpec(freeze_epochs=0),
+)
+"""Changes that affect no count, or without which a part would not be counted."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def plan(recipe: Recipe) -> Plan:
 
 
 def _plan(recipe: Recipe, data: DataSet) -> Plan:
-    experiment = _experiment(override(recipe, _SIMPLE), data)
+    experiment = _experiment(recipe.replace(**_SIMPLE), data)
     check_batch_statistics(experiment, *_batch(experiment)[:2])
     kinds, counter = _step_kinds(experiment), OperationCounter()
     counts = {kind: _count(experiment, kind, at, counter) for kind, at in kinds.items()}
@@ -117,7 +125,7 @@ def _plan(recipe: Recipe, data: DataSet) -> Plan:
 
 
 class _StepKind(NamedTuple):
-    """What distinguishes steps that run different operations, beside the attack steps."""
+    """What decides which operations a step runs, besides the number of attack steps."""
 
     attacked: bool
     weights: tuple[float | None, ...]
@@ -183,8 +191,9 @@ def _step(
     experiment: Experiment, attack_steps: int, at: State, counter: OperationCounter
 ) -> tuple[int, int]:
     """Take a step; return its operations and its peak activation memory."""
-    alike = [f"attack.steps={attack_steps}", "attack.steps_schedule={kind: constant}"]
-    stepper = Stepper(replace(experiment, recipe=override(experiment.recipe, alike)))
+    attack = AttackSpec(steps=attack_steps, steps_schedule=Constant())
+    recipe = experiment.recipe.replace(attack=attack)
+    stepper = Stepper(replace(experiment, recipe=recipe))
     memory, before = ActivationMemory(experiment.model), counter.flops
     with torch.random.fork_rng(), counter, memory:
         stepper(_batch(experiment), at)

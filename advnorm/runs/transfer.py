@@ -9,7 +9,7 @@ from torch import nn
 
 from advnorm import ranks
 from advnorm.data import DataSet
-from advnorm.evaluation.engine import check as check_model
+from advnorm.evaluation.engine import check_model
 from advnorm.evaluation.transferability import TransferAttack, run_transfer
 from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet

@@ -1,4 +1,4 @@
-"""Checkpoints: written atomically, verified when read, with the previous one as a spare.
+"""Checkpoints: written atomically, verified when read, with the previous one as a backup.
 
 A checkpoint is ``<kind>-<step>.safetensors`` and, written after it, ``<kind>-<step>.json``
 with its SHA-256 and its size. Facts that are not tensors are in the header of the first, so
@@ -26,7 +26,7 @@ _LONGEST_HEADER = 100_000_000
 
 
 class Checkpoint(NamedTuple):
-    """What was saved: tensors by name and facts as plain JSON."""
+    """The saved tensors by name, and facts as plain JSON."""
 
     path: Path
     digest: str

@@ -221,13 +221,13 @@ def load_initial_weights(path: str, model: nn.Module) -> None:
     checkpoint = checkpoints.load(run.checkpoints, "best", warnings=warnings)
     if checkpoint is None:
         raise FileNotFoundError(
-            f"start: {path} has no whole best checkpoint: train it first"
+            f"init_from: {path} has no whole best checkpoint: train it first"
         )
     try:
         restore(checkpoint.tensors, model, None)
     except MismatchError as error:
         raise RecipeError(
-            f"start: the weights of {path} are of another model ({error})"
+            f"init_from: the weights of {path} are of another model ({error})"
         ) from None
 
 

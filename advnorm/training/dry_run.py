@@ -109,7 +109,7 @@ def _refusing(problem: str) -> Iterator[None]:
 
 
 def _first_pass(experiment: Experiment, images: Tensor, labels: Tensor, rows: int) -> None:
-    """Make the passes of a step, and one of its attack for each kind of statistics."""
+    """Make the passes of a step, and a pass of its attack with each kind of statistics."""
     used = experiment.recipe.attack.statistics
     for statistics in [used] if isinstance(used, str) else dict.fromkeys(used.values()):
         _objective(

@@ -97,12 +97,12 @@ def _check_attack(recipe: Recipe) -> None:
     )
     if recipe.objective.name == "trades" and spec.clean_start > 0:
         raise ValueError(
-            "attack.clean_start: the divergence that trades climbs is flat at the clean "
+            "attack.clean_start: the divergence that trades maximizes is flat at the clean "
             "image; set it to 0"
         )
     if recipe.objective.name == "trades" and spec.target != "none":
         raise ValueError(
-            f"attack.target={spec.target}: trades climbs the divergence from the clean "
+            f"attack.target={spec.target}: trades maximizes the divergence from the clean "
             "answer, which has no target; set it to none"
         )
     if "train" in used:

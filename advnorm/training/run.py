@@ -148,7 +148,7 @@ def _report_initial_run(recipe: Recipe, progress: Progress, *, begun: bool) -> N
     start = Run.open(Path(recipe.init_from))
     training = read_completion(start, from_yaml(start.recipe_text()).epochs)
     if training and not training.finished:
-        progress.line(f"start: {start.path} is unfinished: {training}")
+        progress.line(f"init_from: {start.path} is unfinished: {training}")
 
 
 def _restarted(out: Path) -> bool:
@@ -198,7 +198,7 @@ def _fit(experiment: Experiment, run: Run, progress: Progress) -> None:
 
 @contextmanager
 def _explaining_losses(run: Run) -> Iterator[None]:
-    """Say what can still be done if the run folder was removed during training."""
+    """Say what the user can do if the run folder was removed during training."""
     try:
         yield
     except RunLostError as lost:
@@ -206,7 +206,7 @@ def _explaining_losses(run: Run) -> Iterator[None]:
 
 
 def _remedy(run: Run, lost: Path) -> str:
-    """Return what is lost with a part of a run folder, and what can still be done."""
+    """Return what was lost with a part of a run folder, and what the user can do."""
     if lost == run.path:
         return (
             "its weights are lost, unless it was moved: then go on from its last "

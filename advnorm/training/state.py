@@ -44,8 +44,9 @@ class State:
     totals: Totals = field(default_factory=Totals)
     best_score: float = -1.0
     scale: float = 1.0
-    """Loss scale of half precision, and the steps since it last changed."""
+    """Loss scale of half precision."""
     steady: int = 0
+    """Steps since the loss scale last changed."""
 
     def facts(self) -> dict[str, Any]:
         """Return plain values; JSON keeps every bit of a float."""
@@ -53,11 +54,11 @@ class State:
 
 
 class ResumePoint(NamedTuple):
-    """What a checkpoint of training says beside its tensors."""
+    """The facts of a training checkpoint, besides its tensors."""
 
     state: State
     epochs: int
-    """How many are on record."""
+    """How many are recorded in ``metrics.jsonl``."""
     data: str
     """The digest of the data that was trained on."""
 

@@ -254,7 +254,7 @@ class Stepper:
 
 
 def _scaled_goal(goal: AttackGoal, scale: float) -> AttackGoal:
-    """Scale the attack's objective: the direction stays, float16 does not underflow."""
+    """Scale the attack's objective so that float16 does not underflow; same direction."""
     if scale == 1:
         return goal
 

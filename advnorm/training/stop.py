@@ -59,7 +59,7 @@ class StoppedError(Exception):
 
 
 class Stop:
-    """While entered, a first signal is kept for the next safe point; a second acts at once.
+    """Hold the first signal until the next safe point; a second one acts at once.
 
     A second one that is SIGHUP is ignored.
 

@@ -89,8 +89,8 @@ def check_eval_pass(model: nn.Module, images: Tensor, *, classes: int) -> None:
     if logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < classes:
         raise RecipeError(
             f"the model returns {tuple(logits.shape)} for {len(images)} images: return at "
-            f"least {classes} logits an image, one a class (a function gets the number as "
-            "its argument classes)"
+            f"least {classes} logits per image, one per class (a function gets the number "
+            "as its argument classes)"
         )
 
 

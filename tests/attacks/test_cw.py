@@ -38,7 +38,7 @@ def test_reaches_the_closed_form_distance_of_a_linear_model(seed, confidence):
     weight, clean = affine(seed, 10, 2)
     labels = (clean @ weight).argmax(1)
     exact = distance_to(weight, clean, labels, 1 - labels, confidence)
-    search = CWSettings(steps=300, learning_rate=0.005, confidence=confidence)
+    search = CWSettings(steps=300, lr=0.005, confidence=confidence)
     nearest = cw_distance(lambda x: x @ weight, clean, labels, bounds=WIDE, search=search)
     assert nearest.success.all()
     ratio = nearest.distance / exact
@@ -120,7 +120,7 @@ def test_the_bounds_cut_the_shortest_way(high, nearest):
         total = x[:, 0] + 4 * x[:, 1]
         return torch.stack([torch.full_like(total, 2.2), total], 1)
 
-    search = CWSettings(steps=300, learning_rate=0.05)  # tanh is slow near an edge
+    search = CWSettings(steps=300, lr=0.05)  # tanh is slow near an edge
     distances = cw_distance(logits_fn, clean, label, bounds=(-1.0, high), search=search)
     expected = torch.tensor([nearest]).double()
     torch.testing.assert_close(distances.adversarial, expected, atol=0.015, rtol=0)
@@ -186,7 +186,7 @@ def test_a_search_that_has_converged_or_is_hopeless_makes_no_more_passes():
             calls.append(len(x))
             return x @ weight
 
-        search = CWSettings(steps=30, constants=constants, learning_rate=0.1)
+        search = CWSettings(steps=30, constants=constants, lr=0.1)
         cw_distance(logits_fn, clean, labels, bounds=WIDE, search=search)
         return sum(calls)
 
@@ -238,7 +238,7 @@ def test_other_threats_and_settings_are_refused_with_a_sentence():
     for bounds in [(0.0, torch.inf), (-torch.inf, 0.0)]:
         with pytest.raises(ValueError, match="bounds must be finite"):
             cw(nn.Linear(4, 2), clean, labels, L2(0.1, bounds))
-    for name in ("steps", "constants", "constant", "learning_rate"):
+    for name in ("steps", "constants", "constant", "lr"):
         with pytest.raises(ValueError, match=f"{name} must be > 0"):
             CWSettings(**{name: 0})
     with pytest.raises(ValueError, match="confidence must be >= 0"):

@@ -58,9 +58,9 @@ def least_distance(x, w, b):
     """Try all 3^d ways to hold pixels at an edge; the free ones have a closed form."""
     d, best = len(x), np.inf
     for code in range(3**d):
-        held = np.array([(code // 3**i) % 3 for i in range(d)])
-        z = np.where(held == 1, BOX[0], np.where(held == 2, BOX[1], x))
-        free, lack = held == 0, b - w @ z
+        bound = np.array([(code // 3**i) % 3 for i in range(d)])
+        z = np.where(bound == 1, BOX[0], np.where(bound == 2, BOX[1], x))
+        free, lack = bound == 0, b - w @ z
         norm = (w[free] ** 2).sum()
         if norm > 0:
             z = z + np.where(free, w, 0) * lack / norm

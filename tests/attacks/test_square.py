@@ -396,7 +396,7 @@ def test_the_pace_asks_more_where_less_is_kept_and_stays_in_the_rows(samples, pa
     assert first >= 1 and samples * first <= max(512, samples)
     for _ in range(times):
         before = pace.kept
-        pace.saw(samples, 4, int(part * samples))
+        pace.update(samples, 4, int(part * samples))
         assert 0 <= pace.kept <= 1
         target = 1 - (1 - int(part * samples) / samples) ** 0.25
         assert (pace.kept >= before) == (target >= before)

@@ -114,10 +114,10 @@ def test_images_of_whole_numbers_are_those_of_floating_point():
     images = torch.tensor([[0, 3, 250, 255]], dtype=torch.uint8)
     for threat in (Linf(8, (0, 255)), L2(8, (0, 255))):
         for method in METHODS:
-            given = torch.tensor([0]), threat
-            margins = margin_bounds(model, images, *given, method=method)
+            rest_of_call = torch.tensor([0]), threat
+            margins = margin_bounds(model, images, *rest_of_call, method=method)
             torch.testing.assert_close(
-                margins, margin_bounds(model, images.float(), *given, method=method)
+                margins, margin_bounds(model, images.float(), *rest_of_call, method=method)
             )
 
 
@@ -170,8 +170,8 @@ class RereadingModel(nn.Module):
     ids=lambda layer: type(layer).__name__,
 )
 def test_a_value_overwritten_behind_dropout_is_refused(dropout):
-    given = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
-    model = RereadingModel(given).eval()
+    wrapped = dropout or made(lambda s, x: F.dropout(x, 0.1, s.training))
+    model = RereadingModel(wrapped).eval()
     with pytest.raises(NotImplementedError, match="in place"):
         is_certified(model, torch.rand(2, 4), torch.tensor([0, 1]), Linf(0.1))
 

@@ -140,8 +140,13 @@ def test_promoted_logits_of_wide_networks_are_not_refused():
 )
 def test_deep_networks_of_ours_are_not_taken_for_others(norm, name, options):
     torch.manual_seed(0)
-    made = {"shape": (3, 32, 32), "classes": 10, "norm": NORMS[norm](), "options": options}
-    model = build(name, **made)
+    options_of_build = {
+        "shape": (3, 32, 32),
+        "classes": 10,
+        "norm": NORMS[norm](),
+        "options": options,
+    }
+    model = build(name, **options_of_build)
     images = torch.rand(8, 3, 32, 32)
     model(images)
     certify(model.eval(), images, torch.arange(8), Linf(0.0), method="ibp")

@@ -210,7 +210,7 @@ def test_a_class_whose_forward_was_replaced_is_refused(monkeypatch):
 def test_a_method_of_one_layer_that_was_replaced_is_refused():
     model = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2), nn.Flatten())
     before = model[1]._conv_forward
-    model[1]._conv_forward = lambda *given: before(*given).round()
+    model[1]._conv_forward = lambda *number_labels: before(*number_labels).round()
     refused(model, "'?1'? has forward hooks or a forward of its own")
 
 
@@ -223,7 +223,7 @@ def test_a_model_with_a_call_of_its_own_is_refused():
 
 
 def test_hooks_on_all_modules_are_refused_whatever_they_do():
-    hook = nn.modules.module.register_module_forward_hook(lambda *given: None)
+    hook = nn.modules.module.register_module_forward_hook(lambda *number_labels: None)
     try:
         refused(plain(), "hooks on all modules")
     finally:
@@ -294,10 +294,14 @@ def test_arrays_lists_and_any_integers_are_certified_as_tensors_are():
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     images = torch.rand(6, 1, 4, 4)
     labels = model(images).argmax(1)
-    wanted = is_certified(model, images, labels, Linf(0.01))
-    for given in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
-        assert torch.equal(is_certified(model, images.numpy(), given, Linf(0.01)), wanted)
-        assert torch.equal(certify(model, images, given, Linf(0.01)).certified, wanted)
+    expected = is_certified(model, images, labels, Linf(0.01))
+    for number_labels in (labels.tolist(), labels.numpy(), labels.to(torch.uint16)):
+        assert torch.equal(
+            is_certified(model, images.numpy(), number_labels, Linf(0.01)), expected
+        )
+        assert torch.equal(
+            certify(model, images, number_labels, Linf(0.01)).certified, expected
+        )
     with pytest.raises(
         ValueError,
         match="labels are a tensor, a NumPy array or a list of numbers, not dict",
@@ -313,7 +317,7 @@ def test_a_function_and_a_module_that_is_no_part_of_the_model_are_refused():
         def forward(self, x):
             return inner(x)
 
-    with pytest.raises(NotImplementedError, match="not of a function: give the model"):
+    with pytest.raises(NotImplementedError, match="not a function: give the model"):
         is_certified(lambda x: inner(x), images, labels, Linf(0.1))
     with pytest.raises(NotImplementedError, match="calls a module that is no part of it"):
         is_certified(Outer(), images, labels, Linf(0.1))

@@ -111,8 +111,8 @@ def test_a_zip_bomb_is_refused(tmp_path):
 def test_a_zip_whose_sizes_are_lies_is_refused(tmp_path):
     path = tmp_path / "own.npz"
     write_zip(path, {"images.npy": ZEROS}, zipfile.ZIP_DEFLATED)
-    true, said = struct.pack("<I", len(ZEROS)), struct.pack("<I", 1000)
-    path.write_bytes(path.read_bytes().replace(true, said))
+    true, output = struct.pack("<I", len(ZEROS)), struct.pack("<I", 1000)
+    path.write_bytes(path.read_bytes().replace(true, output))
     with pytest.raises(ValueError, match=r"own\.npz is cut short or no archive .*CRC"):
         load(f"npz:{path}")
 

@@ -57,13 +57,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server = self.server
-        wanted = self.headers.get("Range")
-        server.requests.append(wanted)
+        expected = self.headers.get("Range")
+        server.requests.append(expected)
         server.delay.wait(20)
         if server.status:
             self.send_error(server.status)
             return
-        start = int(wanted[6:-1]) if wanted and server.ranges else 0
+        start = int(expected[6:-1]) if expected and server.ranges else 0
         total = len(server.content)
         if start >= total > 0:
             self.send_error(416)

@@ -206,9 +206,9 @@ def test_a_class_with_escapes_in_its_name_is_harmless(tmp_path, monkeypatch, cap
     monkeypatch.setattr("sys.argv", ["advnorm", *command, "--out", str(tmp_path / "run")])
     with pytest.raises(SystemExit) as end:
         cli.main()
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and "\\x1b]0;title" in said
-    assert not {"\x1b", "\x07", "\u202e"} & set(said)
+    output = capsys.readouterr().err
+    assert end.value.code == 2 and "\\x1b]0;title" in output
+    assert not {"\x1b", "\x07", "\u202e"} & set(output)
 
 
 def test_tiny_imagenet_reads_no_file_outside_of_its_folder(tmp_path):

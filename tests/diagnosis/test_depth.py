@@ -119,11 +119,11 @@ def test_the_limit_falls_to_that_of_large_batches():
 
 def test_training_is_plain_sgd():
     images, labels = torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])
-    made = []
+    layers = []
 
     def make():
-        made.append(nn.Linear(3, 2))
-        return made[-1]
+        layers.append(nn.Linear(3, 2))
+        return layers[-1]
 
     start = train_network(make, images, labels, SGDOptions(0, 0.1, 6, seed=5))
     w, b = (p.detach().clone() for p in start.parameters())

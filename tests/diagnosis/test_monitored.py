@@ -68,11 +68,11 @@ def test_each_domain_is_compared_with_its_own_statistics(norm):
     branches = [layer.clean, layer.adversarial] if norm in ("mixture", "dual") else [layer]
     for number, branch in enumerate(branches, start=1):
         branch.running_mean.fill_(number)
-    wanted = [1.0, 2.0] if len(branches) == 2 else [1.0, 1.0]
+    expected = [1.0, 2.0] if len(branches) == 2 else [1.0, 1.0]
     means = [
         running_moments_of(layer, domain).mean[0] for domain in ("clean", "adversarial")
     ]
-    assert [float(value) for value in means] == wanted
+    assert [float(value) for value in means] == expected
     assert running_moments_of(nn.GroupNorm(1, 2), "clean") is None
 
 

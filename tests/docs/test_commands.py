@@ -91,8 +91,8 @@ def source(script):
     """Return the text of a benchmark and of the modules beside it that it imports."""
     text = script.read_text()
     names = re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
-    beside = [script.with_name(f"{name}.py") for name in names]
-    return "\n".join([text, *(path.read_text() for path in beside if path.exists())])
+    neighbours = [script.with_name(f"{name}.py") for name in names]
+    return "\n".join([text, *(path.read_text() for path in neighbours if path.exists())])
 
 
 def parse(arguments):

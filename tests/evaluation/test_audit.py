@@ -147,7 +147,7 @@ def test_an_audit_is_the_same_again_and_survives_json():
     "settings, words",
     [
         ({"threat": 0.1}, r"threat is Linf\(8/255\) or L2\(0.5\)"),
-        ({"threat": [Linf(0.1), Linf(0.2)]}, "one threat is wanted here, not 2"),
+        ({"threat": [Linf(0.1), Linf(0.2)]}, "give one threat here, not 2"),
         ({"threat": Linf(0)}, "needs a radius"),
         ({"checks": ["randomised"]}, "did you mean 'randomized'"),
         ({"suite": ["apgd"], "checks": ["false_robustness"]}, None),

@@ -161,14 +161,14 @@ def test_an_evaluation_writes_to_nothing_that_has_not_moved():
 
 
 CALLS = {
-    "audit": lambda *given: audit(
-        *given, Linf(0.1), checks=["dynamic", "zero_gradients", "false_robustness"]
+    "audit": lambda *samples: audit(
+        *samples, Linf(0.1), checks=["dynamic", "zero_gradients", "false_robustness"]
     ).model_copy(update={"seconds": 0.0}),
-    "transfer": lambda model, *given: transfer(
-        {"a": model}, {"a": model, "b": model}, *given, Linf(0.1), attack="pgd-3"
+    "transfer": lambda model, *samples: transfer(
+        {"a": model}, {"a": model, "b": model}, *samples, Linf(0.1), attack="pgd-3"
     ).model_copy(update={"seconds": 0.0}),
-    "perturbed_statistics": lambda *given: perturbed_statistics(
-        *given, radii=[0.0, 0.4], what=Perturbation(direction="adversarial")
+    "perturbed_statistics": lambda *samples: perturbed_statistics(
+        *samples, radii=[0.0, 0.4], what=Perturbation(direction="adversarial")
     ),
 }
 """What a model of one's own is given to, beside an evaluation."""
@@ -184,11 +184,11 @@ def test_a_model_made_in_inference_mode_and_any_labels_do(call, integers):
     model, images, labels = normalized(), torch.rand(24, 1, 2, 2), torch.arange(24) % 3
     expected = CALLS[call](model, images, labels)
     with torch.inference_mode():
-        made = normalized()
-        made.load_state_dict(model.state_dict())
-        assert CALLS[call](made, images, labels.to(integers)) == expected
-    assert CALLS[call](made, images, labels.to(integers)) == expected
-    assert all(p.is_inference() and p.requires_grad for p in made.parameters())
+        network = normalized()
+        network.load_state_dict(model.state_dict())
+        assert CALLS[call](network, images, labels.to(integers)) == expected
+    assert CALLS[call](network, images, labels.to(integers)) == expected
+    assert all(p.is_inference() and p.requires_grad for p in network.parameters())
 
 
 @pytest.mark.parametrize("call", CALLS)

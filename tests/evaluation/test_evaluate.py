@@ -310,7 +310,7 @@ def test_noise_of_tiles_is_that_of_the_small_image_enlarged():
         ({"images": torch.rand(0, 6)}, "no images"),
         ({"labels": torch.tensor([0, 1, 2, 3])}, "0 to 2"),
         ({"labels": torch.tensor([0, 1, 2, -1])}, "number the labels from 0"),
-        ({"labels": torch.tensor([0, 1])}, "one an image"),
+        ({"labels": torch.tensor([0, 1])}, "one per image"),
         ({"labels": torch.rand(4)}, "class indices"),
         ({"train_mode": "refuse"}, r"layer 'Linear'\): call model.eval\(\)"),
         ({"train_mode": "batch"}, "'set' or 'refuse', not 'batch'"),

@@ -84,7 +84,7 @@ def test_a_note_stands_beside_the_number_in_python():
     assert evaluation.results[0].notes == () and "!" not in plain
     assert noted.endswith(
         "n=4  ! apgd_t-2: the targeted DLR needs 4 classes, there are 3: "
-        "the plain margin is climbed instead"
+        "the plain margin is used instead"
     )
 
 

@@ -104,10 +104,13 @@ def test_a_class_in_the_place_of_a_model_is_one_sentence(images):
 def test_labels_of_any_integers_and_images_of_numpy_work(kind, model, images):
     labels = model(images).argmax(1)
     plain = numbers(evaluate(model, images, labels, Linf(0.1)))
-    given = kind(labels.tolist() if kind is list else labels)
-    assert numbers(evaluate(model, images.numpy(), given, Linf(0.1))) == plain
-    assert audit(model, images.numpy(), given, Linf(0.1), checks=["randomized"]).n == 20
-    matrix = transfer({"a": model}, {"a": model}, images.numpy(), given, Linf(0.1))
+    labels_of_kind = kind(labels.tolist() if kind is list else labels)
+    assert numbers(evaluate(model, images.numpy(), labels_of_kind, Linf(0.1))) == plain
+    assert (
+        audit(model, images.numpy(), labels_of_kind, Linf(0.1), checks=["randomized"]).n
+        == 20
+    )
+    matrix = transfer({"a": model}, {"a": model}, images.numpy(), labels_of_kind, Linf(0.1))
     assert matrix.clean[0].n == 20
 
 

@@ -66,8 +66,10 @@ def test_apart_is_algorithm_1(m, n, groups, rho):
         if rho
         else gradient(apart, problem, **settings)
     )
-    wanted = algorithm1(model, images, labels, eps=0.2, n_second=n, groups=groups, rho=rho)
-    assert same(gradients, wanted, atol=1e-9)
+    expected = algorithm1(
+        model, images, labels, eps=0.2, n_second=n, groups=groups, rho=rho
+    )
+    assert same(gradients, expected, atol=1e-9)
     assert not same(gradients, gradient(plain, problem), atol=1e-3)  # the rule matters
 
 
@@ -79,12 +81,12 @@ def test_other_norms_of_one_domain_give_the_same_gradient(norm2d, norm1d):
     model, (images, labels) = network(), batch(12)
     name = "batch" if norm2d is norms.BatchNorm else "mixture"
     other = norms.convert(model, name)
-    wanted = gradient(apart, BatchObjective(model, images, labels), eps=0.2, groups=3)
+    expected = gradient(apart, BatchObjective(model, images, labels), eps=0.2, groups=3)
     problem = BatchObjective(other, images, labels)
     other.zero_grad()
     apart(problem, eps=0.2, groups=3)
     gradients = [p.grad for p in other.parameters() if p.grad is not None]
-    assert same(sorted(gradients, key=size), sorted(wanted, key=size))
+    assert same(sorted(gradients, key=size), sorted(expected, key=size))
 
 
 def size(tensor):
@@ -220,11 +222,11 @@ def test_the_second_pass_takes_the_images_of_the_first():
 
         return BatchObjective(model, images, labels, OBJECTIVES["mixed"], Adversary(search))
 
-    wanted = gradient(plain, problem(0))
+    expected = gradient(plain, problem(0))
     for settings in ({"rule": apart, "eps": 0.0}, {"rule": sam, "rho": 0.0}):
         rule = settings.pop("rule")
         count = iter(range(100))
-        assert same(gradient(rule, problem(0), **settings), wanted)
+        assert same(gradient(rule, problem(0), **settings), expected)
 
 
 def test_soft_labels_of_mixup():
@@ -249,8 +251,8 @@ def test_a_borrowed_norm_borrows_within_its_group():
     gradients = gradient(
         apart, BatchObjective(other, images, labels, mixed, attacked), eps=0.0, groups=2
     )
-    wanted = [w / 2 + (a + b) / 4 for w, a, b in zip(whole, *parts, strict=True)]
-    assert same(gradients, wanted)
+    expected = [w / 2 + (a + b) / 4 for w, a, b in zip(whole, *parts, strict=True)]
+    assert same(gradients, expected)
 
 
 def test_a_shared_layer_has_one_shift():
@@ -301,7 +303,7 @@ def test_ranks_add_up_to_the_whole(rule):
         layer.running_mean.uniform_(0.2, 0.6)
     settings = {**SETTINGS[rule], **({"groups": 1} if "apart" in rule else {})}
     run = partial(gradient, GRADIENTS[rule], **settings)
-    wanted, pair = run(BatchObjective(model, images, labels, frozen)), Pair()
+    expected, pair = run(BatchObjective(model, images, labels, frozen)), Pair()
     problems = [
         BatchObjective(
             deepcopy(model),
@@ -315,7 +317,7 @@ def test_ranks_add_up_to_the_whole(rule):
     ]
     with ThreadPoolExecutor(2) as pool:
         for gradients in pool.map(run, problems):
-            assert same(gradients, wanted)
+            assert same(gradients, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -323,10 +325,10 @@ def test_ranks_add_up_to_the_whole(rule):
 def test_autocast_is_near_single_precision(rule, dtype):
     model, (images, labels) = network(dtype=torch.float32), batch(12, dtype=torch.float32)
     problem = BatchObjective(model, images, labels)
-    wanted = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
+    expected = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
     with torch.autocast("cpu", dtype=dtype):
         gradients = gradient(GRADIENTS[rule], problem, **SETTINGS[rule])
-    one, other = (torch.cat([g.flatten() for g in x]) for x in (gradients, wanted))
+    one, other = (torch.cat([g.flatten() for g in x]) for x in (gradients, expected))
     assert torch.cosine_similarity(one, other, dim=0) > (
         0.999 if dtype == torch.float16 else 0.95
     )

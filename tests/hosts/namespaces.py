@@ -50,7 +50,7 @@ class Host:
         self.started.append(process)
         return process
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log().read_text(errors="replace")
 
     def _log(self) -> Path:

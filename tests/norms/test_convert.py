@@ -172,10 +172,10 @@ def test_a_norm_without_running_statistics_is_converted_where_that_makes_sense()
 
 
 def test_options_reach_the_layers():
-    lent = norms.convert(
+    borrowed = norms.convert(
         nn.Sequential(nn.BatchNorm1d(3)), "borrowed", options={"lender": "adversarial"}
     )
-    assert lent[0].lender == "adversarial"
+    assert borrowed[0].lender == "adversarial"
     ranked = nn.Sequential(nn.SyncBatchNorm(3))
     assert norms.convert(ranked, "mixture")[0].clean.sync
     assert not norms.convert(ranked, "mixture", options={"sync": False})[0].clean.sync

@@ -96,8 +96,8 @@ class Expected:
         )
 
     def borrowed(self, x, clean, adversarial):
-        lent = {"clean": clean, "adversarial": adversarial}[self.layer.lender]
-        moments = self.measured(self.layer, lent if 0 < self.rows < len(x) else x)
+        lender_rows = {"clean": clean, "adversarial": adversarial}[self.layer.lender]
+        moments = self.measured(self.layer, lender_rows if 0 < self.rows < len(x) else x)
         return reference.batch_norm(x, *moments, EPS, self.layer.weight, self.layer.bias)
 
     def dual(self, x, clean, adversarial):

@@ -58,11 +58,11 @@ def test_values_and_all_gradients_are_those_of_the_equation(
     output, _ = perturbed_batch_norm(
         x, tuple(given[1:3]), tuple(given[3:]), 1e-2, at_zero=at_0
     )
-    wanted = equation3(*given, 1e-2)
-    assert torch.allclose(output, wanted, atol=1e-10)
+    expected = equation3(*given, 1e-2)
+    assert torch.allclose(output, expected, atol=1e-10)
     for a, b in zip(
         torch.autograd.grad((output * weights).sum(), given),
-        torch.autograd.grad((wanted * weights).sum(), given),
+        torch.autograd.grad((expected * weights).sum(), given),
         strict=True,
     ):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
@@ -83,8 +83,8 @@ def test_groups_are_normalized_each_by_itself(groups):
     with norms.perturbed(layer, {layer: shift}, groups=groups):
         output = layer(x)
     for j in range(groups):
-        wanted = equation3(x[j::groups], layer.weight, layer.bias, *shift, layer.eps)
-        assert torch.allclose(output[j::groups], wanted)
+        expected = equation3(x[j::groups], layer.weight, layer.bias, *shift, layer.eps)
+        assert torch.allclose(output[j::groups], expected)
 
 
 def test_running_statistics_are_shifted_in_evaluation():
@@ -190,11 +190,11 @@ def test_keep_statistics_turns_train_into_batch():
     layer, x = layer_of(3), torch.randn(4, 3, 2, 2, dtype=torch.float64)
     before = deepcopy(layer.state_dict())
     with norms.keep_statistics(layer):
-        wanted = layer(x)
+        expected = layer(x)
         with norms.mode(layer, "train"):
-            assert torch.equal(layer(x), wanted)
+            assert torch.equal(layer(x), expected)
         with norms.mode(layer, "running"):
-            assert not torch.allclose(layer(x), wanted)
+            assert not torch.allclose(layer(x), expected)
     assert all(torch.equal(layer.state_dict()[key], before[key]) for key in before)
     layer(x)
     assert layer.num_batches_tracked == before["num_batches_tracked"] + 1

@@ -19,9 +19,9 @@ def ranks(tmp_path_factory):
 def test_world_size_two_equals_world_size_one(ranks, number, shape):
     name, options = CASES[number]
     x, weights = sync_ranks.batch(shape)
-    made = sync_ranks.layer(name, options, False)
-    whole = sync_ranks.measure(made, x, weights, CLEAN)
-    parameters = len(list(made.parameters()))
+    layer = sync_ranks.layer(name, options, False)
+    whole = sync_ranks.measure(layer, x, weights, CLEAN)
+    parameters = len(list(layer.parameters()))
     for index in range(2):
         rows = [2 * index, 2 * index + 1, CLEAN + 2 * index, CLEAN + 2 * index + 1]
         measured = ranks[index][number, len(shape)]

@@ -113,13 +113,13 @@ def reference(model: nn.Module, clean: Tensor, labels: Tensor, kappa: float):
 @pytest.mark.parametrize("kind", ["none", "torch", "plain", "ours", "borrowed"])
 def test_loss_gradients_and_statistics_are_those_of_the_paper(kind):
     model, (clean, labels) = network(kind), batch()
-    wanted, margins, moved = reference(model, clean, labels, 0.3)
-    gradients = torch.autograd.grad(wanted, list(model.parameters()))
+    expected, margins, moved = reference(model, clean, labels, 0.3)
+    gradients = torch.autograd.grad(expected, list(model.parameters()))
     loss = objectives.ibp(
         model, clean, labels, Adversary(None, threat=Linf(EPS)), kappa=0.3
     )
     loss.total.backward()
-    torch.testing.assert_close(loss.total, wanted, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(loss.total, expected, rtol=1e-10, atol=1e-12)
     for parameter, gradient in zip(model.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-9, atol=1e-9)
     for name, (mean, var) in moved.items():
@@ -229,9 +229,9 @@ def test_crown_ibp_mixes_both_bounds_and_moves_the_statistics_once(kind):
         model = network(kind)
         loss = objectives.crown_ibp(model, clean, labels, adversary, kappa=0.4, beta=beta)
         mixed = beta * crown.lower + (1 - beta) * ibp.lower
-        wanted = 0.4 * F.cross_entropy(ibp.logits, labels)
-        wanted = wanted + 0.6 * F.cross_entropy(-mixed, labels)
-        torch.testing.assert_close(loss.total, wanted, rtol=1e-10, atol=1e-12)
+        expected = 0.4 * F.cross_entropy(ibp.logits, labels)
+        expected = expected + 0.6 * F.cross_entropy(-mixed, labels)
+        torch.testing.assert_close(loss.total, expected, rtol=1e-10, atol=1e-12)
         other = network(kind)
         objectives.ibp(other, clean, labels, adversary)
         for mine, its in zip(model.buffers(), other.buffers(), strict=True):

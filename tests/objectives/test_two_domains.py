@@ -141,14 +141,14 @@ def test_gradients_reach_both_sides_of_the_pair(name, batching):
     ).total.backward()
     c, a = (t.detach().requires_grad_() for t in model.tables)
     if name == "trades":
-        wanted = F.cross_entropy(c, labels) + 6 * softmax_kl(c, a).mean()
+        expected = F.cross_entropy(c, labels) + 6 * softmax_kl(c, a).mean()
     else:
-        wanted = 0.5 * F.cross_entropy(c, labels) + 0.5 * F.cross_entropy(a, labels)
+        expected = 0.5 * F.cross_entropy(c, labels) + 0.5 * F.cross_entropy(a, labels)
         more = (
             softmax_kl(c, a).mean() if name == "mixed_kl" else 0.5 * ((c - a) ** 2).mean()
         )
-        wanted = wanted + more
-    wanted.backward()
+        expected = expected + more
+    expected.backward()
     torch.testing.assert_close(model.tables[0].grad, c.grad)
     torch.testing.assert_close(model.tables[1].grad, a.grad)
 

@@ -39,10 +39,10 @@ def say(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_one_sentence_each(say, arguments, sentence):
-    code, said = say(*arguments)
+    code, output = say(*arguments)
     assert code == 2
-    assert sentence in said
-    assert said.count("\n") == 1 and said.startswith("advnorm: ")
+    assert sentence in output
+    assert output.count("\n") == 1 and output.startswith("advnorm: ")
 
 
 def test_missing_data_is_named_for_each_run(tmp_path, monkeypatch, capsys):

@@ -33,7 +33,7 @@ def run_tiny(folder, numbers, recipe=TINY, **more):
 
 
 def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
-    wanted = {
+    expected = {
         "test": CLEAN,
         "training": EpochNumber("train"),
         "held out": EpochNumber("validation_clean"),
@@ -42,11 +42,11 @@ def test_an_accuracy_has_the_samples_that_it_is_of(tmp_path):
         "unlike": MeanNumber((CLEAN, EpochNumber("train"))),
         "gap": DifferenceNumber(CLEAN, FGSM),
     }
-    result = run_tiny(tmp_path, wanted)
+    result = run_tiny(tmp_path, expected)
     run = Run.open(tmp_path / result.run)
     assert run.result("clean").accuracy.n == 20 and run.epochs()[-1].train.n == 60
     assert result.counts == {"test": 20, "training": 60, "held out": 10, "mean": 20}
-    assert set(result.numbers) == set(wanted)
+    assert set(result.numbers) == set(expected)
 
 
 def test_a_step_of_a_curve_has_its_samples(tmp_path):
@@ -55,14 +55,14 @@ def test_a_step_of_a_curve_has_its_samples(tmp_path):
 
 
 def test_answers_that_are_accuracies_have_those_that_were_asked(tmp_path):
-    wanted = {
+    expected = {
         "accuracy": AnswerNumber("attacked_loss", "attacked accuracy"),
         "loss": AnswerNumber("attacked_loss", "attacked"),
         "top": AnswerNumber("top_k", "noise"),
         "dead": AnswerNumber("dead", "dead units"),
     }
     questions = {"attacked_loss": {}, "top_k": {"k": 2}, "dead": {}}
-    result = run_tiny(tmp_path, wanted, questions=questions, samples=14)
+    result = run_tiny(tmp_path, expected, questions=questions, samples=14)
     assert result.counts == {"accuracy": 14, "top": 14}
 
 

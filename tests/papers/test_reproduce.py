@@ -141,9 +141,9 @@ def test_a_difference_of_two_results(tmp_path):
 
 def test_what_is_monitored_answers_as_a_question_does(tmp_path):
     monitored = override(TINY, ["monitor={questions: [gradient_norm], every: 1}"])
-    wanted = {"norm": AnswerNumber("gradient_norm_over_training", "mean")}
+    expected = {"norm": AnswerNumber("gradient_norm_over_training", "mean")}
     questions = ("gradient_norm_over_training",)
-    result = run_job(Job("one", monitored, wanted), tmp_path, shown=questions)
+    result = run_job(Job("one", monitored, expected), tmp_path, shown=questions)
     looks = Run.open(tmp_path / result.run).monitored()
     norms = [look.numbers["gradient_norm"] for look in looks]
     assert result.numbers["norm"] == pytest.approx(sum(norms) / len(norms))

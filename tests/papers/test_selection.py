@@ -47,21 +47,21 @@ def reproduced(folder):
 
 def test_a_damaged_record_stops_neither_artefacts_nor_pages(command, tmp_path):
     out = tmp_path / "out"
-    code, said, _ = command("reproduce", "one/table1", "--out", str(out))
-    assert code == 0 and "Each number is an accuracy on n=20 samples." in said
+    code, output, _ = command("reproduce", "one/table1", "--out", str(out))
+    assert code == 0 and "Each number is an accuracy on n=20 samples." in output
     path = record_path(out, "one/table1", "smoke")
     whole, before = path.read_bytes(), read_reproduction(path)
     path.write_bytes(whole[:300])
-    code, said, error = command("reproduce", *NAMES, "--out", str(out))
+    code, output, error = command("reproduce", *NAMES, "--out", str(out))
     assert code == 1
     assert error.count(str(path)) == 1, "it is named once"
     assert f"advnorm: one/table1 was not reproduced: {path} is not the record" in error
     assert "remove it and reproduce again" in error
-    assert "one/table2: Tiny" in said and "two/table1: Tiny" in said
+    assert "one/table2: Tiny" in output and "two/table1: Tiny" in output
     assert {p.name for p in out.glob("*.html")} == {"one.html", "two.html"}
     assert path.read_bytes() == whole[:300], "what may be mended by hand is not lost"
     path.unlink()
-    code, said, error = command("reproduce", "one/table1", "--out", str(out))
+    code, output, error = command("reproduce", "one/table1", "--out", str(out))
     assert code == 0 and "advnorm:" not in error
     assert read_reproduction(path).rows == before.rows
 
@@ -71,8 +71,8 @@ def test_a_damaged_record_of_another_artefact_is_named(command, tmp_path):
     path = record_path(out, "one/table1", "smoke")
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    code, said, error = command("reproduce", "one/table2", "--out", str(out))
-    assert code == 1 and f"wrote {out / 'one.html'}" in said
+    code, output, error = command("reproduce", "one/table2", "--out", str(out))
+    assert code == 1 and f"wrote {out / 'one.html'}" in output
     assert f"advnorm: {path} is not the record of a reproduction" in error
 
 
@@ -85,20 +85,22 @@ def test_an_artefact_that_raises_stops_no_other(command, tmp_path, monkeypatch, 
     real = sys.modules["advnorm.papers.ledger"]._digests
     calls = iter([real, digest, real])
     monkeypatch.setattr("advnorm.papers.ledger._digests", lambda root: next(calls)(root))
-    code, _, said = command("reproduce", *NAMES, "--out", str(out))
+    code, _, output = command("reproduce", *NAMES, "--out", str(out))
     assert code == 1 and reproduced(out) == ["one/table1", "two/table1"]
     kind = "" if isinstance(error, ValueError) else "ZeroDivisionError: "
-    assert f"advnorm: one/table2 was not reproduced: {kind}two\n" in said
+    assert f"advnorm: one/table2 was not reproduced: {kind}two\n" in output
 
 
 def test_missing_data_of_one_artefact_are_named_at_the_end(command, tmp_path, monkeypatch):
     jobs = [Job(row, MNIST, {"clean": CLEAN}) for row in "ab"]
     entered(monkeypatch, "one/table1", *jobs)
     out, data = tmp_path / "out", tmp_path / "no where"
-    code, said, error = command("reproduce", *NAMES, "--data", str(data), "--out", str(out))
+    code, output, error = command(
+        "reproduce", *NAMES, "--data", str(data), "--out", str(out)
+    )
     assert code == 1 and reproduced(out) == ["one/table2", "two/table1"]
     get = f"advnorm data get mnist --data '{data}'"
-    assert said.count(f"or run: {get}") == 2
+    assert output.count(f"or run: {get}") == 2
     (last,) = [line for line in error.splitlines() if line.startswith("advnorm:")]
     assert last.startswith("advnorm: one/table1: 2 failed, the first with FileNotFound")
     assert get in last
@@ -120,8 +122,8 @@ def test_a_mistake_is_refused_before_anything_runs(
     entered(monkeypatch, "two/table1", Job("b", TINY, {"clean": CLEAN}))
     monkeypatch.setitem(sys.modules, "ray", None)  # it cannot be imported
     out = tmp_path / "out"
-    code, said, error = command("reproduce", *NAMES, *words, "--out", str(out))
-    assert code == 2 and sentence in error and not said
+    code, output, error = command("reproduce", *NAMES, *words, "--out", str(out))
+    assert code == 2 and sentence in error and not output
     assert not out.exists()
 
 

@@ -34,23 +34,23 @@ def interrupted(folder, workers, more_than):
                 break
             time.sleep(0.1)
         os.killpg(job.pid, signal.SIGINT)
-        said = job.communicate(timeout=60)[1]
+        output = job.communicate(timeout=60)[1]
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
-    return job.returncode, said
+    return job.returncode, output
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_stopped_reproduction_goes_on_where_it_was(tmp_path, workers):
-    code, said = interrupted(tmp_path, workers, 2)
+    code, output = interrupted(tmp_path, workers, 2)
     assert code == 130
-    assert "everything done so far is saved" in said
+    assert "everything done so far is saved" in output
     assert (
         f"go on with: advnorm reproduce galloway2019/figure9 --scale full --on {workers}"
-        in said
+        in output
     )
     first = epochs(tmp_path)
     longest = max(map(len, first.values()))

@@ -1,5 +1,8 @@
 """Keys that are shortened, misplaced, or of an earlier version."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from advnorm.recipe import (
@@ -131,3 +134,15 @@ def test_replace_refuses_settings_that_exclude_each_other():
 
 def test_replace_takes_every_setting():
     assert set(RecipeChanges.__annotations__) == set(Recipe.model_fields)
+
+
+def test_commands_of_the_tests_set_keys_of_today():
+    """A renamed key would else fail only in the slow tests, which are not run in CI."""
+    known = {"." + key for key in keys()}
+    wrong = {
+        f"{path.name}: {name}"
+        for path in Path(__file__).parents[1].rglob("*.py")
+        for name in re.findall(r'"--set=([A-Za-z_.]+)=', path.read_text())
+        if not any(key.endswith("." + name) for key in known)
+    }
+    assert not wrong

@@ -272,7 +272,9 @@ def test_a_start_from_an_unfinished_run_is_said(recipe, tmp_path):
         RecordedLines(),
     )
     train(tuned, tmp_path / "tuned", progress=recorded)
-    assert f"start: {run.path} is unfinished: 2 of 3 epochs and 1 step" in recorded.lines
+    assert (
+        f"init_from: {run.path} is unfinished: 2 of 3 epochs and 1 step" in recorded.lines
+    )
     train(recipe, run.path, resume=True)
     shutil.rmtree(tmp_path / "tuned")
     train(tuned, tmp_path / "tuned", progress=(recorded := RecordedLines()))

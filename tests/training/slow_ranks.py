@@ -22,7 +22,7 @@ def rank(me: int, port: int, place: str, seconds: float, limit: float, out: str)
         with ranks.process_group(torch.device("cpu")):
             if me and place == "after":
                 sleep(seconds)
-            said = str(ranks.all_reduce_max(me))
+            output = str(ranks.all_reduce_max(me))
     except ranks.PeerLostError as error:
-        said = str(error)
-    Path(out, f"{me}.json").write_text(json.dumps(said))
+        output = str(error)
+    Path(out, f"{me}.json").write_text(json.dumps(output))

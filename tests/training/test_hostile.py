@@ -210,9 +210,9 @@ def test_nothing_is_written_or_removed_behind_a_linked_folder(
     recipe = stopped.path / "recipe.yaml"
     resume = ("train", recipe, "--out", stopped.path, "--resume")
     for arguments in (("evaluate", stopped.path), resume):
-        code, said = command(monkeypatch, capsys, *arguments)
-        assert code == 2 and f"{part} is a link to another folder" in said
-        assert "Traceback" not in said
+        code, output = command(monkeypatch, capsys, *arguments)
+        assert code == 2 and f"{part} is a link to another folder" in output
+        assert "Traceback" not in output
     assert files_of(precious) == before
 
 
@@ -221,8 +221,8 @@ def test_a_linked_lock_keeps_what_it_leads_to(stopped, tmp_path, monkeypatch, ca
     precious.write_text("kept")
     lock.unlink()
     lock.symlink_to(precious)
-    code, said = command(monkeypatch, capsys, "evaluate", stopped.path)
-    assert code == 2 and ".lock: is a link, not a regular file" in said
+    code, output = command(monkeypatch, capsys, "evaluate", stopped.path)
+    assert code == 2 and ".lock: is a link, not a regular file" in output
     assert precious.read_text() == "kept"
 
 
@@ -323,7 +323,7 @@ def test_a_slow_rank_is_waited_for(tmp_path, place):
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_rank_that_does_not_answer_is_one_sentence(tmp_path):
-    said = two_ranks(tmp_path, "after", seconds=12, limit=4)
-    for me, text in enumerate(said):
+    output = two_ranks(tmp_path, "after", seconds=12, limit=4)
+    for me, text in enumerate(output):
         assert text.startswith(f"rank {me} on ") and " has lost " in text
         assert "\n" not in text and ".cc:" not in text

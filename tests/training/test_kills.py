@@ -51,8 +51,8 @@ def test_an_evaluation_that_was_killed_20_times_gives_the_same_verdicts(tiny, tm
     rng = random.Random(0)
     moments = [(name, rng.randrange(most)) for name, most in 5 * list(EVENTS.items())]
     killed = Path(__file__).with_name("killed.py")
-    said = process(killed, json.dumps(moments), whole.path, run.path)
-    ends, cut_short = json.loads(said.splitlines()[-1])
+    output = process(killed, json.dumps(moments), whole.path, run.path)
+    ends, cut_short = json.loads(output.splitlines()[-1])
     assert ends == 20 * [-signal.SIGKILL]
     assert max(cut_short) == 1, "no kill hit a write, or what it left was not cleared"
     assert 0 < len(run.results()) < len(whole.results()) == 4

@@ -95,19 +95,19 @@ def test_training_stops_and_writes_nothing_to_what_has_come_in_its_place(
 def test_training_stops_where_a_part_of_the_folder_is_removed(
     tiny, tmp_path, name, step, words
 ):
-    out, taken = tmp_path / "run", tmp_path / "taken"
-    taken.mkdir()
+    out, removed = tmp_path / "run", tmp_path / "taken"
+    removed.mkdir()
 
     def strike():
         for path in out.glob(name):
-            shutil.move(path, taken / path.name)
+            shutil.move(path, removed / path.name)
 
     recipe = override(tiny, ["checkpoint_seconds=1e-9"])
     with pytest.raises(RunLostError) as lost:
         train(recipe, out, progress=At(step, strike))
     assert words in str(lost.value) and str(out) in str(lost.value)
     if name == "recipe.yaml":
-        shutil.move(taken / name, out / name)
+        shutil.move(removed / name, out / name)
     if name != "checkpoints":  # the advice works
         train(recipe, out, resume=True)
         assert Run.open(out).epochs()[-1].epoch == 3
@@ -231,7 +231,7 @@ def test_the_command_says_one_sentence_and_fails(tmp_path):
             if line.startswith("epoch 2/"):
                 out.rename(tmp_path / "moved")
                 break
-        said, advice = process.stderr.read(), process.stdout.read()
+        output, advice = process.stderr.read(), process.stdout.read()
         assert process.wait(60) == 2
-    assert re.search(rf"^advnorm: {out} was removed or moved .*train anew$", said, re.M)
-    assert not advice and "Traceback" not in said and not out.exists()
+    assert re.search(rf"^advnorm: {out} was removed or moved .*train anew$", output, re.M)
+    assert not advice and "Traceback" not in output and not out.exists()

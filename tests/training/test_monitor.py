@@ -60,8 +60,8 @@ def test_with_and_without_the_weights_are_bitwise_equal(tiny, tmp_path, case):
     lines = watched.monitored()
     total = watched.epochs()[-1].step
     assert [line.step for line in lines] == list(range(1, total + 1, 2))
-    wanted = {"gradient_norm", "gradient_norm/mean", "hessian", "hessian/error"}
-    assert all(wanted <= line.numbers.keys() for line in lines)
+    expected = {"gradient_norm", "gradient_norm/mean", "hessian", "hessian/error"}
+    assert all(expected <= line.numbers.keys() for line in lines)
 
 
 DOMAINS = {

@@ -48,11 +48,11 @@ def torchrun(*arguments, restarts=0, **options) -> subprocess.Popen:
 
 def finished(process, *, code=0) -> str:
     try:
-        said, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=300)
     finally:
         process.kill()
-    assert process.returncode == code, said
-    return said
+    assert process.returncode == code, output
+    return output
 
 
 def newest_step(out: Path) -> int:
@@ -80,8 +80,8 @@ def test_five_killed_ranks_leave_the_weights_bitwise_the_same(tmp_path, fingerpr
         kill_a_rank(agent, chosen)
         while newest_step(out) <= step and agent.poll() is None and monotonic() < end:
             sleep(0.005)  # until it is under way again
-    said = finished(agent)
-    assert said.count("going on from epoch") == 5
+    output = finished(agent)
+    assert output.count("going on from epoch") == 5
     assert fingerprint(Run.open(out)) == fingerprint(Run.open(whole))
 
 
@@ -113,7 +113,7 @@ def outcome(run: Run):
 @pytest.mark.parametrize(
     "command",
     [
-        ["evaluate", "--set=attacks=[clean, pgd-3x2]"],
+        ["evaluate", "--set=conditions=[clean, pgd-3x2]"],
         ["certify", "--method=ibp", "--set=eps=[0.01]"],
         ["perturb", "--set=directions=[sign, adversarial]", "--set=radii=[0, 0.3]"],
     ],
@@ -124,15 +124,20 @@ def test_a_command_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatch
     for folder in ("one", "two"):
         shutil.copytree(two_runs / "batch", tmp_path / folder)
     alone(monkeypatch, name, tmp_path / "one", *options)
-    said = finished(torchrun(name, tmp_path / "two", *options))
+    output = finished(torchrun(name, tmp_path / "two", *options))
     assert outcome(Run.open(tmp_path / "one")) == outcome(Run.open(tmp_path / "two"))
     assert {len(v.samples) for v in outcome(Run.open(tmp_path / "two"))[1]} == {37}
-    assert said.count(str(tmp_path / "two")) <= 3, "both ranks speak"
+    assert output.count(str(tmp_path / "two")) <= 3, "both ranks speak"
 
 
 @pytest.mark.slow
 def test_a_transfer_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatch):
-    both = [two_runs / "batch", two_runs / "none", "--device=cpu", "--set=attacks=[pgd-3]"]
+    both = [
+        two_runs / "batch",
+        two_runs / "none",
+        "--device=cpu",
+        "--set=conditions=[pgd-3]",
+    ]
     alone(monkeypatch, "transfer", *both, "--out", tmp_path / "one.json")
     finished(torchrun("transfer", *both, "--out", tmp_path / "two.json"))
     one, two = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("one", "two"))
@@ -150,8 +155,8 @@ def test_a_transfer_finds_the_same_with_two_ranks(two_runs, tmp_path, monkeypatc
 def test_what_ranks_cannot_share_is_refused_in_one_sentence(two_runs, tmp_path, command):
     shutil.copytree(two_runs / "batch", tmp_path / "run")
     name, *options = command
-    said = finished(torchrun(name, tmp_path / "run", *options, "--device=cpu"), code=1)
-    assert said.count("run it in one process, without torchrun") == 1
+    output = finished(torchrun(name, tmp_path / "run", *options, "--device=cpu"), code=1)
+    assert output.count("run it in one process, without torchrun") == 1
     run = Run.open(tmp_path / "run")
     assert run.results() == [] and run.diagnoses() == []
 
@@ -159,6 +164,6 @@ def test_what_ranks_cannot_share_is_refused_in_one_sentence(two_runs, tmp_path, 
 @pytest.mark.slow
 def test_reproduce_is_refused_with_several_ranks(tmp_path):
     what = ["galloway2019/table1", "--device=cpu", "--out", tmp_path / "out"]
-    said = finished(torchrun("reproduce", *what), code=1)
-    assert said.count("run it in one process, without torchrun") == 1
+    output = finished(torchrun("reproduce", *what), code=1)
+    assert output.count("run it in one process, without torchrun") == 1
     assert not (tmp_path / "out").exists()

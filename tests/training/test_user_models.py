@@ -125,19 +125,19 @@ def test_train_stop_resume_and_evaluate_from_the_command_line(
 ):
     naming = "--set=model.name=mine.py:build"
     tiny_settings = settings(tiny)
-    code, said, error = call(
+    code, output, error = call(
         monkeypatch, capsys, "train", "digits.pgd", "--out=a", naming, *tiny_settings
     )
     assert code == 0, error
-    assert "next: advnorm evaluate a --set model.name=mine.py:build" in said
+    assert "next: advnorm evaluate a --set model.name=mine.py:build" in output
     recipe = from_yaml(Run.open(mine / "a").recipe_text())
     assert recipe.model.name == "mine.py:build" and len(recipe.model.digest) == 64
     few = ["--set=samples=10", "--set=conditions=[clean]"]
-    code, said, error = call(monkeypatch, capsys, "evaluate", "a", *few)
+    code, output, error = call(monkeypatch, capsys, "evaluate", "a", *few)
     assert code == 2 and "add --set model.name=mine.py:build" in error
-    assert "the file runs" not in said
-    code, said, error = call(monkeypatch, capsys, "evaluate", "a", naming, *few)
-    assert code == 0 and "n=10" in said, error
+    assert "the file runs" not in output
+    code, output, error = call(monkeypatch, capsys, "evaluate", "a", naming, *few)
+    assert code == 0 and "n=10" in output, error
 
 
 def test_a_stopped_run_goes_on_bitwise_and_only_with_its_file(

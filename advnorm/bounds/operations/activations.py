@@ -1,4 +1,4 @@
-r"""Activations: what they have in common, and those of straight pieces.
+r"""Activations: the shared entry, and the piecewise linear ones.
 
 An increasing function maps :math:`[l, u]` onto :math:`[f(l), f(u)]`. A function that falls
 until :math:`v` and rises after it has its least value at the point of :math:`[l, u]`

@@ -1,13 +1,11 @@
-"""Which arguments of a function and which settings of a layer the rules are for.
+"""Which arguments of a function, and which settings of a layer, the rules cover.
 
-A function computes something else as soon as an argument says so: ``sum(dtype=torch.int8)``
-rounds, ``div(rounding_mode="floor")`` has steps. A rule that hands on an argument that it
-does not read is a rule for another function. So an entry lists its arguments in the order
-in which torch takes them, and of each the values that the rule is for; every other argument
-and value is refused by name.
+An argument may change what a function computes: ``sum(dtype=torch.int8)`` rounds, and
+``div(rounding_mode="floor")`` has steps. So an entry lists the arguments in torch's order,
+each with the values that its rules cover; every other argument or value is refused by name.
 
-A layer's settings are attributes, which may be set to anything after it was built: to what
-no rule is for, to what its ``forward`` does not read, or to what its weights contradict.
+A layer's settings are attributes, which may be set to anything after it was built: to
+values that no rule covers, that its ``forward`` ignores, or that contradict its weights.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +27,7 @@ class ComputedArgument:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a function, and which values of it the rule is for."""
+    """One argument of a function, and the values of it that the rule covers."""
 
     name: str
     accepts: Accepts
@@ -95,7 +93,7 @@ def is_int(value: Any) -> bool:
 
 
 def is_ints(value: Any) -> bool:
-    """Tell whether a value is a whole number or several."""
+    """Tell whether a value is one or more whole numbers."""
     if isinstance(value, tuple | list):
         return all(map(is_int, value))
     return is_int(value)
@@ -185,7 +183,7 @@ def above_zero(name: str) -> LayerSetting:
 
 
 def refuse_settings(layer: object, settings: Sequence[LayerSetting]) -> None:
-    """Refuse a layer with a setting that its rules are not for."""
+    """Refuse a layer with a setting that its rules do not cover."""
     for setting in settings:
         if not setting.fits(layer):
             value = getattr(layer, setting.name)

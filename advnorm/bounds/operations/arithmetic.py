@@ -36,7 +36,7 @@ def sub(function: Any, first: Any, other: Any, *, alpha: float = 1) -> Box:
 
 
 def neg(function: Any, box: Box) -> Box:
-    """Turn the box round."""
+    """Negate the box."""
     return scaled(box, -1, 0)
 
 
@@ -84,14 +84,14 @@ def _constant(value: Any, box: Box) -> Any:
         return value
     if not is_plain(value):
         raise NotImplementedError(
-            f"a constant is a {type(value).__name__}: certificates are of plain tensors"
+            f"a constant is a {type(value).__name__}: use a plain tensor"
         )
     if value.ndim > len(box.shape):
         raise NotImplementedError("a constant has more dimensions than what it is added to")
     if value.ndim == len(box.shape) and len(value) != 1:
         raise NotImplementedError(
-            f"a constant has {len(value)} rows, one a sample: what holds for an image must "
-            "not depend on its place in the batch"
+            f"a constant has {len(value)} rows, one per sample: what holds for an image "
+            "must not depend on its place in the batch"
         )
     return value.to(box.radius.dtype) if value.dtype == torch.bool else value
 

@@ -146,7 +146,7 @@ def _standard(branch: BatchNorm, box: Box) -> Coefficients:
 
 
 def channel_affine(layer: _BatchNorm | BranchedNorm, box: Box) -> Coefficients:
-    """Return a norm's factor and shift a feature, as its interval rule has them.
+    """Return a norm's factor and shift per feature, as its interval rule has them.
 
     Nothing moves here: the interval rule has moved the running statistics where so set.
     """
@@ -201,7 +201,7 @@ def _rounding(call: Call, output: Box) -> Tensor:
 
 
 def scale_channels(layer: nn.Module, box: Box) -> Box:
-    """Multiply by a layer's weights and add its bias, one a feature."""
+    """Multiply by a layer's weights and add its bias, one per feature."""
     if layer.weight is None:
         return box
     shape = (1, -1, *(1,) * (len(box.shape) - 2))

@@ -1,8 +1,8 @@
-"""What bounds know of an operation: one :class:`Operation` each, in one registry.
+"""The registry of operations: one :class:`Operation` each, with its rules and traits.
 
 The entries are in the other files of this package, with their rules beside them. A pass
-over a graph asks no node for its type: it asks its entry for a rule or for a trait. So a
-new operation is one entry, and what has none is refused by name.
+over a graph never asks for a node's type: it asks its entry for a rule or a trait. So a new
+operation is one entry, and a model with an operation that has none is refused by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from advnorm.bounds.relax import Relaxation
 
 
 class Call(NamedTuple):
-    """What a node was called with, boxes in the place of values that depend on images."""
+    """The arguments of a node's call; values that depend on the images are boxes."""
 
     target: Any
     """The layer; or the function to call on tensors."""
@@ -80,7 +80,7 @@ class Operation:
     rounding: RoundingRule | None = None
     """``None``: the operation is computed exactly."""
     channel_affine: AffineRule | None = None
-    """A factor and a shift a feature, of a norm whose moments are fixed."""
+    """A factor and a shift per feature, of a norm whose moments are fixed."""
 
     identity: bool = False
     """In evaluation it returns its input."""

@@ -4,9 +4,9 @@ r"""Linear layers and convolutions.
     W[m - r, m + r] + b \subseteq [W m + b - |W| r, \; W m + b + |W| r]
 
 which is the smallest box. On an L2 ball the dual norm gives another one,
-:math:`W c + b \pm \epsilon \|W \operatorname{diag}(s)\|_2` (row by row), and both hold. So
-does what comes of parting the values of each row: those that the box hardly lets move, as
-black and white pixels one way, count by their room, and only the others by the norm.
+:math:`W c + b \pm \epsilon \|W \operatorname{diag}(s)\|_2` (row by row), and both hold. A
+third bound splits the values of each row: those that the box hardly lets move (a black or
+white pixel can only go one way) count by the box, and only the others by the norm.
 
 Backward, forms go through the transpose, exactly.
 """
@@ -152,7 +152,7 @@ def _size(call: Call) -> Tensor:
 
 
 def _linear_rounding(call: Call, output: Box) -> Tensor:
-    """Bound ``|W| |h| + |b|``; one number a sample and feature."""
+    """Bound ``|W| |h| + |b|``; one number per sample and feature."""
     weight, bias = call.target.weight, _bias_terms(call.target)
     largest = call.box.magnitude
     length = torch.linalg.vector_norm(largest, dim=-1, keepdim=True)
@@ -164,7 +164,7 @@ def _linear_rounding(call: Call, output: Box) -> Tensor:
 
 
 def _convolution_rounding(call: Call, output: Box) -> Tensor:
-    """Bound the same; one number a sample and map."""
+    """Bound the same; one number per sample and map."""
     weight, bias = call.target.weight.flatten(1), _bias_terms(call.target)
     centre, radius = call.box.centre, call.box.radius
     sides = tuple(range(1, centre.ndim))

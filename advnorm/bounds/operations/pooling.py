@@ -52,7 +52,7 @@ rounding must not pick.
 
 
 class PoolBounds(NamedTuple):
-    """What bounds a max pooling: the entry it picks, whether surely, and a ceiling."""
+    """Bounds of a max pooling: the picked entry, if it must win, and an upper bound."""
 
     picked: Tensor
     sure: Tensor
@@ -60,7 +60,7 @@ class PoolBounds(NamedTuple):
 
 
 def pool_bounds(layer: nn.MaxPool1d | nn.MaxPool2d, box: Box) -> PoolBounds:
-    """Find the entry with the largest lower bound of each window, and what may beat it."""
+    """Find the entry of each window with the largest lower bound, and bound its rivals."""
     lower, upper = box.lower, box.upper
     dimensions = 3 if isinstance(layer, nn.MaxPool1d) else 4
     if lower.ndim != dimensions:  # torch takes the samples for the maps of one image

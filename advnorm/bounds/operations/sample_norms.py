@@ -45,7 +45,7 @@ def _layer_interval(layer: nn.LayerNorm, box: Box) -> Box:
 
 
 def _centred(box: Box, groups: int) -> tuple[Tensor, Tensor]:
-    """Return bounds on the values less the mean of their group, a row a group."""
+    """Return bounds on the values less the mean of their group, a row per group."""
     rows, n = box.shape[0], box.shape[1:].numel() // groups
     centre, radius = (x.reshape(rows, groups, n) for x in (box.centre, box.radius))
     middle = centre - centre.mean(2, keepdim=True)

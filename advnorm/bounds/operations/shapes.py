@@ -1,4 +1,4 @@
-"""Layers and functions that move, select, pad, add up or average values, and identities.
+"""Layers and functions that move, select, pad, sum or average values, and identities.
 
 All are affine in their tensor with coefficients that are never negative, so that they are
 applied to the centre, and their linear part to the radius.

@@ -43,7 +43,7 @@ def _artanh_root(k: Tensor) -> Tensor:
 
 
 def _softplus_interval(layer: nn.Softplus, box: Box) -> Box:
-    """Map both ends; above its threshold PyTorch's falls back onto x, by a hair."""
+    """Map both ends; above its threshold PyTorch returns x, which is slightly less."""
     at = layer.threshold / layer.beta
     lower, upper = box.lower, box.upper
     low, high = layer(lower), layer(upper)

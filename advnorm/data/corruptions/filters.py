@@ -75,7 +75,7 @@ def smear(images: Tensor, angle: Tensor, sigma: float) -> Tensor:
 
 
 def smooth_noise(draws: Draws, like: Tensor, *, count: int, sigma: float) -> Tensor:
-    """Draw ``count`` fields an image: Gaussian-filtered white noise of variance 1."""
+    """Draw ``count`` fields per image: Gaussian-filtered white noise of variance 1."""
     weights = gaussian_weights(sigma, like)
     weights = weights / weights.square().sum().sqrt()
     height, width = (size + len(weights) - 1 for size in like.shape[-2:])
@@ -87,7 +87,7 @@ def smooth_noise(draws: Draws, like: Tensor, *, count: int, sigma: float) -> Ten
 
 
 def plasma(draws: Draws, like: Tensor, *, decay: float) -> Tensor:
-    r"""Draw a cloud an image, ``(batch, 1, H, W)``, from 0 to 1.
+    r"""Draw a cloud per image, ``(batch, 1, H, W)``, from 0 to 1.
 
     .. math:: \sum_{o=1}^{\lceil\log_2 \text{side}\rceil} \text{decay}^{-o}\, u_o
 

@@ -1,4 +1,4 @@
-"""Runs the checks: all of them, or those that one look at the outputs decides."""
+"""Runs the checks: all of them (an audit), or those that a few passes decide (a probe)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from advnorm.evaluation.checks.history import History
 from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.evaluation.condition_names import parse_attacks
-from advnorm.evaluation.engine import look
+from advnorm.evaluation.engine import check_forward
 from advnorm.evaluation.inputs import (
     check_labels,
     explain_shape,
@@ -117,7 +117,9 @@ def audit(  # noqa: PLR0913 (one flat call, for newcomers)
         batch = next(samples.batches(model, count))
         with preserved(model, seed), explain_shape(samples.images):
             history = History(model, batch, threat)
-            classes = look(model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds)
+            classes = check_forward(
+                model, Batch(*(t[:8] for t in batch)), bounds=threat.bounds
+            )
         check_labels(batch.labels, count=count, classes=classes)
         other = None if surrogate is None else as_module(surrogate)
         auditor = Auditor(checks, suite, other, batch_size=batch_size, seed=seed)
@@ -145,7 +147,7 @@ def has_gradients(checks: Sequence[Check]) -> bool:
 
 @dataclass(frozen=True)
 class Auditor:
-    """How an audit is made."""
+    """Runs an audit: the checks, the attacks that they compare, and their settings."""
 
     checks: Sequence[str] = ALL_CHECKS
     suite: Sequence[str] = STRONG
@@ -207,7 +209,7 @@ class Auditor:
 
 def _accuracies(context: AuditContext, checks: Sequence[Check]) -> dict[str, Accuracy]:
     """Return the accuracies on clean images, under the weak and under all attacks."""
-    robust = {"clean": context.right}
+    robust = {"clean": context.correct}
     if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
         robust |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
     return {name: Accuracy(correct=count(s), n=len(s)) for name, s in robust.items()}

@@ -13,8 +13,8 @@ from torch import Tensor
 from advnorm.attacks import pgd
 from advnorm.evaluation.checks.context import (
     CHECKS,
-    DECIDED,
-    DECISIONS,
+    DECISION_ATTACK,
+    DECISION_SAMPLES,
     PGD,
     WEAK,
     AuditContext,
@@ -108,20 +108,20 @@ def black_box_stronger(context: AuditContext) -> Finding:
 @CHECKS.register("decisions_stronger")
 def decisions_stronger(context: AuditContext) -> Finding:
     """Ask whether HopSkipJump, which sees decisions alone, breaks what the others left."""
-    before, after = context.left, context.decided
-    n = len(before) if context.masked else min(DECIDED, len(before))
+    before, after = context.robust_to_suite, context.robust_to_decisions
+    n = len(before) if context.masked else min(DECISION_SAMPLES, len(before))
     return Finding(
         exceeds(count(before & ~after), n, 0.05),
-        f"{DECISIONS}, which sees decisions alone, breaks what gradients and scores do "
-        "not: they are masked; report this accuracy",
-        {"before": _share(before[:n]), DECISIONS: _share(after[:n])},
+        f"{DECISION_ATTACK}, which sees decisions alone, breaks what gradients and scores "
+        "do not: they are masked; report this accuracy",
+        {"before": _share(before[:n]), DECISION_ATTACK: _share(after[:n])},
     )
 
 
 @CHECKS.register("noise_stronger")
 def noise_stronger(context: AuditContext) -> Finding:
     """Ask whether ten random perturbations break more samples than PGD."""
-    seeing, noisy = context.robust_under(PGD), context.right.clone()
+    seeing, noisy = context.robust_under(PGD), context.correct.clone()
     for number in range(NOISES):
         draws = context.draws.stream("noise", number)
         noise = draws.normal(*context.images.shape[1:], dtype=context.images.dtype)
@@ -152,7 +152,7 @@ def transfer_stronger(context: AuditContext) -> Finding:
             step_size=2.5 * context.threat.eps / 50,
             draws=context.draws.stream("surrogate"),
         )
-    moved = context.is_correct(context.logits(x)) & context.right
+    moved = context.is_correct(context.logits(x)) & context.correct
     return Finding(
         clearly_lower(moved, seeing),
         "images made on another model break more than those made on this one: its "

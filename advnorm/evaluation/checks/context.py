@@ -1,4 +1,4 @@
-"""What a check may look at: the model, the samples, the threat, and attacks run once."""
+"""What checks read: the model, the samples, the threat, and the results of attacks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -14,8 +14,8 @@ from advnorm.attacks import classify
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluation.checks.history import History
-from advnorm.evaluation.checks.pgd_path import Path, join, walk
-from advnorm.evaluation.checks.significance import differing, exceeds, rounding_of
+from advnorm.evaluation.checks.pgd_path import PGDPath, join, trace_pgd
+from advnorm.evaluation.checks.significance import exceeds, rounding_of, share_differing
 from advnorm.evaluation.checks.slopes import Slopes, measure
 from advnorm.evaluation.condition_names import SUITES, parse_attacks
 from advnorm.evaluation.conditions import Condition, parse_conditions
@@ -33,7 +33,7 @@ CHANCE = 0.1
 """Above chance: the accuracy from which a model has something to hide."""
 SLOPES = 16
 """Samples whose slopes are measured, in double precision where that can be had."""
-DECISIONS, DECIDED = "hop_skip_jump-20", 64
+DECISION_ATTACK, DECISION_SAMPLES = "hop_skip_jump-20", 64
 """The attack on decisions, and the samples that it is tried on where nothing is suspect."""
 STRONG = SUITES["strong"]
 """Cheaper than AutoAttack's standard suite, with the same kinds of attacks."""
@@ -101,31 +101,31 @@ class AuditContext:
     def randomness(self) -> float:
         """The share of the first few images that two passes answer differently."""
         again = self.logits(self.images[:FEW])
-        return differing(self.few_logits, again, rounding_of(self.model))
+        return share_differing(self.few_logits, again, rounding_of(self.model))
 
     @cached_property
-    def right(self) -> Tensor:
-        """Which clean images are classified well."""
+    def correct(self) -> Tensor:
+        """Which clean images are classified correctly."""
         return self.is_correct(self.clean_logits)
 
     def require_better_than_chance(self) -> None:
-        """Refuse to look for a mask on a model that has nothing to hide.
+        """Refuse to look for masking in a model that is no better than chance.
 
         Raises:
             NotRun: If it is right hardly more often than chance. An untrained network may
                 be as rugged as a masked one, and its accuracy says so by itself.
         """
         limit = CHANCE + 1 / self.clean_logits.shape[1]
-        if not exceeds(int(self.right.sum()), len(self.right), limit):
+        if not exceeds(int(self.correct.sum()), len(self.correct), limit):
             raise NotRun("the model is right hardly more often than chance")
 
     def is_correct(self, logits: Tensor) -> Tensor:
-        """Tell which logits of all samples name the label, alone."""
+        """Tell for which samples the label's logit is larger than all others."""
         return classify(logits, self.labels) == self.labels
 
     @cached_property
     def nearby(self) -> Tensor:
-        """A random admissible image each: nothing there is round or on an edge."""
+        """A random admissible image for each sample, away from exact pixel values."""
         return self.threat.sample(self.images, self.draws.stream("nearby"))
 
     @cached_property
@@ -167,7 +167,7 @@ class AuditContext:
             return self._run(condition, among)
         key = (attack, threat.eps)
         if key not in self._robust_cache:
-            self._robust_cache[key] = self._run(condition, torch.ones_like(self.right))
+            self._robust_cache[key] = self._run(condition, torch.ones_like(self.correct))
         return self._robust_cache[key]
 
     def _run(self, condition: Condition, among: Tensor) -> Tensor:
@@ -209,19 +209,21 @@ class AuditContext:
         return measure(self.model, self.images[few], self.threat, draws)
 
     @cached_property
-    def path(self) -> Path:
-        """How PGD went on all samples."""
+    def path(self) -> PGDPath:
+        """The iterates of PGD on all samples."""
         if self.gradients is None:
             raise NotRun("PGD needs gradients, and the model has none")
         parts = torch.split(self.draws.keys, self.batch_size)
         each = zip(self._pairs(), map(Draws, parts), strict=True)
         with frozen_parameters(self.model):
-            return join([walk(self.logits_fn, x, y, self.threat, d) for (x, y), d in each])
+            return join(
+                [trace_pgd(self.logits_fn, x, y, self.threat, d) for (x, y), d in each]
+            )
 
     @cached_property
-    def left(self) -> Tensor:
-        """Tell which samples PGD and the strong attacks leave, those that can be run."""
-        robust = self.right
+    def robust_to_suite(self) -> Tensor:
+        """Tell which samples are robust to PGD and to the attacks of the suite."""
+        robust = self.correct
         for attack in (WEAK, PGD, *self.suite):
             cached = self._robust_cache.get((attack, self.threat.eps))
             with suppress(NotRun):
@@ -233,23 +235,24 @@ class AuditContext:
         return robust
 
     @cached_property
-    def decided(self) -> Tensor:
-        """Tell which of the samples that are left are robust to decisions alone too.
+    def robust_to_decisions(self) -> Tensor:
+        """Tell which of these samples are robust to HopSkipJump as well.
 
-        Only the first :data:`DECIDED` of them are attacked, unless gradients or scores are
-        suspect: the attack takes thousands of queries a sample.
+        Only the first :data:`DECISION_SAMPLES` of them are attacked, unless gradients or
+        scores are suspect: the attack takes thousands of queries per sample.
         """
-        few = torch.arange(len(self.left), device=self.left.device) < DECIDED
-        attacked = self.left if self.masked else self.left & few
+        robust = self.robust_to_suite
+        few = torch.arange(len(robust), device=robust.device) < DECISION_SAMPLES
+        attacked = robust if self.masked else robust & few
         return torch.where(
-            attacked, self.robust_under(DECISIONS, among=attacked), self.left
+            attacked, self.robust_under(DECISION_ATTACK, among=attacked), robust
         )
 
     @cached_property
     def strongest(self) -> Tensor:
         """Tell which samples withstand all attacks of the audit together."""
         self.robust_under(WEAK), self.robust_under(PGD)
-        return self.decided
+        return self.robust_to_decisions
 
 
 CHECKS: Registry[Callable[[AuditContext], Finding]] = Registry("check")

@@ -1,4 +1,4 @@
-"""Whether gradients are those of the answers, and say more than the next pixel."""
+"""Whether gradients are those of the logits, and hold beyond a tiny neighbourhood."""
 
 import torch
 from torch import Tensor
@@ -20,10 +20,10 @@ _ENOUGH = 8
 
 @CHECKS.register("wrong_gradients")
 def wrong_gradients(context: AuditContext) -> Finding:
-    """Ask whether gradients are those of the answers, by finite differences.
+    """Ask whether gradients agree with finite differences of the logits.
 
-    Along the gradient itself and along a random direction. A backward pass of its own
-    (BPDA, straight-through), a detached part or a decoy shows.
+    They are compared along the gradient and along a random direction. This detects a custom
+    backward pass (BPDA, straight-through), a detached part, or a decoy.
     """
     slopes = _slopes(context)
     own = _off(slopes.own, slopes.own_by_gradient, slopes.floor)
@@ -43,10 +43,10 @@ def wrong_gradients(context: AuditContext) -> Finding:
 
 @CHECKS.register("rugged_scores")
 def rugged_scores(context: AuditContext) -> Finding:
-    """Ask whether slopes at a tiny distance are those at a larger one.
+    """Ask whether slopes over a tiny distance differ from those over a larger one.
 
-    Rounding (even with a gradient that leaks around it), ripples and noise that is a
-    function of the image make gradients that say nothing about the next pixel.
+    Rounding (even with a gradient that bypasses it), ripples, and noise that is a function
+    of the image have gradients that say nothing about other images nearby.
     """
     slopes = _slopes(context)
     if len(slopes.random) < _ENOUGH or not context.threat.eps:
@@ -72,7 +72,7 @@ def _slopes(context: AuditContext) -> Slopes:
 
 
 def _length(slopes: Tensor) -> Tensor:
-    """Return the root mean square over directions, a number a sample."""
+    """Return the root mean square over directions, one number per sample."""
     return slopes.square().mean(1).sqrt()
 
 

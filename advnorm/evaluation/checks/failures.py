@@ -42,12 +42,12 @@ def unstable_predictions(context: AuditContext) -> Finding:
 def silent_success(context: AuditContext) -> Finding:
     """Ask whether PGD met images that fool the model, and returned others."""
     path = context.path
-    silent = path.fooled[:-1].any(0) & ~path.fooled[-1] & context.right
+    silent = path.fooled[:-1].any(0) & ~path.fooled[-1] & context.correct
     return Finding(
-        exceeds(count(silent), count(context.right), 0.05),
+        exceeds(count(silent), count(context.correct), 0.05),
         "the attack fooled the model on its way and returned another image: keep the best "
         "iterate (apgd_ce does), or use smaller steps",
-        {"share of samples": count(silent) / max(1, count(context.right))},
+        {"share of samples": count(silent) / max(1, count(context.correct))},
     )
 
 
@@ -55,7 +55,7 @@ def silent_success(context: AuditContext) -> Finding:
 def incomplete_optimization(context: AuditContext) -> Finding:
     """Ask whether the loss of robust samples rises to PGD's last step."""
     path = context.path
-    robust = context.right & ~path.fooled.any(0)
+    robust = context.correct & ~path.fooled.any(0)
     best = path.losses.cummax(0).values[:, robust]
     late = (best[-1] - best[-1 - len(best) // 10]) / (best[-1] - best[0]).clamp(min=1e-12)
     rising = count(late > 0.1)
@@ -73,7 +73,7 @@ def incomplete_optimization(context: AuditContext) -> Finding:
 def transfer_failure(context: AuditContext) -> Finding:
     """Ask whether images that fool the model in the attack do not in a fresh pass."""
     path = context.path
-    rows = (path.fooled[-1] & context.right).nonzero().squeeze(1)
+    rows = (path.fooled[-1] & context.correct).nonzero().squeeze(1)
     if len(rows) < 2:
         raise NotRun("the attack fooled the model on fewer than 2 samples")
     parts = torch.split(

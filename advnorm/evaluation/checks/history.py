@@ -1,8 +1,9 @@
-"""Whether a model answers after many queries as it did before them.
+"""Whether the logits of a model after many queries are those before them.
 
-State outside of parameters and buffers (a counter, a list of earlier queries, a global) is
-noticed by its effect: the same images are asked about before and after, new ones of a copy
-of the model that has seen no query, and the slope between neighbours is compared.
+State outside of parameters and buffers (a counter, a list of earlier queries, a global)
+shows in its effect. So the same images are queried before and after; new images are also
+queried on a copy of the model that has seen no query; and the slope between neighbouring
+images is compared.
 """
 
 from copy import deepcopy
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from advnorm.attacks import LogitsFn
 from advnorm.data import Batch
 from advnorm.draws import Draws
-from advnorm.evaluation.checks.significance import differing, rounding_of
+from advnorm.evaluation.checks.significance import rounding_of, share_differing
 from advnorm.evaluation.engine import logits_of
 from advnorm.threat import Threat
 
@@ -25,7 +26,7 @@ _STEP = 0.1
 
 
 class Change(NamedTuple):
-    """What is not as it was."""
+    """What has changed."""
 
     again: float
     """The share of images that got another answer the second time."""
@@ -36,7 +37,7 @@ class Change(NamedTuple):
 
 
 class History:
-    """The answers of a model before any other query: make it first."""
+    """The answers of a model before any other query: create it first."""
 
     def __init__(self, model: nn.Module, batch: Batch, threat: Threat) -> None:
         self.logits_fn = logits_of(model)
@@ -47,16 +48,16 @@ class History:
         self.logits = self._ask(self.points)
 
     def change(self) -> Change:
-        """Ask again, and say what is not as it was."""
+        """Query again, and return what has changed."""
         again = self._ask(self.points)
         points = self._points("after")
         logits = self._ask(points)
         before, after = _steepness(self.logits), _steepness(logits)
         fresh = None
         if self.copy is not None:
-            fresh = differing(logits, self._ask(points, of_copy=True), self.rounding)
+            fresh = share_differing(logits, self._ask(points, of_copy=True), self.rounding)
         return Change(
-            differing(self.logits, again, self.rounding),
+            share_differing(self.logits, again, self.rounding),
             fresh,
             1.0 if before == after else (after / before).item(),
         )

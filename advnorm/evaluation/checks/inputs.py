@@ -1,4 +1,4 @@
-"""What the model does with its input: the range that it expects, and steps in it."""
+"""How the model treats its input: the range that it expects, and whether it quantizes."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ TINY = 1e-5
 
 @CHECKS.register("standardization_outside")
 def standardization_outside(context: AuditContext) -> Finding:
-    """Ask whether images, or those that the model was made for, are standardized.
+    """Ask whether the images are standardized, or the model expects standardized ones.
 
     Images outside of the bounds are refused before. Those inside are given to the model as
     they are, standardized by their own moments, and scaled to [-1, 1]: a model that does
@@ -20,7 +20,7 @@ def standardization_outside(context: AuditContext) -> Finding:
     deviation 1 themselves are standardized, whatever the bounds say, and eps then counts
     in standard deviations.
     """
-    as_given, n = context.right, len(context.images)
+    as_given, n = context.correct, len(context.images)
     others = [context.is_correct(context.logits(images)) for images in _scaled(context)]
     best = max(others, key=count)
     gain = (count(best) - count(as_given)) / n

@@ -1,4 +1,4 @@
-"""State that a model keeps from query to query, noticed by its effect."""
+"""State that a model keeps between queries, detected by its effect."""
 
 from advnorm.evaluation.checks.context import CHECKS, AuditContext, Finding, NotRun
 from advnorm.evaluation.checks.history import Change

@@ -1,4 +1,4 @@
-"""What one look at the outputs shows (the checks of AutoAttack, Croce & Hein, 2020).
+"""Checks that need a few passes only (those of AutoAttack, Croce & Hein, 2020, and more).
 
 AutoAttack's code warns of randomized and dynamic defenses, of probabilities instead of
 logits and of zero gradients. Here each is a check, beside three that split them further.
@@ -9,7 +9,12 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from advnorm.evaluation.checks.context import CHECKS, FEW, AuditContext, Finding, NotRun
-from advnorm.evaluation.checks.significance import count, differing, exceeds, rounding_of
+from advnorm.evaluation.checks.significance import (
+    count,
+    exceeds,
+    rounding_of,
+    share_differing,
+)
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.model_state import frozen_parameters
 
@@ -56,7 +61,7 @@ def one_hot_output(context: AuditContext) -> Finding:
 
 @CHECKS.register("unavailable_gradients")
 def unavailable_gradients(context: AuditContext) -> Finding:
-    """Ask whether a finite gradient fails to reach the input (Pintor et al., 2022)."""
+    """Ask whether the input has no finite gradient (Pintor et al., 2022)."""
     gradients = context.gradients
     finite = gradients is not None and bool(gradients.isfinite().all())
     return Finding(
@@ -72,28 +77,28 @@ def zero_gradients(context: AuditContext) -> Finding:
     """Ask whether the input gradient of the cross-entropy is exactly 0."""
     if context.gradients is None:
         raise NotRun("the model has no gradients at all")
-    zero = (context.gradients == 0).flatten(1).all(1) & context.right
+    zero = (context.gradients == 0).flatten(1).all(1) & context.correct
     return Finding(
-        exceeds(count(zero), count(context.right), 0.01),
+        exceeds(count(zero), count(context.correct), 0.01),
         "cross-entropy has no slope at some images, so PGD stays where it starts: trust "
         "margin losses (apgd_dlr, apgd_t) and square only",
-        {"share of samples": count(zero) / max(1, count(context.right))},
+        {"share of samples": count(zero) / max(1, count(context.correct))},
     )
 
 
 @CHECKS.register("saturated_loss")
 def saturated_loss(context: AuditContext) -> Finding:
     """Ask whether logits are so far apart that their softmax is exactly one-hot."""
-    logits, right = context.clean_logits, context.right
+    logits, correct = context.clean_logits, context.correct
     others = (logits - logits.amax(1, keepdim=True)).exp().sum(1) == 1
     top = logits.topk(2, dim=1).values
-    hard = count(others & right)
+    hard = count(others & correct)
     return Finding(
-        exceeds(hard, count(right), 0.01),
+        exceeds(hard, count(correct), 0.01),
         "logits are so far apart that cross-entropy is flat in this precision: divide them "
         "by a constant before the attack, or attack the margin (apgd_dlr)",
         {
-            "share of samples": hard / max(1, count(right)),
+            "share of samples": hard / max(1, count(correct)),
             "median margin": (top[:, 0] - top[:, 1]).median().item(),
         },
     )
@@ -128,9 +133,10 @@ def batch_dependent(context: AuditContext) -> Finding:
     if context.randomness:
         raise NotRun("the model is randomized, so batches cannot be compared")
     half, whole = len(x) // 2, context.few_logits
+    rounding = rounding_of(context.model)
     shares = [
-        differing(whole[:half], context.logits(x[:half]), rounding_of(context.model)),
-        differing(whole, context.logits(x.flip(0)).flip(0), rounding_of(context.model)),
+        share_differing(whole[:half], context.logits(x[:half]), rounding),
+        share_differing(whole, context.logits(x.flip(0)).flip(0), rounding),
     ]
     share = max(shares)
     return Finding(
@@ -155,8 +161,8 @@ def grad_mode_dependent(context: AuditContext) -> Finding:
         enabled = context.logits_fn(x.clone()).detach()
         required = context.logits_fn(x.clone().requires_grad_()).detach()
     numbers = {
-        "gradients enabled": differing(plain, enabled, unit),
-        "gradients wanted": differing(plain, required, unit),
+        "gradients enabled": share_differing(plain, enabled, unit),
+        "gradients wanted": share_differing(plain, required, unit),
     }
     return Finding(
         max(numbers.values()) > 0,

@@ -1,4 +1,4 @@
-"""The way that PGD went, step by step."""
+"""The path of PGD, step by step."""
 
 from typing import NamedTuple
 
@@ -13,17 +13,17 @@ from advnorm.threat import Threat
 STEPS = 50
 
 
-class Path(NamedTuple):
-    """What PGD saw: a row a step and one for the returned image, a column a sample."""
+class PGDPath(NamedTuple):
+    """Losses along PGD: a row per step and one for the result, a column per sample."""
 
     losses: Tensor
     fooled: Tensor
     images: Tensor
 
 
-def walk(
+def trace_pgd(
     logits_fn: LogitsFn, clean: Tensor, labels: Tensor, threat: Threat, draws: Draws
-) -> Path:
+) -> PGDPath:
     """Run PGD on a batch and keep the logits of each iterate; the last are a fresh pass."""
     seen: list[Tensor] = []
 
@@ -39,10 +39,10 @@ def walk(
     losses = F.cross_entropy(
         logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none"
     )
-    return Path(losses.view(len(logits), -1), logits.argmax(2) != labels, images)
+    return PGDPath(losses.view(len(logits), -1), logits.argmax(2) != labels, images)
 
 
-def join(paths: list[Path]) -> Path:
+def join(paths: list[PGDPath]) -> PGDPath:
     """Put the batches side by side."""
     losses, fooled, images = zip(*paths, strict=True)
-    return Path(torch.cat(losses, 1), torch.cat(fooled, 1), torch.cat(images))
+    return PGDPath(torch.cat(losses, 1), torch.cat(fooled, 1), torch.cat(images))

@@ -1,4 +1,4 @@
-"""Whether scores say how sure a decision is: an attack that climbs them needs that."""
+"""Whether a smaller margin means a less certain decision, as score-based attacks assume."""
 
 from math import sqrt
 
@@ -47,7 +47,7 @@ def uninformative_scores(context: AuditContext) -> Finding:
     deviation = sqrt((n + m + 1) / (12 * n * m))  # of an area without information
     return Finding(
         agreement + 2.33 * deviation < WEAK,
-        "scores say nothing about how near another decision is: attacks that climb them "
+        "scores say nothing about how near another decision is: attacks that follow them "
         "(gradients and square alike) are blind; trust decisions only (hop_skip_jump)",
         {"agreement": agreement, "decisions": float(n + m)},
     )
@@ -57,7 +57,7 @@ def uninformative_scores(context: AuditContext) -> Finding:
 def tiny_logits(context: AuditContext) -> Finding:
     """Ask whether logits are so close together that their softmax is uniform.
 
-    Cross-entropy then climbs the mean of all logits, and its gradient may underflow.
+    The cross-entropy then follows the mean of all logits, and its gradient may underflow.
     """
     context.require_better_than_chance()
     logits = context.clean_logits

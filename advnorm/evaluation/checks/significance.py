@@ -21,7 +21,7 @@ def exceeds(count: int, n: int, limit: float) -> bool:
     return n > 0 and Accuracy(correct=count, n=n).interval[0] > limit
 
 
-def differing(a: Tensor, b: Tensor, rounding: float) -> float:
+def share_differing(a: Tensor, b: Tensor, rounding: float) -> float:
     """Return the share of rows of logits that differ by more than rounding.
 
     Args:

@@ -1,7 +1,7 @@
-r"""The slope of a model's margin: as autograd has it, and as the model's answers have it.
+r"""The slope of a model's margin: by autograd, and by finite differences of its logits.
 
 With the margin :math:`m(x) = z_a(x) - z_b(x)` of the two largest logits and a direction
-:math:`v`, autograd says :math:`\nabla m(x) \cdot v`, and the answers say
+:math:`v`, autograd gives :math:`\nabla m(x) \cdot v`, and finite differences give
 
 .. math::
     \frac{m(x + h v) - m(x)}{h}.
@@ -34,7 +34,7 @@ equal: clipping and pooling have no slope there."""
 
 
 class Slopes(NamedTuple):
-    """Slopes of the margin: a row a sample, a column a direction."""
+    """Slopes of the margin: a row per sample, a column per direction."""
 
     own: Tensor
     """Along the gradient, as the answers have it; one column."""
@@ -45,7 +45,7 @@ class Slopes(NamedTuple):
     larger: tuple[Tensor, ...]
     """Along the same directions, at each of :data:`SCALES`."""
     floor: Tensor
-    """What rounding may make of a slope of 0, a number a sample."""
+    """What rounding may make of a slope of 0, a number per sample."""
     double: bool
     """Whether the answers are in double precision."""
 
@@ -101,7 +101,7 @@ class _Answers:
         self.here = self._margins(self.x[:, None])
 
     def floor(self, signs: Tensor) -> Tensor:
-        """Return what rounding may make of a slope of 0: seen at a thousandth of a step."""
+        """Return the rounding error of a slope, measured at a thousandth of a step."""
         near = self._margins(self.x[:, None] + 1e-3 * self.step * signs)
         unit = 64 * torch.finfo(self.dtype).eps * self.here[:, 0].abs()
         return ((near - self.here).abs().amax(1) * 4 + unit) / self.step

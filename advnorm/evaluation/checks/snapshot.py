@@ -23,7 +23,7 @@ class _Slot(NamedTuple):
 
 
 class TensorSnapshot:
-    """What every tensor of a model was; a pass may fill one anew, or put in another."""
+    """Every tensor of a model; a pass may write to a tensor, or replace it."""
 
     def __init__(self, model: nn.Module) -> None:
         self._slots = [
@@ -35,11 +35,11 @@ class TensorSnapshot:
         ]
 
     def moved(self) -> int:
-        """Return how many tensors are not what they were."""
+        """Return how many tensors have changed."""
         return sum(slot.moved() for slot in self._slots)
 
     def restore(self) -> None:
-        """Make every tensor what it was; one that has not moved is not written to."""
+        """Restore the tensors that have changed; the others are not written to."""
         with torch.no_grad():
             for slot in self._slots:
                 if slot.moved():

@@ -44,8 +44,8 @@ def deep(
     return training.replace(model=ModelSpec(name=f"resnet{depth}"))
 
 
-def _thirst(low: int, high: int) -> tuple[Claim, Claim]:
-    """Claim that depth pays in robustness, and does not in clean training."""
+def _only_robustness_grows(low: int, high: int) -> tuple[Claim, Claim]:
+    """Claim that depth improves robustness, but hardly the accuracy of clean training."""
     first, last = str(low), str(high)
     scales: tuple[Scale, ...] = ("full",) if low in _DEPTHS["full"] else ("reduced",)
     return (
@@ -71,8 +71,8 @@ def _thirst(low: int, high: int) -> tuple[Claim, Claim]:
         _CLEAN: (78.9, None, 79.4, None, None),
     },
     claims=(
-        *_thirst(152, 338),
-        *_thirst(20, 56),
+        *_only_robustness_grows(152, 338),
+        *_only_robustness_grows(20, 56),
         Claim(
             "robustness grows with every step of depth, up to ResNet-638",
             rising(_ROBUST, tuple(map(str, _DEPTHS["full"]))),

@@ -162,6 +162,6 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that neither ends a cell nor begins HTML."""
+    """Escape text that would end a table cell or begin HTML."""
     escaped = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
     return escaped

@@ -1,4 +1,4 @@
-"""An exported network is run before it is written: logits, and the run's verdicts."""
+"""Run an exported network before it is written: compare logits and stored verdicts."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class ExportCheckError(ValueError):
 
 
 class CheckedExport(NamedTuple):
-    """What an exported network was compared with."""
+    """The comparison of an exported network with the model."""
 
     difference: float
     samples: int

@@ -50,7 +50,7 @@ def named_failure(model: nn.Module, to: str) -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Return what an error of the ONNX exporter, which is advice for pages, comes from."""
+    """Return the cause of an error of the ONNX exporter, whose own text is long advice."""
     while isinstance(error, torch.onnx.OnnxExporterError) and error.__cause__:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""The formats of a network, each by its name: files as bytes, checked before they exist."""
+"""The registry of export formats: each returns its files as bytes, already checked."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ from advnorm.runs.export.source import ExportRequest
 
 
 class RenderedExport(NamedTuple):
-    """The files of an export, and what is to be said about them."""
+    """The files of an export, and notes for the user."""
 
     files: dict[Path, bytes]
     notes: tuple[str, ...]

@@ -37,7 +37,7 @@ def layer_source(path: str, layer: nn.Module) -> str:
 
 
 def _value(path: str, layer: nn.Module, parameter: Parameter) -> Any:
-    """Return what the constructor got, as far as the layer tells."""
+    """Return the constructor's argument, read from the layer's attributes."""
     name = parameter.name
     value = getattr(layer, name, parameter.default)
     if name == "bias" and hasattr(layer, name):

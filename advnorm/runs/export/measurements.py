@@ -1,4 +1,4 @@
-"""What was measured of a run's weights, for the documents that are written about it."""
+"""The measurements of a run's weights, for model cards and model zoos."""
 
 from dataclasses import dataclass
 

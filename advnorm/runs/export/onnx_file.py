@@ -96,7 +96,7 @@ def _predict(content: bytes) -> Predict:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the exporter prints, such as graphs where it fails, from the terminal."""
+    """Keep the exporter's output, such as graphs where it fails, off the terminal."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

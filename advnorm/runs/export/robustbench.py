@@ -1,4 +1,4 @@
-"""``--to robustbench``: an entry of RobustBench's model zoo, of what was measured alone."""
+"""``--to robustbench``: an entry of RobustBench's model zoo, with measured numbers only."""
 
 import json
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What is exported: the model of a run, or a model of the user's own, and its facts."""
+"""The source of an export: the model of a run or of the user's own, and its metadata."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SAMPLES = 64
 
 @dataclass(frozen=True)
 class ExportSource:
-    """A model in evaluation on the CPU, images to test it with, and where it is from."""
+    """A model in evaluation mode on the CPU, images to test it with, and its origin."""
 
     model: nn.Module
     images: Tensor
@@ -44,7 +44,7 @@ class ExportSource:
         return output
 
     def facts(self) -> dict[str, str]:
-        """Say where the network is from, and what it takes; written into every file."""
+        """Describe the origin of the network and its inputs, for every exported file."""
         shape = " x ".join(map(str, self.images.shape[1:]))
         low, high = self.recipe.threat.bounds if self.recipe else (0.0, 1.0)
         facts = {
