@@ -27,7 +27,7 @@ class ValidationSpec(Spec):
 class MonitorSpec(Spec):
     """Measurements during training. They do not change the training.
 
-    sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/diagnose.md.
+    sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/how-to/diagnose.md.
     """
 
     questions: tuple[
@@ -56,7 +56,7 @@ class EvaluationSpec(Spec):
     """What ``advnorm evaluate`` does."""
 
     conditions: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
-    """``clean``, ``noise-SIGMA``, ``NAME-STEPSxRESTARTS+OPTION``: docs/evaluation.md."""
+    """``clean``, ``noise-SIGMA``, ``NAME-STEPSxRESTARTS``: docs/how-to/evaluation.md."""
     threat: EvaluationThreatSpec = EvaluationThreatSpec()
     certificate: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
     """A certificate that is computed before attacks; certified samples are not attacked."""
