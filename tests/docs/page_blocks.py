@@ -10,13 +10,14 @@ DOCS = ROOT / "docs"
 SHELVES = ["how-to", "reference", "explanation"]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(DOCS.glob("*.md")),
     *(page for shelf in SHELVES for page in sorted((DOCS / shelf).glob("*.md"))),
 ]
 PROSE = [
     *PAGES,
-    ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted((DOCS / "results").glob("*.md")),
 ]
 
