@@ -201,9 +201,8 @@ def _kind(thing: object) -> str:
 
     if isinstance(thing, tuple):
         return f"Value: ``{thing!r}``."
-    return (
-        f"Definition: ``{stringify_annotation(plain(thing), 'smart').replace('~', '')}``."
-    )
+    definition = stringify_annotation(plain(thing), "smart").replace("~", "")
+    return f"Definition: ``{definition}``."
 
 
 def _elsewhere(module: str) -> str:
