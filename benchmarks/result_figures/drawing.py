@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from PIL import Image
 
 from advnorm.records import Picture
@@ -136,6 +136,10 @@ def _scales(axes: Axes, part: Part) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if part.log_y:
         axes.set_yscale("log")
+    for axis in [axes.xaxis] * part.log_x + [axes.yaxis] * part.log_y:
+        axis.set_major_locator(LogLocator(subs=(1.0,) if part.log_x else (1.0, 2.0, 5.0)))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
     if part.ticks:
         axis = axes.yaxis if part.rows else axes.xaxis
         axis.set_ticks([x for x, _ in part.ticks], [label for _, label in part.ticks])
@@ -181,7 +185,9 @@ def _series(axes: Axes, series: Plotted, shift: float) -> None:
 def _names(parts: Sequence[Part]) -> dict[str, Line2D]:
     """Return the legend: a handle for every name of a series, and one for the paper's."""
     every = [series for part in parts for series in part.series]
-    handles = {series.name: _handle(series) for series in every}
+    handles: dict[str, Line2D] = {}
+    for series in every:
+        handles.setdefault(series.name, _handle(series))
     if any(series.published for series in every):
         paper = "hollow: the paper's"
         handles[paper] = Line2D(
