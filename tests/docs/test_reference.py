@@ -50,10 +50,10 @@ def test_every_key_of_a_recipe_is_explained():
             assert set(part.model_fields) <= known, part.__name__
 
 
-def test_the_tree_of_the_readme_is_the_floor_plan():
+def test_the_tree_of_the_architecture_page_is_the_floor_plan():
     (tree,) = [
         block.text
-        for block in blocks(ROOT / "README.md", "text")
+        for block in blocks(DOCS / "explanation" / "architecture.md", "text")
         if block.text.startswith("advnorm/")
     ]
     package, _, others = tree.partition("tests/")
