@@ -10,8 +10,8 @@ import pytest
 from page_blocks import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import figures  # noqa: E402
-from result_figures.drawing import svg  # noqa: E402
+import figures
+from result_figures.drawing import svg
 
 RESULTS = ROOT / "docs" / "results"
 FILES = figures.files(RESULTS)

@@ -53,7 +53,7 @@ def test_every_key_of_a_recipe_is_explained():
 def test_the_tree_of_the_architecture_page_is_the_floor_plan():
     (tree,) = [
         block.text
-        for block in blocks(DOCS / "explanation" / "architecture.md", "text")
+        for block in blocks(ROOT / "docs" / "explanation" / "architecture.md", "text")
         if block.text.startswith("advnorm/")
     ]
     package, _, others = tree.partition("tests/")
@@ -72,6 +72,7 @@ def test_the_version_is_that_of_the_changelog():
 
 
 def test_the_readme_counts_the_checks():
-    assert f"| checks for misleading robustness | {len(CHECKS)} |" in (
-        ROOT / "README.md"
-    ).read_text()
+    assert (
+        f"| checks for misleading robustness | {len(CHECKS)} |"
+        in (ROOT / "README.md").read_text()
+    )
