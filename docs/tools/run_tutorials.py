@@ -18,6 +18,7 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,12 +49,12 @@ STYLE = {
     "savefig.bbox": "tight",
     "savefig.transparent": True,
     "svg.hashsalt": "advnorm",
-} | dict.fromkeys(
-    [*(f"{x}.color" for x in ("text", "xtick", "ytick", "grid", "hatch"))]
-    + ["axes.edgecolor", "axes.labelcolor"],
-    INK,
-)
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor"), INK),
+    **{f"{part}.color": INK for part in ("text", "xtick", "ytick", "grid", "hatch")},
+}
 _ALT = re.compile(r"\A# alt: (.+(?:\n# .+)*)\n")
+_OTHER = re.compile(r"\]\((\w+)\.py\)")
+_UP = "](../"
 
 
 class Cell(NamedTuple):
@@ -69,9 +70,9 @@ class TutorialError(Exception):
 
 
 def cells_of(source: str) -> list[Cell]:
-    """Split a script in percent format into cells of code or Markdown.
+    r"""Split a script in percent format into cells of code or Markdown.
 
-    >>> cells_of("# %% [markdown]\\n# # Title\\n\\n# %%\\n1 + 1\\n")
+    >>> cells_of("# %% [markdown]\n# # Title\n\n# %%\n1 + 1\n")
     [Cell(kind='markdown', text='# Title', line=2), Cell(kind='code', text='1 + 1', line=5)]
     """
     marks = [*re.finditer(r"^# %%(?: \[(markdown)\])?$\n", source, re.MULTILINE)]
@@ -94,6 +95,15 @@ def parts_of(cell: Cell, path: Path) -> Iterator[tuple[CodeType, bool]]:
     yield compile(tree, str(path), "exec"), False
     if last is not None:
         yield compile(ast.Expression(last.value), str(path), "eval"), True
+
+
+def with_links(text: str) -> str:
+    """Let links lead to the pages of other tutorials, and from the site's root elsewhere.
+
+    >>> with_links("[next](which_norm.py), [norms](../how-to/norms.md)")
+    '[next](which_norm.md), [norms](/how-to/norms.md)'
+    """
+    return _OTHER.sub(r"](\1.md)", text).replace(_UP, "](/")
 
 
 def execute(cell: Cell, path: Path, namespace: dict[str, object]) -> str:
@@ -137,9 +147,13 @@ def write_page(path: Path, out: Path, digest: str) -> None:
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = str(path)
     for number, cell in enumerate(cells_of(path.read_text()), start=1):
-        alt = " ".join(re.split(r"\n# +", found[1])) if (found := _ALT.match(cell.text)) else ""
+        alt = (
+            " ".join(re.split(r"\n# +", found[1]))
+            if (found := _ALT.match(cell.text))
+            else ""
+        )
         if cell.kind == "markdown":
-            blocks.append(cell.text)
+            blocks.append(with_links(cell.text))
             continue
         blocks.append(f"```python\n{_ALT.sub('', cell.text)}\n```")
         try:
@@ -155,15 +169,13 @@ def write_page(path: Path, out: Path, digest: str) -> None:
 
 
 def _footer(path: Path, out: Path, seconds: float) -> str:
-    import torch
-
-    script = os.path.relpath(path, out)
+    shutil.copyfile(path, out / path.name)
     scale = "on less data than its text speaks of, " if is_small() else ""
-    threads = torch.get_num_threads()
+    torch = sys.modules.get("torch")
+    threads = torch and f" (torch {torch.__version__}, {torch.get_num_threads()} thread(s))"
     return (
-        f"---\n\nThis page is the output of {{download}}`{path.name} <{script}>`, which "
-        f"Jupyter and VS Code open as a notebook. It ran {scale}in {seconds:.0f} s with "
-        f"torch {torch.__version__}, {threads} thread{'s' * (threads > 1)}."
+        f"---\n\nThis page is the output of {{download}}`{path.name}`, which Jupyter and VS "
+        f"Code open as a notebook. It ran {scale}in {seconds:.0f} s{threads or ''}."
     )
 
 

@@ -9,8 +9,8 @@
 # - find out which images broke, and look at them,
 # - draw accuracy over the radius of the attack.
 #
-# It takes a few seconds on a laptop. You need PyTorch and nothing to download: the data are
-# scikit-learn's 1,797 handwritten digits, 8x8 pixels each.
+# It takes about a quarter of a minute on one core. There is nothing to download: the data
+# are scikit-learn's 1,797 handwritten digits, 8x8 pixels each.
 
 # %%
 import os
@@ -99,7 +99,7 @@ print(strong)
 
 # %% [markdown]
 # Compare it with `pgd-50` above. Close numbers are a good sign. A large gap would mean that
-# `pgd-50` had not seen the whole truth: [is this robustness real?](real_robustness.md) is a
+# `pgd-50` had not seen the whole truth: [is this robustness real?](real_robustness.py) is a
 # tutorial of its own.
 #
 # ## Which images broke?
@@ -111,7 +111,9 @@ print(strong)
 rows = strong.sample_table()
 broken = [row for row in rows if row["by"]]
 wrong_from_the_start = [row for row in rows if not row["robust"] and not row["by"]]
-print(f"{len(rows)} images: {len(broken)} broken, {len(wrong_from_the_start)} wrong already")
+print(
+    f"{len(rows)} images: {len(broken)} broken, {len(wrong_from_the_start)} wrong already"
+)
 for name in sorted({row["by"] for row in broken}):
     print(f"  broken by {name}: {sum(row['by'] == name for row in broken)}")
 
@@ -144,7 +146,7 @@ figure, axes = plt.subplots(3, 4, figsize=(5.8, 4.6))
 for column, row in zip(axes.T, broken, strict=False):
     before, after = clean_pixels[row["sample"], 0], changed_pixels[row["sample"], 0]
     column[0].imshow(before, cmap="gray", vmin=0, vmax=1)
-    column[0].set_title(f"a {row['label']}")
+    column[0].set_title(f"label {row['label']}")
     column[1].imshow(after, cmap="gray", vmin=0, vmax=1)
     column[1].set_title(f"seen as {row['prediction']}")
     column[2].imshow(after - before, cmap="PuOr", vmin=-0.1, vmax=0.1)
@@ -155,7 +157,8 @@ plt.tight_layout()
 plt.show()
 
 # %% [markdown]
-# In the difference, purple and orange pixels went up or down by the whole radius.
+# In the lower row purple pixels went up and orange ones down; the darkest by the whole
+# radius.
 #
 # No image left the ball. `evaluate` counts a success only after it has checked this.
 
@@ -208,5 +211,5 @@ assert accuracies[-1] < 0.1
 # ## What next?
 #
 # - This model was trained on clean images only. [Adversarial training, with and without
-#   batch norm](with_and_without_batch_norm.md) does better.
-# - [Certificates](certificates.md) give a lower bound where attacks give an upper one.
+#   batch norm](with_and_without_batch_norm.py) does better.
+# - [Certificates](certificates.py) give a lower bound where attacks give an upper one.

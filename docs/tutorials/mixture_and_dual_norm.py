@@ -164,12 +164,13 @@ plt.show()
 
 # %% [markdown]
 # All four lines begin at 0, because the branches began as one. Compare the solid lines with
-# the dashed ones: that is what the aim of the attack adds to its size. A single batch norm
-# would normalize both domains by moments in between.
+# the dashed ones: that is what the aim of the attack adds to its size. At the end of this
+# training the attack has moved the branches further apart than the noise, at both norms. A
+# single batch norm would normalize both domains by moments in between.
 
 # %%
 assert with_attack[0] == [0, 0]
-assert min(with_attack[-1]) > 0.01
+assert all(a > b for a, b in zip(with_attack[-1], with_noise[-1], strict=True))
 
 # %% [markdown]
 # ## Two answers
@@ -178,10 +179,13 @@ assert min(with_attack[-1]) > 0.01
 # branch of the present route, attacks that branch, and names it in the result.
 
 # %%
+results = {}
 for domain in ("clean", "adversarial"):
     with norms.route(mixture, domain=domain):
-        print(advnorm.evaluate(mixture, test_images, test_labels, THREAT,
-                               conditions=["clean", "pgd-50"]))  # fmt: skip
+        results[domain] = advnorm.evaluate(
+            mixture, test_images, test_labels, THREAT, conditions=["clean", "pgd-50"]
+        )
+    print(results[domain])
 
 # %% [markdown]
 # A number of a mixture network without its branch means little. An accuracy on clean images
@@ -191,12 +195,10 @@ for domain in ("clean", "adversarial"):
 # If the attacker may choose the branch, an image counts only if it is robust on both.
 
 # %%
-verdicts = []
-for domain in ("clean", "adversarial"):
-    with norms.route(mixture, domain=domain):
-        result = advnorm.evaluate(mixture, test_images, test_labels, THREAT,
-                                  conditions=["pgd-50"])  # fmt: skip
-    verdicts.append([row["robust"] for row in result.sample_table()])
+verdicts = [
+    result.verdicts[f"pgd-50_linf_0.15@{domain}"].robust
+    for domain, result in results.items()
+]
 both = sum(first and second for first, second in zip(*verdicts, strict=True))
 print(f"robust on the clean branch:       {sum(verdicts[0])} of {TEST}")
 print(f"robust on the adversarial branch: {sum(verdicts[1])} of {TEST}")
@@ -228,48 +230,51 @@ for model in (dual, batch):
     train(model, attack)
 
 # %%
-answers = {}
-for name, model, domain in [
-    ("batch", batch, "adversarial"),
-    ("mixture, clean branch", mixture, "clean"),
-    ("mixture, adversarial branch", mixture, "adversarial"),
-    ("dual", dual, "adversarial"),
-]:
-    with norms.route(model, domain=domain):
-        result = advnorm.evaluate(model, test_images, test_labels, THREAT,
-                                  conditions=["clean", "pgd-50"])  # fmt: skip
-    answers[name] = [row.accuracy for row in result.results]
-    print(f"{name:28} clean {answers[name][0]}, PGD-50 {answers[name][1]}")
+for name, model in {"batch": batch, "dual": dual}.items():
+    results[name] = advnorm.evaluate(
+        model, test_images, test_labels, THREAT, conditions=["clean", "pgd-50"]
+    )
+names = {
+    "batch": "batch",
+    "clean": "mixture,\nclean",
+    "adversarial": "mixture,\nadversarial",
+    "dual": "dual",
+}
+answers = [[row.accuracy for row in results[name].results] for name in names]
+for name, (clean, attacked) in zip(names.values(), answers, strict=True):
+    print(f"{name.replace(chr(10), ' '):20} clean {clean}, PGD-50 {attacked}")
 
 # %%
 # alt: Bars for each network or branch: clean accuracy, and beside it accuracy under PGD-50,
 # with 95% intervals.
 figure, axes = plt.subplots(figsize=(5.8, 3.4))
 for place, (title, color) in enumerate([("clean", "C0"), ("PGD-50", "C1")]):
-    accuracies = [each[place] for each in answers.values()]
+    accuracies = [each[place] for each in answers]
     heights = [x.fraction for x in accuracies]
     spread = [(x.fraction - x.interval[0], x.interval[1] - x.fraction) for x in accuracies]
     bars = [i + 0.4 * place - 0.2 for i in range(len(heights))]
-    axes.bar(bars, heights, 0.38, yerr=[*zip(*spread, strict=True)], capsize=3,
-             color=color, hatch=("", "//")[place], label=title)  # fmt: skip
-axes.set_xticks(range(4), ["batch", "mixture,\nclean", "mixture,\nadversarial", "dual"])
+    axes.bar(
+        bars,
+        heights,
+        0.38,
+        yerr=[*zip(*spread, strict=True)],
+        capsize=3,
+        color=color,
+        hatch=("", "//")[place],
+        label=title,
+    )
+axes.set_xticks(range(4), names.values())
 axes.set(ylabel="accuracy", ylim=(0, 1.25))
 axes.legend(ncols=2, loc="upper center")
 plt.show()
 
 # %% [markdown]
-# Look at the two branches of the mixture first: they are one network with different norms,
-# and they differ more than the intervals are wide.
+# Look at the two branches of the mixture first. They share all weights but those of the
+# norms, and training has fitted both.
 #
 # Do not rank the norms by this figure. It has one run of each, and another seed moves
 # every bar.
-
-# %%
-clean_branch = answers["mixture, clean branch"][1]
-adversarial_branch = answers["mixture, adversarial branch"][1]
-assert SMALL or adversarial_branch.interval[0] > clean_branch.interval[1]
-
-# %% [markdown]
+#
 # ## What next?
 #
 # - A comparison with seeds: [which norm?](which_norm.py)
