@@ -137,12 +137,13 @@ def save_figures(alt: str, stem: Path) -> Iterator[str]:
 def write_page(path: Path, out: Path, digest: str) -> None:
     """Run all cells of a tutorial, and write its page."""
     import matplotlib as mpl
+    from cycler import cycler
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    plt.rcParams.update({**STYLE, "axes.prop_cycle": mpl.cycler(color=COLOURS)})
-    plt.show = lambda: None
+    plt.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=COLOURS)})
+    vars(plt)["show"] = lambda: None
     begun, blocks = time.perf_counter(), [f"% {digest}"]
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = str(path)
@@ -171,12 +172,18 @@ def write_page(path: Path, out: Path, digest: str) -> None:
 def _footer(path: Path, out: Path, seconds: float) -> str:
     shutil.copyfile(path, out / path.name)
     scale = "on less data than its text speaks of, " if is_small() else ""
-    torch = sys.modules.get("torch")
-    threads = torch and f" (torch {torch.__version__}, {torch.get_num_threads()} thread(s))"
     return (
         f"---\n\nThis page is the output of {{download}}`{path.name}`, which Jupyter and VS "
-        f"Code open as a notebook. It ran {scale}in {seconds:.0f} s{threads or ''}."
+        f"Code open as a notebook. It ran {scale}in {seconds:.0f} s{_versions()}."
     )
+
+
+def _versions() -> str:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ""
+    threads = torch.get_num_threads()
+    return f" with torch {torch.__version__} and {threads} thread{'s' * (threads > 1)}"
 
 
 def is_small() -> bool:
@@ -219,7 +226,7 @@ def build(path: Path, out: Path) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Make the pages; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Execute the tutorials.")
     parser.add_argument("names", nargs="*", help="names, or paths of scripts; default all")
     parser.add_argument("--out", type=Path, default=TUTORIALS / "generated")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
