@@ -173,8 +173,8 @@ def _footer(path: Path, out: Path, seconds: float) -> str:
     shutil.copyfile(path, out / path.name)
     scale = "on less data than its text speaks of, " if is_small() else ""
     return (
-        f"---\n\nThis page is the output of {{download}}`{path.name}`, which Jupyter and VS "
-        f"Code open as a notebook. It ran {scale}in {seconds:.0f} s{_versions()}."
+        f"---\n\nThis page is the output of {{download}}`{path.name}`, which Jupyter and "
+        f"VS Code open as a notebook. It ran {scale}in {seconds:.0f} s{_versions()}."
     )
 
 
