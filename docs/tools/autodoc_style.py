@@ -39,6 +39,7 @@ def sections(lines: list[str]) -> list[str]:
 
 def simplify(app: Sphinx) -> None:
     """Simplify the types of everything that is documented, in this process alone."""
+    owner: Any
     for thing in documented_objects():
         for owner in _owners(thing):
             functional = isfunction(owner)
@@ -46,8 +47,9 @@ def simplify(app: Sphinx) -> None:
             for name, annotation in types.items():
                 types[name] = plain(annotation)
         if isclass(thing):
+            owner = thing
             with suppress(ValueError, TypeError):  # some have none
-                thing.__signature__ = _plain_signature(signature(thing))
+                owner.__signature__ = _plain_signature(signature(thing))
 
 
 def _owners(thing: Any) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from advnorm.recipe.keys import keys
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 
 from autodoc_style import sections
+from keyboard import scrollable
 from repository_pages import adjusted, page_of
 
 BUILD = ROOT / "docs" / "tools" / "build_site.py"
@@ -132,7 +133,10 @@ def test_the_site_is_whole(site, pages):
 @pytest.mark.ci
 def test_the_built_pages_name_everything(site, pages):
     reference = site / "reference"
-    api = {path.name: Page(path).anchors for path in (reference / "api").glob("*.html")}
+    api = {
+        path.name: {anchor.removeprefix("module-") for anchor in Page(path).anchors}
+        for path in (reference / "api").glob("*.html")
+    }
     assert {f"advnorm.{name}" for name in advnorm.__all__} <= set().union(*api.values())
     for module, names in api_pages.documented().items():
         assert {f"{module}.{name}" for name in names} <= api[f"{module}.html"], module
@@ -175,6 +179,13 @@ def test_faults_of_a_page_are_seen(tmp_path):
     ]
     assert len(faults(found, tmp_path)) == 4 and len(requests(found, tmp_path)) == 1
     assert words_missing(page, ["y", "code.more"]) == ["code.more"]
+
+
+def test_what_scrolls_can_be_reached(tmp_path):
+    page = tmp_path / "page.html"
+    table = '<div class="table-wrapper x"><table><tr><th>a</th></tr></table></div>'
+    page.write_text(scrollable(f"{table}<pre>b</pre>{table}"))
+    assert not Page(page).faults and 'aria-label="Table 2"' in page.read_text()
 
 
 def test_links_are_led_to_where_files_are_on_the_site():
