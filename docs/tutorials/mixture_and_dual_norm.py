@@ -25,7 +25,7 @@ import advnorm
 from advnorm import attacks, norms
 
 SMALL = os.environ.get("ADVNORM_TUTORIALS") == "small"  # a quick run, for tests
-EPOCHS, TEST = (2, 100) if SMALL else (8, 360)
+EPOCHS, TEST = (1, 60) if SMALL else (8, 360)
 THREAT = advnorm.Linf(0.15)
 
 digits = load_digits()
