@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -95,7 +95,8 @@ def parts_of(cell: Cell, path: Path) -> Iterator[tuple[CodeType, bool]]:
     """Compile a cell; its last expression apart, because its value is shown."""
     tree = ast.parse("\n" * (cell.line - 1) + cell.text, str(path))
     body = tree.body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
+    del body[len(body) - (last is not None) :]
     yield compile(tree, str(path), "exec"), False
     if last is not None:
         yield compile(ast.Expression(last.value), str(path), "eval"), True
@@ -148,7 +149,8 @@ def write_page(path: Path, out: Path, digest: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    plt.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=COLOURS)})
+    style: Any = {**STYLE, "axes.prop_cycle": cycler(color=COLOURS)}
+    plt.rcParams.update(style)
     vars(plt)["show"] = lambda: None
     begun, blocks = time.perf_counter(), [f"% {digest}"]
     module = sys.modules["__main__"] = ModuleType("__main__")
