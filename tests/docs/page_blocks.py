@@ -6,13 +6,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PROSE = [
-    *PAGES,
+DOCS = ROOT / "docs"
+SHELVES = ["how-to", "reference", "explanation"]
+PAGES = [
+    ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs" / "results").glob("*.md")),
+    *sorted(DOCS.glob("*.md")),
+    *(page for shelf in SHELVES for page in sorted((DOCS / shelf).glob("*.md"))),
 ]
+NOT_OURS = {"_build", "generated", "node_modules", "build", "dist"}
+PROSE = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(
+        part in NOT_OURS or (part.startswith(".") and part != ".github")
+        for part in path.relative_to(ROOT).parts
+    )
+)
+"""Every Markdown file of the repository."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,39 @@
+"""Wide tables, code and equations scroll by keyboard too, in a region with a name."""
+
+import re
+from itertools import count
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+_TABLE = re.compile(r'<div class="(table-wrapper\b[^"]*)">')
+
+
+def scrollable(body: str) -> str:
+    """Let the keyboard reach what scrolls.
+
+    >>> scrollable('<div class="table-wrapper docutils"><pre>')
+    '<div class="table-wrapper docutils" role="region" tabindex="0" aria-label="Table 1"><pre tabindex="0">'
+    """  # noqa: E501
+    numbers = count(1)
+
+    def region(match: re.Match[str]) -> str:
+        name = f"Table {next(numbers)}"
+        return f'<div class="{match[1]}" role="region" tabindex="0" aria-label="{name}">'
+
+    return _TABLE.sub(region, body).replace("<pre>", '<pre tabindex="0">')
+
+
+def change(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document
+) -> None:
+    """Change the body of a page before it is written."""
+    if "body" in context:
+        context["body"] = scrollable(context["body"])
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Listen to pages that are written."""
+    app.connect("html-page-context", change)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
