@@ -5,19 +5,13 @@ from collections.abc import Iterator, Sequence
 from advnorm.report.accuracy_curves import radius_axis
 from advnorm.report.charts import Chart, ChartLine, ChartMark, draw, percent_axis
 from advnorm.report.completion_marks import unfinished_text
-from advnorm.report.figures import MOST_PANELS, SvgPanel, join_limited, with_branch
+from advnorm.report.figures import MOST_PANELS, SvgPanel, join_limited
 from advnorm.report.radius_shares import RadiusShares, SharesOfGroup
-from advnorm.report.rows import TableCell, eps_label, norm_label
+from advnorm.report.rows import TableCell, eps_label
 from advnorm.report.styles import GroupStyle
 
 COLOURS = {"certified": "#2e9152", "open": "#9db4c8", "broken": "#d9730d"}
 """From the bottom of the chart to its top."""
-
-
-def shares_title(shares: SharesOfGroup) -> str:
-    """Name a chart: its group, norm, branch and data."""
-    title = f"{with_branch(shares.group, shares.key.branch)}, {norm_label(shares.key.norm)}"
-    return f"{title}, on {shares.key.data}" if shares.key.data else title
 
 
 def share_panels(shares: Sequence[SharesOfGroup], prefix: str) -> list[SvgPanel]:
@@ -42,7 +36,7 @@ def _panel(shares: SharesOfGroup, prefix: str) -> SvgPanel:
     lines = [ChartLine(top, colour, floor=low, opacity=0.75) for colour, top, low in areas]
     lines += [ChartLine(edge, "currentColor") for edge in (certified, survived)]
     chart = Chart(
-        shares_title(shares),
+        shares.title,
         join_limited(share_text(each) for each in shares.shares),
         radius_axis(shares.key.norm, [each.eps for each in shares.shares]),
         percent_axis("samples (%)"),

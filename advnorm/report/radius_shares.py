@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from advnorm.records import Result
 from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.groups import ReportRun, RunGroup
-from advnorm.report.rows import TableCell
+from advnorm.report.rows import TableCell, branch_label, norm_label
 from advnorm.report.verdict_arrays import (
     CERTIFIED,
     NOT_CERTIFIED,
@@ -50,6 +50,14 @@ class SharesOfGroup(NamedTuple):
     """Whether any certificate was computed."""
     contradictions: int
     """Samples that are certified at a radius at which an attack broke them."""
+
+    @property
+    def title(self) -> str:
+        """Its group, norm, branch and data."""
+        branch = branch_label(self.key.branch)
+        data = f"on {self.key.data}" if self.key.data else ""
+        parts = (self.group, branch, norm_label(self.key.norm), data)
+        return ", ".join(filter(None, parts))
 
 
 class _RunShares(NamedTuple):

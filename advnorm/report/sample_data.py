@@ -24,8 +24,6 @@ from advnorm.report.verdict_arrays import (
 
 MOST_CHARACTERS = 1_200_000
 """The most characters of packed verdicts; records that do not fit are left out."""
-MOST_CLASSES_OF_A_TABLE = 20
-"""With more classes, confusions are listed by their number and not as a table."""
 
 
 @dataclass
