@@ -66,8 +66,12 @@ def _scatter(study: Study) -> SvgPanel | None:
     chart = Chart(
         "Clean against robust accuracy",
         join_limited(texts),
-        fitted_percent_axis("clean accuracy (%)", _ends(clean for clean, _ in points.values())),
-        fitted_percent_axis("robust accuracy (%)", _ends(other for _, other in points.values())),
+        fitted_percent_axis(
+            "clean accuracy (%)", _ends(clean for clean, _ in points.values())
+        ),
+        fitted_percent_axis(
+            "robust accuracy (%)", _ends(other for _, other in points.values())
+        ),
         (ChartLine(tuple(front), "currentColor", ":"),),
         marks,
     )
@@ -81,5 +85,7 @@ def _interval(number: StudyNumber) -> tuple[float, float] | None:
 
 
 def _ends(numbers: Iterable[StudyNumber]) -> list[float]:
-    ends = [end for number in numbers for end in (_interval(number) or (number.mean / 100,) * 2)]
+    ends = [
+        end for number in numbers for end in (_interval(number) or (number.mean / 100,) * 2)
+    ]
     return [min(1.0, max(0.0, end)) for end in ends]

@@ -59,10 +59,10 @@ def _digest(script: str) -> str:
 
 
 def script_data(value: Any) -> Markup:
-    """Return JSON for a data block of the page: nothing in it can end the block.
+    r"""Return JSON for a data block of the page: nothing in it can end the block.
 
     >>> print(script_data({"a": "</script>"}))
-    {"a":"\\u003c/script>"}
+    {"a":"\u003c/script>"}
     """
     text = json.dumps(_printable(value), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
