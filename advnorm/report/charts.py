@@ -16,7 +16,7 @@ from advnorm.report.styles import GroupStyle
 from advnorm.text import cut, printable
 
 WIDTH, HEIGHT = 420, 300
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 14, 46
+LEFT, RIGHT, TOP, BOTTOM = 48, 22, 14, 46
 MOST_POINTS = 240
 """The most points of a line; longer ones are subsampled."""
 _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -178,8 +178,8 @@ def draw(chart: Chart, prefix: str) -> SvgPanel:
     zoom = ends if chart.zoomable and not x.log else ""
     body = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" class="chart"{zoom}>',
-        f'<clipPath id="{prefix}-clip"><rect x="{LEFT}" y="{TOP - 8}" '
-        f'width="{_PLOT_WIDTH + 8}" height="{_PLOT_HEIGHT + 16}"/></clipPath>',
+        f'<clipPath id="{prefix}-clip"><rect x="{LEFT - 6}" y="{TOP - 8}" '
+        f'width="{_PLOT_WIDTH + 12}" height="{_PLOT_HEIGHT + 16}"/></clipPath>',
         *_grid(x, y),
         f'<g clip-path="url(#{prefix}-clip)"><g class="lines">',
         *(_line(line, x, y) for line in chart.lines),

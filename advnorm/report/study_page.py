@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from advnorm.records import Study, StudyNumber
 from advnorm.report.charts import Chart, ChartLine, ChartMark, draw, fitted_percent_axis
 from advnorm.report.figures import SvgPanel, join_limited
-from advnorm.report.study_table import CAPTION, notes_of, table_of
+from advnorm.report.study_table import CAPTION, notes_of, ordered_labels, table_of
 from advnorm.report.styles import STYLES
 from advnorm.report.template import environment
 
@@ -22,7 +22,8 @@ def render(study: Study) -> str:
         .render(
             study=study,
             head=head,
-            rows=rows,
+            rows=list(zip(ordered_labels(study), rows, strict=True)),
+            columns=[*study.columns, ""],
             caption=CAPTION,
             notes=notes_of(study),
             scatter=_scatter(study),

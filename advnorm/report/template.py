@@ -35,6 +35,7 @@ def environment() -> Environment:
     )
     templates.filters.update(
         digest=_digest,
+        zip=lambda first, second: zip(first, second, strict=True),
         shell=lambda path: quote(str(path)),
         script_data=script_data,
         duration=duration,

@@ -23,7 +23,7 @@ def test_a_mark_is_where_its_numbers_say():
         5, 2.5, "said", STYLES[0], y_interval=(2.5, 5.0), x_interval=(4.0, 5.0)
     )
     text = drawn(marks=[mark])
-    width, height = charts.WIDTH - 48 - 12, charts.HEIGHT - 14 - 46
+    width, height = charts.WIDTH - 48 - 22, charts.HEIGHT - 14 - 46
     place = f"translate({48 + width / 2:.1f} {14 + 0.75 * height:.1f})"
     assert place in text and 'data-text="said"' in text
     assert f"M-{width / 10:.1f} 0H0.0M0 0.0V-{height / 4:.1f}" in text
@@ -62,7 +62,7 @@ def test_long_lines_are_thinned_and_keep_their_end():
         r'class="line" d="([^"]*)"', drawn(lines=[ChartLine(points, "#000")])
     )
     assert path.count("L") <= charts.MOST_POINTS
-    end = 48 + (charts.WIDTH - 60) * 0.999
+    end = 48 + (charts.WIDTH - 70) * 0.999
     assert path.endswith(f"L{end:.1f} {14 + 0.9 * (charts.HEIGHT - 60):.1f}")
 
 
@@ -130,5 +130,17 @@ def test_rows_are_sorted_as_numbers_or_as_text():
       const rows = texts.map(text => ({ cells: [{ dataset: {}, textContent: text }] }));
       return sortedRows(rows, 0, descending).map(row => row.cells[0].textContent);
     })"""
-    texts = [[["10", "9", "-1"], False], [["10", "9", "-1"], True], [["r10", "r9"], False]]
-    assert evaluate(code, texts) == [["-1", "9", "10"], ["10", "9", "-1"], ["r9", "r10"]]
+    texts = [
+        [["10", "9", "-1"], False],
+        [["10", "9", "-1"], True],
+        [["r10", "r9"], False],
+        [["9.5 ± 1", "–", "9.25 ± 3", "10.1"], True],
+        [["9 and more", "batch"], False],
+    ]
+    assert evaluate(code, texts) == [
+        ["-1", "9", "10"],
+        ["10", "9", "-1"],
+        ["r9", "r10"],
+        ["10.1", "9.5 ± 1", "9.25 ± 3", "–"],
+        ["9 and more", "batch"],
+    ]
