@@ -183,14 +183,14 @@ def test_page_renders_without_errors_or_requests_and_does_not_scroll_sideways(
     assert visit.errors == [] and visit.outside(report) == []
     headings = browser.value("[...document.querySelectorAll('h2')].map(h => h.textContent)")
     assert headings == [
-        "Comparison",
-        "Clean against robust",
+        "Overview",
+        "Samples",
+        "Radii",
+        "Compare",
         "Training",
-        "Accuracy against the radius",
-        "Images",
-        "Recipes and environment",
+        "Provenance",
     ]
-    assert browser.value("document.querySelector('#comparison tbody').rows.length") == 4
+    assert browser.value("document.querySelector('#groups-table tbody').rows.length") == 4
     assert browser.value("document.documentElement.scrollWidth") <= width
     drawn = "[...document.images].every(i => i.complete && i.naturalWidth === 8)"
     assert browser.value("document.images.length") == 4 * 8 * 3 and browser.value(drawn)
@@ -202,8 +202,8 @@ def test_page_renders_without_errors_or_requests_and_does_not_scroll_sideways(
 
 def test_a_click_on_a_heading_sorts_the_rows_and_a_second_one_turns_them(browser, report):
     browser.open(report)
-    column = "[...document.querySelector('#comparison tbody').rows].map(r => r.cells[2].dataset.value)"
-    click = "document.querySelectorAll('#comparison thead button')[2].click()"
+    column = "[...document.querySelector('#groups-table tbody').rows].map(r => r.cells[2].dataset.value)"
+    click = "document.querySelectorAll('#groups-table thead button')[2].click()"
     fractions = [float(fraction) for fraction in browser.value(column)]
     browser.value(click)
     assert [float(fraction) for fraction in browser.value(column)] == sorted(
