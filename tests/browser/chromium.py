@@ -222,7 +222,7 @@ class Page:
             raise RuntimeError(f"{answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def press(self, *keys: str, shift: bool = False) -> None:
+    def press(self, *keys: str, shift: bool = False, settle: bool = True) -> None:
         """Press keys one after the other: a name of KEY_CODES, or a character."""
         for key in keys:
             text = TEXTS.get(key, key if len(key) == 1 else "")
@@ -236,7 +236,8 @@ class Page:
             }
             self.call("Input.dispatchKeyEvent", type=down, text=text, **event)
             self.call("Input.dispatchKeyEvent", type="keyUp", **event)
-        self.settle()
+        if settle:
+            self.settle()
 
     def screenshot(self, *, whole: bool = False) -> bytes:
         """Return a PNG of what is seen, or of the whole page."""

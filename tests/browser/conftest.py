@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for what several tests share
 
 import axe_core
 from chromium import CHROMIUM, NAMES, Browser
+from report_pages import make_once
 
 REQUIRED = "BROWSER_TESTS" in os.environ
 """Set by continuous integration: what is missing is then a failure."""
@@ -37,3 +38,10 @@ def violations():
     if not axe_core.SCRIPT.exists():
         unavailable(f"axe-core is not installed: {axe_core.INSTALL}")
     return axe_core.violations
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory, worker_id):
+    """Return the page of each report by its name; the processes of a test run share them."""
+    base = tmp_path_factory.getbasetemp()
+    return make_once((base if worker_id == "master" else base.parent) / "reports")
