@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 # Parts that know nothing of the subject: every other part may use them.
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
-    *("text", "safe_yaml", "numbers", "labelled_data", "model_output"),
+    *("text", "safe_yaml", "numbers", "labelled_data", "model_output", "significance"),
 }
 
 # What each part may import from the rest of the package.
@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "numbers": {"text"},
     "registry": {"text"},
     "draws": set(),
+    "significance": set(),
     "labelled_data": set(),
     "allocator": set(),
     "files": set(),
@@ -44,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": BASE | {"attacks", "bounds", "norms", "threat", "data", "records"},
     "diagnosis": BASE
     | {"attacks", "bounds", "evaluation", "norms", "threat", "data", "records"},
-    "report": {"records", "files", "registry", "text", "numbers"},
+    "report": {"records", "files", "registry", "text", "numbers", "significance"},
 }
 MAY_IMPORT["training"] = set(MAY_IMPORT) - {"report", "recipes"}
 MAY_IMPORT["runs"] = MAY_IMPORT["training"] | {"training"}

@@ -31,6 +31,8 @@ class Examples(NamedTuple):
     labels: Tensor
     clean_predictions: Tensor
     adversarial_predictions: Tensor
+    samples: Tensor
+    """Their numbers in the data."""
 
 
 def run_condition(
@@ -72,10 +74,9 @@ def run_condition(
             first = not verdicts.samples
             verdicts = _extend(verdicts, batch, tested, condition)
             if save:
-                seen = (logits_fn, images, labels, tested.images)
-                ranks.run_on_first(
-                    partial(save, verdicts, _examples(*seen) if first else None)
-                )
+                shown = batch._replace(images=images)
+                examples = _examples(logits_fn, shown, tested.images) if first else None
+                ranks.run_on_first(partial(save, verdicts, examples))
             so_far = verdicts.accuracy()
             progress.update(so_far.n, total, f"{condition.key} {so_far.fraction:.1%}")
     return verdicts
@@ -157,8 +158,10 @@ def _extend(
     )
 
 
-def _examples(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, seen: Tensor) -> Examples:
+def _examples(logits_fn: LogitsFn, batch: Batch, seen: Tensor) -> Examples:
     """Keep images that were classified correctly, with what the condition made of them."""
+    clean, labels = batch.images, batch.labels
     before, after = (predict(logits_fn, images, labels) for images in (clean, seen))
     rows = (before == labels).nonzero().squeeze(1)
-    return Examples(*(t[rows].cpu() for t in (clean, seen, labels, before, after)))
+    tensors = (clean, seen, labels, before, after, batch.samples)
+    return Examples(*(tensor[rows].cpu() for tensor in tensors))

@@ -1,14 +1,22 @@
 """Accuracy against the radius, and over the steps of an attack (xie2020, Figure 2)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isnan, log
 from typing import NamedTuple
 
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-
 from advnorm.records import Result, result_key
 from advnorm.report import figures
+from advnorm.report.charts import (
+    Axis,
+    Chart,
+    ChartLine,
+    ChartMark,
+    draw,
+    linear_axis,
+    log_axis,
+    percent_axis,
+)
 from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.figures import GroupStyles, SvgPanel
 from advnorm.report.groups import RunGroup
@@ -19,7 +27,7 @@ from advnorm.report.rows import (
     norm_label,
     threat_label,
 )
-from advnorm.report.styles import OTHER_STYLE
+from advnorm.report.styles import OTHER_STYLE, GroupStyle
 
 _DIGIT_WIDTH = 0.026  # as a share of the axis
 
@@ -67,13 +75,10 @@ def radius_panels(
     A line is a group; a mixture norm has one for each branch.
     """
     shown = [row for row in rows if styles[row.label] is not OTHER_STYLE]
-    with rc_context(figures.RC_PARAMS):
-        return [
-            _radius_panel(panel, keys, shown, styles, f"{prefix}{number}")
-            for number, (panel, keys) in enumerate(
-                list(panels.items())[: figures.MOST_PANELS]
-            )
-        ]
+    return [
+        _radius_panel(panel, keys, shown, styles, f"{prefix}{number}")
+        for number, (panel, keys) in enumerate(list(panels.items())[: figures.MOST_PANELS])
+    ]
 
 
 def _radius_panel(
@@ -83,20 +88,25 @@ def _radius_panel(
     styles: GroupStyles,
     prefix: str,
 ) -> SvgPanel:
-    axes = figures.new_axes(f"radius eps ({norm_label(panel.norm)})", "accuracy (%)")
     lines = [
         AccuracyLine(row.label, branch, _by_radius(row, {0.0: clean, **by_radius}))
         for row in rows
         for branch, by_radius in keys.items()
         for clean in [result_key("clean", None, branch, panel.data or None)]
     ]
-    ticks = [0.0, *sorted({eps for by_radius in keys.values() for eps in by_radius})]
-    if len(ticks) <= 6:
-        axes.set_xticks(ticks, [eps_label(eps) for eps in ticks])
+    radii = [0.0, *sorted({eps for by_radius in keys.values() for eps in by_radius})]
+    axis = radius_axis(panel.norm, radii)
     title = f"{panel.condition}, {norm_label(panel.norm)}"
     title += f", on {panel.data}" if panel.data else ""
-    text = _draw(axes, lines, styles, lambda eps: f"at {eps_label(eps)}")
-    return SvgPanel(title, text, figures.to_svg(axes, prefix))
+    return _draw(title, axis, lines, styles, lambda eps: f"at {eps_label(eps)}", prefix)
+
+
+def radius_axis(norm: str, radii: Sequence[float]) -> Axis:
+    """Return the axis of the radius; few radii are its ticks."""
+    axis = linear_axis(f"radius eps ({norm_label(norm)})", radii)
+    if len(radii) > 6:
+        return axis
+    return replace(axis, ticks=tuple((eps, eps_label(eps)) for eps in radii))
 
 
 def _by_radius(row: ReportRow, keys: Mapping[float, str]) -> dict[float, TableCell]:
@@ -105,24 +115,58 @@ def _by_radius(row: ReportRow, keys: Mapping[float, str]) -> dict[float, TableCe
 
 
 def _draw(
-    axes: Axes,
+    title: str,
+    axis: Axis,
     lines: Sequence[AccuracyLine],
     styles: GroupStyles,
     place: Callable[[float], str],
-) -> str:
-    """Draw lines from 0 to 100%, and describe them; ``place`` names a value of x."""
+    prefix: str,
+) -> SvgPanel:
+    """Draw lines from 0 to 100% with their bands; ``place`` names a value of x."""
+    shapes: list[ChartLine] = []
+    marks: list[ChartMark] = []
     texts = []
-    for line in lines:
-        if line.cells:
-            linestyle = figures.BRANCH_LINE_STYLES[line.branch]
-            figures.draw_accuracies(axes, line.cells, styles[line.label], linestyle)
-            points = (
-                f"{figures.accuracy_text(c)} {place(x)}" for x, c in line.cells.items()
-            )
-            name = figures.with_branch(line.label, line.branch)
-            texts.append(f"{name}: {', '.join(points)}")
-    axes.set_ylim(0, 100)
-    return figures.join_limited(texts)
+    for line in filter(lambda line: line.cells, lines):
+        name, style = figures.with_branch(line.label, line.branch), styles[line.label]
+        shapes += _band(line, style.colour)
+        marks += _marks(line, style, name, place)
+        points = (f"{figures.accuracy_text(c)} {place(x)}" for x, c in line.cells.items())
+        texts.append(f"{name}: {', '.join(points)}")
+    shapes.sort(key=lambda shape: not shape.floor)  # bands lie below all lines
+    alt, y = figures.join_limited(texts), percent_axis("accuracy (%)")
+    return draw(Chart(title, alt, axis, y, tuple(shapes), tuple(marks)), prefix)
+
+
+def _band(line: AccuracyLine, colour: str) -> list[ChartLine]:
+    cells = line.cells.items()
+    upper = tuple((x, cell.interval[1]) for x, cell in cells)
+    lower = tuple((x, cell.interval[0]) for x, cell in cells)
+    points = tuple((x, cell.fraction) for x, cell in cells)
+    dash = figures.BRANCH_LINE_STYLES[line.branch]
+    return [
+        ChartLine(upper, colour, floor=lower, opacity=0.13, key=line.label),
+        ChartLine(points, colour, dash, key=line.label),
+    ]
+
+
+def _marks(
+    line: AccuracyLine, style: GroupStyle, name: str, place: Callable[[float], str]
+) -> Iterator[ChartMark]:
+    before: tuple[str, ...] = ()
+    for x, cell in line.cells.items():
+        low, high = cell.interval
+        note = "; ".join(cell.unfinished) if cell.unfinished != before else ""
+        before = cell.unfinished  # written once a line, and where it changes
+        yield ChartMark(
+            x,
+            cell.fraction,
+            f"{name} {place(x)}: {figures.accuracy_text(cell)}, 95% interval "
+            f"{low:.1%} to {high:.1%}, n={cell.n}",
+            style,
+            key=line.label,
+            flagged=bool(cell.flags),
+            note=note,
+        )
 
 
 def step_titles(groups: Sequence[RunGroup]) -> dict[str, str]:
@@ -145,23 +189,19 @@ def step_panels(
     """
     shown = [group for group in groups if styles[group.label] is not OTHER_STYLE]
     panels = list(step_titles(groups).items())[: figures.MOST_PANELS]
-    with rc_context(figures.RC_PARAMS):
-        return [
-            _step_panel(title, list(_step_lines(shown, key)), styles, f"{prefix}{number}")
-            for number, (key, title) in enumerate(panels)
-        ]
+    return [
+        _step_panel(title, list(_step_lines(shown, key)), styles, f"{prefix}{number}")
+        for number, (key, title) in enumerate(panels)
+    ]
 
 
 def _step_panel(
     title: str, lines: Sequence[AccuracyLine], styles: GroupStyles, prefix: str
 ) -> SvgPanel:
-    axes = figures.new_axes("steps of the attack", "accuracy (%)")
-    axes.set_xscale("log")
-    text = _draw(axes, lines, styles, lambda steps: f"after {steps:g}")
     counts = sorted({count for line in lines for count in line.cells})
-    axes.set_xticks(counts, step_labels(counts))
-    axes.minorticks_off()
-    return SvgPanel(title, text, figures.to_svg(axes, prefix))
+    ticks = list(zip(counts, step_labels(counts), strict=True))
+    axis = log_axis("steps of the attack", ticks)
+    return _draw(title, axis, lines, styles, lambda steps: f"after {steps:g}", prefix)
 
 
 def step_labels(counts: Sequence[float]) -> list[str]:

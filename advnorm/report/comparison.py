@@ -1,7 +1,7 @@
 """The comparison table of the page: marks, notes, and the best of each column."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 
 from advnorm.records import Result
@@ -16,6 +16,10 @@ from advnorm.report.rows import (
     threat_label,
 )
 from advnorm.report.styles import GroupStyle
+from advnorm.report.worst_case import WorstCase
+
+
+_WORST = "worst case"
 
 
 @dataclass
@@ -59,6 +63,7 @@ class PageCell:
     unfinished: str = ""
     """The progress of training, if it was not finished."""
     marks: tuple[int, ...] = ()
+    flagged: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,14 @@ class PageRow:
     style: GroupStyle
     marks: tuple[int, ...]
     cells: tuple[PageCell, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """By what a reader may hide it: ``flagged``, ``unfinished``."""
+        flagged = self.marks or any(cell.flagged for cell in self.cells)
+        unfinished = any(cell.unfinished for cell in self.cells)
+        kinds = {"flagged": flagged, "unfinished": unfinished}
+        return tuple(kind for kind, applies in kinds.items() if applies)
 
 
 @dataclass(frozen=True)
@@ -82,9 +95,12 @@ class Comparison:
 
 
 def compare(
-    groups: Sequence[RunGroup], rows: Sequence[ReportRow], styles: Mapping[str, GroupStyle]
+    groups: Sequence[RunGroup],
+    rows: Sequence[ReportRow],
+    styles: Mapping[str, GroupStyle],
+    worst: WorstCase | None = None,
 ) -> Comparison:
-    """Lay out the table.
+    """Lay out the table, the worst case over all attacks first.
 
     The best of a column is its highest accuracy of finished runs without a flag: a flagged
     one may be wrong.
@@ -98,10 +114,31 @@ def compare(
                 results[key].append(result)
     headings = {key: _heading(column, notes) for key, column in results.items()}
     best = {key: _best(rows, key) for key in results} if len(rows) > 1 else {}
+    if worst:
+        rows = [_with_worst(row, worst) for row in rows]
+        headings = {_WORST: _worst_heading(worst), **headings}
+        best = {_WORST: _best(rows, _WORST), **best} if len(rows) > 1 else {}
     page_rows = [_page_row(row, styles[row.label], headings, best, notes) for row in rows]
     members = [run for row in rows if len(row.members) > 1 for run in row.members]
     runs = [_page_row(run, styles[run.label], headings, {}, notes) for run in members]
     return Comparison(tuple(headings.values()), tuple(page_rows), tuple(runs), notes.places)
+
+
+def _with_worst(row: ReportRow, worst: WorstCase) -> ReportRow:
+    """Put the worst case before the other cells of a row and of its members."""
+
+    def extended(row: ReportRow, cell: TableCell | None) -> ReportRow:
+        return replace(row, cells={_WORST: cell, **row.cells})
+
+    members = tuple(extended(run, worst.runs.get(run.name)) for run in row.members)
+    return replace(extended(row, worst.groups.get(row.label)), members=members)
+
+
+def _worst_heading(worst: WorstCase) -> ColumnHeading:
+    cells = list(worst.runs.values())
+    counts = sorted({cell.n for cell in cells})
+    n = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+    return ColumnHeading(_WORST, _WORST, worst.threat, "", "", n, ())
 
 
 def _note_repeats(group: RunGroup, notes: Notes) -> None:
@@ -177,4 +214,5 @@ def _page_cell(
         part=f"{measured} of {seeds} seeds" if measured < seeds else "",
         unfinished=unfinished_text(cell.unfinished),
         marks=tuple(notes.mark(flag, place) for flag in (*cell.flags, *cell.notes)),
+        flagged=bool(cell.flags),
     )

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 from math import ceil
@@ -27,9 +27,13 @@ MOST_IMAGES = 8
 """The most images of a run."""
 MOST_PIXELS = 128
 """Larger images are subsampled to this side."""
+MOST_CHARACTERS = 640_000
+"""The most characters of all PNGs of a page; each run has its part of them."""
 LARGEST = 1 << 28
 """The largest size of a file of examples, in bytes."""
 _FACTORS = (100, 50, 20, 10, 5, 2, 1)
+_SAMPLES = "samples"
+"""The numbers of the samples; files of earlier versions have none."""
 _NAMES = ("clean", "adversarial", "labels", "clean_predictions", "adversarial_predictions")
 
 
@@ -43,6 +47,13 @@ class ExampleImage:
     label: int
     clean_prediction: int
     adversarial_prediction: int
+    sample: int | None = None
+    """Its number in the data; ``None`` in files that are older than this field."""
+
+    @property
+    def size(self) -> int:
+        """The characters of its PNGs."""
+        return len(self.clean) + len(self.adversarial) + len(self.difference)
 
 
 @dataclass(frozen=True)
@@ -61,11 +72,22 @@ class ExampleStrip:
 
 def example_strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleStrip]:
     """Return examples of the first run of each group, under ``key`` if it has some."""
-    strips = (
+    found = (
         next(filter(None, (_run_strip(group, run, key) for run in group.members)), None)
         for group in groups
     )
-    return list(islice(filter(None, strips), MOST_RUNS))
+    strips = list(islice(filter(None, found), MOST_RUNS))
+    return [_limited(strip, MOST_CHARACTERS // len(strips)) for strip in strips]
+
+
+def _limited(strip: ExampleStrip, characters: int) -> ExampleStrip:
+    """Return a strip with as many of its images as fit, and at least one."""
+    total, sizes = 0, []
+    for example in strip.examples:
+        total += example.size
+        sizes.append(total)
+    count = max(1, sum(size <= characters for size in sizes))
+    return replace(strip, examples=strip.examples[:count])
 
 
 def _run_strip(group: RunGroup, run: ReportRun, key: str | None) -> ExampleStrip | None:
@@ -84,16 +106,19 @@ def _run_strip(group: RunGroup, run: ReportRun, key: str | None) -> ExampleStrip
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
         tensors = parse_tensors(read_bytes(path, LARGEST))
-        examples = {name: tensors[name] for name in _NAMES}
+        names = (*_NAMES, _SAMPLES) if _SAMPLES in tensors else _NAMES
+        examples = {name: tensors[name] for name in names}
     except OSError as error:
         raise _damaged(path, error.strerror or str(error)) from error
     except Exception as error:  # a type that numpy does not have, an offset beyond the end
         raise _damaged(path, f"{type(error).__name__}: {cut(str(error))}") from error
-    images, classes = [[examples[n] for n in names] for names in (_NAMES[:2], _NAMES[2:])]
+    images = [examples[name] for name in names[:2]]
+    classes = [examples[name] for name in names[2:]]
     count = images[0].shape[:1]
     if images[0].shape != images[1].shape or any(c.shape != count for c in classes):
         raise _damaged(path, "its tensors differ in shape")
-    if [tensor.dtype.kind for tensor in images + classes] != [*"ff", *"iii"]:
+    kinds = [tensor.dtype.kind for tensor in images + classes]
+    if kinds != [*"ff", *"i" * len(classes)]:
         raise _damaged(path, "its images must be floats, and its labels integers")
     return examples
 
@@ -132,6 +157,7 @@ def _strip(
             label=int(tensors["labels"][i]),
             clean_prediction=int(tensors["clean_predictions"][i]),
             adversarial_prediction=int(tensors["adversarial_predictions"][i]),
+            sample=int(tensors[_SAMPLES][i]) if _SAMPLES in tensors else None,
         )
         for i in range(len(clean))
     )

@@ -5,7 +5,7 @@ page's colours, so that one figure serves a light and a dark page.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from math import nan
@@ -92,38 +92,6 @@ def to_svg(axes: Axes, prefix: str) -> Markup:
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\1{prefix}-", text)
     text = text.replace(_INK, "currentColor").replace(_GRID, "var(--grid)")
     return Markup(text)  # it holds numbers and names through axis_text alone
-
-
-def draw_accuracies(
-    axes: Axes, cells: Mapping[float, TableCell], style: GroupStyle, linestyle: str
-) -> None:
-    """Draw a line of accuracies over x with its 95% band, and a "!" at flagged ones."""
-    fractions = [100 * cell.fraction for cell in cells.values()]
-    low = [100 * cell.interval[0] for cell in cells.values()]
-    high = [100 * cell.interval[1] for cell in cells.values()]
-    places = list(cells)
-    axes.fill_between(places, low, high, color=style.colour, alpha=0.13, linewidth=0)
-    axes.plot(
-        places, fractions, color=style.colour, marker=style.marker, linestyle=linestyle
-    )
-    before: tuple[str, ...] = ()
-    for place, cell in cells.items():
-        if cell.flags:
-            mark_flagged(axes, place, 100 * cell.fraction)
-        if cell.unfinished != before:  # once a line, and where it changes
-            mark_unfinished(axes, place, 100 * cell.fraction, cell.unfinished)
-        before = cell.unfinished
-
-
-def mark_flagged(axes: Axes, x: float, y: float) -> None:
-    """Write a "!" beside a flagged point."""
-    axes.annotate("!", (x, y), (5, 3), textcoords="offset points", weight="bold", size=12)
-
-
-def mark_unfinished(axes: Axes, x: float, y: float, unfinished: Sequence[str]) -> None:
-    """Write the progress of training beside a point of an unfinished run."""
-    text = "; ".join(unfinished)
-    axes.annotate(text, (x, y), (5, -9), textcoords="offset points", size=7)
 
 
 def accuracy_text(cell: TableCell) -> str:

@@ -127,6 +127,17 @@ def result_label(result: Result) -> str:
     return f"{name}, {branch_label(result.branch)}" if result.branch else name
 
 
+def condition_label(result: Result) -> str:
+    """Name a result as people do: ``pgd-40, L∞ 0.3, clean branch, on mnist-c:fog``."""
+    parts = (
+        result.condition,
+        threat_label(result.threat) if result.threat else "",
+        branch_label(result.branch),
+        f"on {result.data}" if result.other else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
 def column_inconsistency(results: Sequence[Result]) -> str:
     """Say how the results of one column differ in what a comparison needs to be equal."""
     differences = _differences(

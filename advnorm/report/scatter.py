@@ -1,28 +1,28 @@
-"""Clean against robust accuracy: a point a run."""
+"""Clean against robust accuracy, and robust accuracy against its cost: a point a run."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-from matplotlib import rc_context
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from advnorm.records import Accuracy, result_key
+from advnorm.report.charts import (
+    Axis,
+    Chart,
+    ChartMark,
+    decade_axis,
+    draw,
+    fitted_percent_axis,
+)
 from advnorm.report.completion_marks import unfinished_runs, unfinished_text
 from advnorm.report.figures import (
     FLAGGED,
-    RC_PARAMS,
     GroupStyles,
     SvgPanel,
     join_limited,
-    mark_flagged,
-    mark_unfinished,
-    new_axes,
-    to_svg,
     with_branch,
 )
 from advnorm.report.groups import ReportRun, RunGroup
-from advnorm.report.styles import OTHER_STYLE
 
-_FILLS: Any = {None: "full", "adversarial": "full", "clean": "none", "worst": "left"}
+_FILLS = {None: "full", "adversarial": "full", "clean": "none", "worst": "pale"}
 
 
 def scatter_panel(
@@ -33,36 +33,86 @@ def scatter_panel(
     if not points:
         return None
     labels = {run.name: group.label for group in groups for run in group.members}
-    with rc_context(RC_PARAMS):
-        axes = new_axes("clean accuracy (%)", "accuracy under attack (%)", size=(4.8, 3.5))
-        for point in points:
-            style = styles[labels[point.run]]
-            axes.errorbar(
-                100 * point.clean.fraction,
-                100 * point.robust.fraction,
-                xerr=_bars(point.clean),
-                yerr=_bars(point.robust),
-                fmt=style.marker,
-                fillstyle=_FILLS[point.branch],
-                color=style.colour,
-                markersize=7,
-                elinewidth=0.8,
-                zorder=1 if style is OTHER_STYLE else 2,
-            )
-            place = 100 * point.clean.fraction, 100 * point.robust.fraction
-            if point.flagged:
-                mark_flagged(axes, *place)
-            if point.unfinished:
-                mark_unfinished(axes, *place, point.unfinished)
-        svg = to_svg(axes, prefix)
+    marks = tuple(
+        ChartMark(
+            x=p.clean.fraction,
+            y=p.robust.fraction,
+            text=f"{with_branch(p.run, p.branch)}: clean {p.clean}, robust {p.robust}"
+            f"{p.marks}",
+            style=styles[labels[p.run]],
+            fill=_FILLS[p.branch],
+            key=f"{labels[p.run]}\t{p.run}",
+            x_interval=p.clean.interval,
+            y_interval=p.robust.interval,
+            flagged=p.flagged,
+            note="; ".join(p.unfinished),
+        )
+        for p in points
+    )
     texts = [
         f"{with_branch(p.run, p.branch)} {p.clean.fraction:.1%} clean, "
-        f"{p.robust.fraction:.1%} robust"
-        f"{FLAGGED if p.flagged else ''}"
-        f"{f' ({unfinished_text(p.unfinished)})' if p.unfinished else ''}"
+        f"{p.robust.fraction:.1%} robust{p.marks}"
         for p in points
     ]
-    return SvgPanel("Clean against robust accuracy", join_limited(texts), svg)
+    chart = Chart(
+        "Clean against robust accuracy",
+        join_limited(texts),
+        fitted_percent_axis("clean accuracy (%)", [e for p in points for e in p.clean.interval]),
+        _robust_axis(points),
+        marks=marks,
+    )
+    return draw(chart, prefix)
+
+
+def _robust_axis(points: Sequence["ScatterPoint"]) -> Axis:
+    ends = [end for point in points for end in point.robust.interval]
+    return fitted_percent_axis("accuracy under attack (%)", ends)
+
+
+def cost_panel(
+    groups: Sequence[RunGroup],
+    styles: GroupStyles,
+    key: str,
+    seconds: Mapping[str, float],
+    prefix: str,
+) -> SvgPanel | None:
+    """Draw robust accuracy against the time of training: a point a run and branch."""
+    pairs = [
+        (group.label, point)
+        for group in groups
+        for run in group.members
+        if seconds.get(run.name)
+        for point in _points(run, key)
+    ]
+    if not pairs:
+        return None
+    marks = tuple(
+        ChartMark(
+            x=seconds[p.run],
+            y=p.robust.fraction,
+            text=f"{with_branch(p.run, p.branch)}: {seconds[p.run]:.3g} s of training, "
+            f"robust {p.robust}{p.marks}",
+            style=styles[label],
+            fill=_FILLS[p.branch],
+            key=f"{label}\t{p.run}",
+            y_interval=p.robust.interval,
+            flagged=p.flagged,
+        )
+        for label, p in pairs
+    )
+    texts = [
+        f"{with_branch(p.run, p.branch)} {p.robust.fraction:.1%} robust after "
+        f"{seconds[p.run]:.3g} s{p.marks}"
+        for _, p in pairs
+    ]
+    chart = Chart(
+        "Robust accuracy against training time",
+        join_limited(texts),
+        decade_axis("training time (s)", [mark.x for mark in marks]),
+        _robust_axis([point for _, point in pairs]),
+        marks=marks,
+    )
+    return draw(chart, prefix)
 
 
 class ScatterPoint(NamedTuple):
@@ -75,6 +125,12 @@ class ScatterPoint(NamedTuple):
     flagged: bool = False
     unfinished: tuple[str, ...] = ()
     """The progress of training, if it was not finished."""
+
+    @property
+    def marks(self) -> str:
+        """What is said after its numbers."""
+        unfinished = f" ({unfinished_text(self.unfinished)})" if self.unfinished else ""
+        return f"{FLAGGED if self.flagged else ''}{unfinished}"
 
 
 def _points(run: ReportRun, key: str) -> list[ScatterPoint]:
@@ -94,9 +150,3 @@ def _points(run: ReportRun, key: str) -> list[ScatterPoint]:
             )
             points += [point] if point.clean.n and point.robust.n else []
     return points
-
-
-def _bars(accuracy: Accuracy) -> list[list[float]]:
-    low, high = accuracy.interval
-    below, above = max(0.0, accuracy.fraction - low), max(0.0, high - accuracy.fraction)
-    return [[100 * below], [100 * above]]

@@ -1,16 +1,10 @@
 """The page of a study: the answer, the table, clean against robust, all comparisons."""
 
-from matplotlib import rc_context
+from collections.abc import Iterable
 
-from advnorm.records import Study
-from advnorm.report.figures import (
-    RC_PARAMS,
-    SvgPanel,
-    axis_text,
-    join_limited,
-    new_axes,
-    to_svg,
-)
+from advnorm.records import Study, StudyNumber
+from advnorm.report.charts import Chart, ChartLine, ChartMark, draw, fitted_percent_axis
+from advnorm.report.figures import SvgPanel, join_limited
 from advnorm.report.study_table import CAPTION, notes_of, table_of
 from advnorm.report.styles import STYLES
 from advnorm.report.template import environment
@@ -47,33 +41,45 @@ def _scatter(study: Study) -> SvgPanel | None:
     }
     if not points:
         return None
-    with rc_context(RC_PARAMS):
-        axes = new_axes("clean accuracy (%)", "robust accuracy (%)", size=(5.6, 4.0))
-        for number, (label, (clean, robust)) in enumerate(points.items()):
-            style = STYLES[number % len(STYLES)]
-            axes.errorbar(
-                clean.mean,
-                robust.mean,
-                xerr=[[clean.mean - (clean.low or 0)], [(clean.high or 100) - clean.mean]],
-                yerr=[
-                    [robust.mean - (robust.low or 0)],
-                    [(robust.high or 100) - robust.mean],
-                ],
-                fmt=style.marker,
-                color=style.colour,
-                elinewidth=0.8,
-            )
-            axes.annotate(
-                axis_text(label),
-                (clean.mean, robust.mean),
-                (5, 4),
-                textcoords="offset points",
-                size=7,
-            )
-        front = sorted((points[k][0].mean, points[k][1].mean) for k in study.pareto)
-        axes.plot(*zip(*front, strict=True), linestyle=":", color="gray", zorder=0)
-        svg = to_svg(axes, "study")
+    marks = tuple(
+        ChartMark(
+            clean.mean / 100,
+            robust.mean / 100,
+            f"{label}: clean {clean}, robust {robust}"
+            f"{', on the Pareto front' if label in study.pareto else ''}",
+            STYLES[number % len(STYLES)],
+            key=label,
+            x_interval=_interval(clean),
+            y_interval=_interval(robust),
+            note=label,
+        )
+        for number, (label, (clean, robust)) in enumerate(points.items())
+    )
+    front = sorted(
+        (points[k][0].mean / 100, points[k][1].mean / 100)
+        for k in study.pareto
+        if k in points
+    )
     texts = (
         f"{k} {c.mean:.1f}% clean, {r.mean:.1f}% robust" for k, (c, r) in points.items()
     )
-    return SvgPanel("Clean against robust accuracy", join_limited(texts), svg)
+    chart = Chart(
+        "Clean against robust accuracy",
+        join_limited(texts),
+        fitted_percent_axis("clean accuracy (%)", _ends(clean for clean, _ in points.values())),
+        fitted_percent_axis("robust accuracy (%)", _ends(other for _, other in points.values())),
+        (ChartLine(tuple(front), "currentColor", ":"),),
+        marks,
+    )
+    return draw(chart, "study")
+
+
+def _interval(number: StudyNumber) -> tuple[float, float] | None:
+    if number.low is None or number.high is None:
+        return None
+    return (number.low / 100, number.high / 100)
+
+
+def _ends(numbers: Iterable[StudyNumber]) -> list[float]:
+    ends = [end for number in numbers for end in (_interval(number) or (number.mean / 100,) * 2)]
+    return [min(1.0, max(0.0, end)) for end in ends]

@@ -1,25 +1,28 @@
 """Training curves: loss and validation accuracies by epoch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
-from matplotlib import rc_context
-from matplotlib.ticker import MaxNLocator
-
 from advnorm.records import Accuracy, Epoch, mark_of
+from advnorm.report.charts import (
+    Chart,
+    ChartLine,
+    ChartMark,
+    draw,
+    linear_axis,
+    percent_axis,
+    value_axis,
+)
 from advnorm.report.figures import (
     MOST_RUNS,
-    RC_PARAMS,
     GroupStyles,
     SvgPanel,
     finite_or_nan,
     join_limited,
-    new_axes,
-    to_svg,
 )
 from advnorm.report.groups import ReportRun, RunGroup
-from advnorm.report.styles import OTHER_STYLE
+from advnorm.report.styles import OTHER_STYLE, GroupStyle
 
 
 def training_panels(
@@ -75,9 +78,9 @@ def _limited(
 def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
     return {
         "Training loss": [finite_or_nan(e.loss) for e in epochs],
-        "Validation accuracy, clean": [_percent(e.validation_clean) for e in epochs],
+        "Validation accuracy, clean": [_fraction(e.validation_clean) for e in epochs],
         "Validation accuracy, under attack": [
-            _percent(e.validation_robust) for e in epochs
+            _fraction(e.validation_robust) for e in epochs
         ],
     }
 
@@ -85,33 +88,54 @@ def _measures(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
 def _curve(
     title: str, lines: Sequence[TrainingCurve], styles: GroupStyles, prefix: str
 ) -> SvgPanel:
-    with rc_context(RC_PARAMS):
-        axes = new_axes("epoch", "loss" if "loss" in title else "accuracy (%)")
-        for line in lines:
-            style = styles[line.label]
-            alone = len(line.epochs) == 1
-            axes.plot(
-                line.epochs,
-                line.values,
-                color=style.colour,
-                marker=style.marker if alone else "none",
-                alpha=0.9,
-            )
-            for where, marker, size in ((line.best, "o", 6.0), (line.alarms, "x", 6.0)):
-                axes.plot(
-                    [line.epochs[i] for i in where],
-                    [line.values[i] for i in where],
-                    linestyle="none",
-                    marker=marker,
-                    markersize=size,
-                    markerfacecolor="none",
-                    markeredgecolor=style.colour,
-                )
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        svg = to_svg(axes, prefix)
-    ends = [f"{line.name} ends at {line.values[-1]:.3g}{line.mark}" for line in lines]
-    return SvgPanel(title, join_limited(ends), svg)
+    drawn = [
+        ChartLine(
+            tuple(zip(map(float, line.epochs), line.values, strict=True)),
+            styles[line.label].colour,
+            key=f"{line.label}\t{line.name}",
+        )
+        for line in lines
+    ]
+    marks = [mark for line in lines for mark in _marks(line, styles[line.label], title)]
+    epochs = [epoch for line in lines for epoch in line.epochs]
+    loss = "loss" in title
+    y = (
+        value_axis("loss", [value for line in lines for value in line.values])
+        if loss
+        else percent_axis("accuracy (%)")
+    )
+    ends = [
+        f"{line.name} ends at {_value(line.values[-1], title)}{line.mark}" for line in lines
+    ]
+    x = linear_axis("epoch", epochs)
+    chart = Chart(title, join_limited(ends), x, y, tuple(drawn), tuple(marks), zoomable=True)
+    return draw(chart, prefix)
 
 
-def _percent(accuracy: Accuracy | None) -> float:
-    return 100 * accuracy.fraction if accuracy else nan
+def _marks(line: TrainingCurve, style: GroupStyle, title: str) -> Iterator[ChartMark]:
+    """Yield a ring at the best checkpoint, a cross at each alarm, and where a line ends."""
+    last = len(line.epochs) - 1
+    alone = last == 0
+    places = dict.fromkeys([*line.best, *line.alarms, last])
+    for i in places:
+        kinds = [name for name, at in (("best", line.best), ("alarm", line.alarms)) if i in at]
+        shape = "x" if "alarm" in kinds else "o" if kinds else style.marker
+        said = [{"best": "best checkpoint", "alarm": "alarm"}[kind] for kind in kinds]
+        value = _value(line.values[i], title)
+        yield ChartMark(
+            float(line.epochs[i]),
+            line.values[i],
+            f"{', '.join([line.name, *said])}, epoch {line.epochs[i]}: {value}{line.mark}",
+            style,
+            fill="none" if kinds else "full",
+            key=f"{line.label}\t{line.name}",
+            shape=shape if kinds or alone else "none",
+        )
+
+
+def _value(value: float, title: str) -> str:
+    return f"{value:.3g}" if "loss" in title else f"{100 * value:.3g}%"
+
+
+def _fraction(accuracy: Accuracy | None) -> float:
+    return accuracy.fraction if accuracy else nan

@@ -14,6 +14,7 @@ from statistics import mean, stdev
 from scipy import stats
 
 from advnorm.records import Accuracy, Study, StudyComparison, StudyNumber, StudyRow
+from advnorm.significance import holm
 
 FEWEST_SEEDS = 3
 """With fewer, no difference is decided."""
@@ -94,20 +95,6 @@ def _p_value(differences: Sequence[float], n: int | None) -> float:
         return 1.0 if mean(differences) == 0 else 0.0
     t = abs(mean(differences)) / (deviation / sqrt(len(differences)))
     return float(2 * stats.t.sf(t, len(differences) - 1))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number (Holm, 1979).
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
 
 
 def pareto_front(rows: Mapping[str, StudyRow], columns: Sequence[str]) -> tuple[str, ...]:

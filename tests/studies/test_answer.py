@@ -7,7 +7,6 @@ from scipy import stats
 from advnorm.records import Study, StudyRow
 from advnorm.studies.answer import (
     compare_rows,
-    holm,
     number_of,
     pareto_front,
     with_answer,
@@ -68,12 +67,6 @@ def test_equal_accuracies_have_the_interval_of_their_rounding():
     number = number_of([90.0] * 3, 100)  # rounding to 1 point has the deviation 1/sqrt(12)
     half = stats.t.ppf(0.975, 2) / 12**0.5 / 3**0.5
     assert (number.low, number.high) == pytest.approx((90 - half, 90 + half))
-
-
-def test_holm_is_that_of_scipy_s_reference():
-    """Written from the definition: the k-th smallest times the number that is left."""
-    p = [0.01, 0.04, 0.03, 0.005]
-    assert holm(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
