@@ -10,7 +10,7 @@ from advnorm.files import locked
 from advnorm.papers import Workspace, reproduce
 from advnorm.recipe import Recipe, override
 from advnorm.recipes import find
-from advnorm.records import Run
+from advnorm.records import Run, Study, read_record
 from advnorm.report import write, write_paper_pages, write_study
 from advnorm.runs import audit_run, certify_run, diagnose_run, evaluate_run, parse_questions
 from advnorm.studies import study
@@ -64,35 +64,40 @@ def make_once(folder: Path) -> dict[str, Path]:
 def make(folder: Path) -> None:
     """Train, evaluate, diagnose and reproduce; write the four pages."""
     base = override(find("digits.pgd"), list(TINY))
-    record = study(base, {"norm.name": ["batch", "none"]}, seeds=3, out=folder / "study")
-    write_study(record, page_of(folder, "study"))
-    studied = [Run.open(path) for path in sorted((folder / "study" / "runs").iterdir())]
-    mixture = _mixture(base, folder / "mixture")
-    plain = _plain(base, folder / "plain")
-    write([plain], page_of(folder, "one"))
-    write([*studied, plain, mixture], page_of(folder, "many"))
+    study(base, {"norm.name": ["batch", "none"]}, seeds=3, out=folder / "study")
+    _mixture(base, folder / "mixture")
+    _plain(base, folder / "plain")
     (folder / "paper" / "galloway2019").mkdir(parents=True)
     for name in KEPT_RECORDS:
         shutil.copy(KEPT / name, folder / "paper" / name)
     reproduce("galloway2019/table1", Workspace(folder / "paper"), scale="smoke", seeds=1)
+    write_pages(folder)
+
+
+def write_pages(folder: Path) -> None:
+    """Write the four pages."""
+    record = read_record(folder / "study" / "study.json", Study)
+    studied = [Run.open(path) for path in sorted((folder / "study" / "runs").iterdir())]
+    plain, mixture = (Run.open(folder / name) for name in ("plain", "mixture"))
+    write([plain], page_of(folder, "one"))
+    write([*studied, plain, mixture], page_of(folder, "many"))
+    write_study(record, page_of(folder, "study"))
     write_paper_pages(folder / "paper")
 
 
-def _plain(base: Recipe, out: Path) -> Run:
+def _plain(base: Recipe, out: Path) -> None:
     """Train a run of which everything is known."""
     run = train(override(base, ["name=plain", "seed=7"]), out, device="cpu")
     evaluate_run(run, override(base, [ATTACKS]), device="cpu")
     certify_run(run, override(base, [CERTIFICATE]), method="crown", device="cpu")
     audit_run(run, override(base, ["evaluation.samples=8"]), suite=("pgd-2",), device="cpu")
     diagnose_run(run, base, parse_questions(QUESTIONS), samples=40, device="cpu")
-    return run
 
 
-def _mixture(base: Recipe, out: Path) -> Run:
+def _mixture(base: Recipe, out: Path) -> None:
     """Train a run whose two branches have answers of their own."""
     recipe = override(base, ["name=mixture", *MIXTURE])
     run = train(recipe, out, device="cpu")
     for branch in ("adversarial", "clean", "worst"):
         one = override(recipe, [f"evaluation.branch={branch}"])
         evaluate_run(run, one, device="cpu")
-    return run

@@ -1,7 +1,7 @@
 """Four reports in a real browser: quiet, linked, accessible, and worked by keyboard."""
 
 import pytest
-from keyboard import focus, unreachable
+from tabbing import focus, unreachable
 from page_checks import broken_links, overflowing
 from report_pages import NAMES
 
