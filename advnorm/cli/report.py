@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from advnorm.cli.options import DataFolder, Device, Set
-from advnorm.cli.output import echo, exit_with
+from advnorm.cli.output import echo, exit_with, say
 from advnorm.cli.targets import (
     TargetOptions,
     for_each_target,
@@ -30,6 +30,14 @@ def report(
             "the folder for one page per paper (default: the same folder)."
         ),
     ] = None,
+    diff: Annotated[
+        bool,
+        typer.Option(
+            "--diff",
+            help="Compare two runs sample by sample: print the recipes' differences, paired "
+            "tests and the samples that changed sides. A page is written only with --out.",
+        ),
+    ] = False,
     set_: Set = None,
     device: Device = "auto",
     data: DataFolder = None,
@@ -41,8 +49,15 @@ def report(
     Example: advnorm report runs/batch runs/group --out report.html
     """
     from advnorm.records import Run, holds_reproductions
-    from advnorm.report import write, write_paper_pages
+    from advnorm.report import diff_text, write, write_paper_pages
 
+    if diff and (len(runs) != 2 or any(is_model(str(path)) for path in runs)):
+        raise ValueError("--diff compares two run folders: advnorm report A B --diff")
+    if diff:
+        first, second = (Run.open(path) for path in runs)
+        say(diff_text(first, second))
+        if out is None:
+            return None
     if len(runs) == 1 and holds_reproductions(runs[0]):
         pages = write_paper_pages(runs[0], out)
         for page in pages.written:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from advnorm.records import Run, Study
 from advnorm.report.corruption import CorruptionSummary, corruption_errors
 from advnorm.report.reproductions import reproduction_text
+from advnorm.report.run_diff import diff_text
 from advnorm.report.rows import ReportRow, TableCell, comparison_rows
 from advnorm.report.study_table import study_text
 from advnorm.report.terminal_table import comparison_text
@@ -19,6 +20,7 @@ __all__ = [
     "comparison_rows",
     "comparison_text",
     "corruption_errors",
+    "diff_text",
     "reproduction_text",
     "study_text",
     "write",

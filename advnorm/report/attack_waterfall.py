@@ -39,21 +39,28 @@ class Waterfall(NamedTuple):
     """Samples that a certificate covers, which were not attacked."""
 
 
-def waterfalls(groups: Sequence[RunGroup], verdicts: LoadedVerdicts) -> list[Waterfall]:
-    """Return the waterfall of every suite of every run."""
-    return [
-        Waterfall(
-            run.name,
-            group.label,
-            condition_label(result),
-            tuple(_steps(result, arrays)),
-            int((arrays.outcomes == CERTIFIED).sum()),
-        )
+def waterfalls(
+    groups: Sequence[RunGroup], verdicts: LoadedVerdicts, headline: str | None
+) -> list[Waterfall]:
+    """Return the waterfall of every suite of every run; those of the headline come first."""
+    found = [
+        (result.key_without_branch != headline, run.name, result, arrays)
         for group in groups
         for run in group.members
         for key, result in run.results.items()
         if (arrays := verdicts.get((run.name, key))) is not None
         if len(_names(result, arrays)) > 1
+    ]
+    labels = {run.name: group.label for group in groups for run in group.members}
+    return [
+        Waterfall(
+            name,
+            labels[name],
+            condition_label(result),
+            tuple(_steps(result, arrays)),
+            int((arrays.outcomes == CERTIFIED).sum()),
+        )
+        for _, name, result, arrays in sorted(found, key=lambda each: each[0])
     ]
 
 

@@ -13,7 +13,7 @@ function nearest(marks, x, y) {
 }
 
 function startChart(svg) {
-  const marks = [...svg.querySelectorAll(".mark")]
+  const marks = [...svg.querySelectorAll(".datum")]
     .sort((a, b) => a.dataset.x - b.dataset.x);
   if (!marks.length) return;
   const frame = svg.closest('[role="img"]');

@@ -244,7 +244,7 @@ def _mark(mark: ChartMark, x: Axis, y: Axis) -> str:
     place, height = _x(x, mark.x), _y(y, mark.y)
     colour, shape = mark.style.colour, mark.shape or mark.style.marker
     parts = [
-        f'<g class="mark" transform="translate({place} {height})" data-x="{place}" '
+        f'<g class="datum" transform="translate({place} {height})" data-x="{place}" '
         f'data-key="{_attribute(mark.key)}" data-text="{_attribute(mark.text)}" color="{colour}">'
     ]
     bars = ""

@@ -62,7 +62,7 @@ def render(runs: Sequence[Run]) -> str:
     loaded = [run for group in groups for run in group.members]
     verdicts = all_verdicts(groups)
     shares = shares_of_groups(groups, verdicts)
-    falls = waterfalls(groups, verdicts)
+    falls = waterfalls(groups, verdicts, key)
     worst = worst_case(groups, verdicts, _headline(loaded, key))
     sections = diagnoses.question_sections(groups, styles, "why")
     seconds = {run.name: training_seconds(run) for run in loaded}

@@ -1,6 +1,7 @@
 """The accuracy over all attacks together: a sample is robust only if it is under each."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ class WorstCase(NamedTuple):
     """The column of the worst case: its threat, and a cell for each group and run."""
 
     threat: str
+    attacks: str
+    """Which attacks it is over, if all runs have the same; else the cells say it."""
     groups: dict[str, TableCell]
     """By label."""
     runs: dict[str, TableCell]
@@ -37,12 +40,24 @@ def worst_case(
         for run in group.members
         if (cell := _run_cell(run, verdicts, headline, headline.threat)) is not None
     }
+    notes = {cell.notes for cell in by_run.values()}
+    attacks = ""
+    if len(notes) == 1:
+        ((attacks,),) = notes
+        by_run = {name: replace(cell, notes=()) for name, cell in by_run.items()}
+    else:
+        by_run = {
+            name: replace(cell, notes=tuple(f"worst case over {n}" for n in cell.notes))
+            for name, cell in by_run.items()
+        }
     by_group = {
         group.label: _mean([by_run[r.name] for r in group.one_per_seed if r.name in by_run])
         for group in groups
         if any(run.name in by_run for run in group.one_per_seed)
     }
-    return WorstCase(threat_label(headline.threat), by_group, by_run) if by_run else None
+    if not by_run:
+        return None
+    return WorstCase(threat_label(headline.threat), attacks, by_group, by_run)
 
 
 def _run_cell(
@@ -72,7 +87,7 @@ def _run_cell(
         fractions=(len(robust) / len(shared) if shared else float("nan"),),
         n=len(shared),
         flags=tuple(dict.fromkeys(flag for result in chosen for flag in result.flags)),
-        notes=(f"worst case over {names}{where}",),
+        notes=(f"{names}{where}",),
         unfinished=unfinished_runs(chosen[:1]),
     )
 

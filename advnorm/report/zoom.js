@@ -29,7 +29,7 @@ function startZoom(svg) {
   const axis = svg.querySelector(".axis").getAttribute("d").match(/[\d.]+/g).map(Number);
   const [left, top, bottom, right] = axis;
   const lines = svg.querySelector(".lines"), ticks = svg.querySelector(".x-ticks");
-  const first = ticks.cloneNode(true), marks = [...svg.querySelectorAll(".mark")];
+  const first = ticks.cloneNode(true), marks = [...svg.querySelectorAll(".datum")];
   const status = element("span", { role: "status", class: "small" });
   let range = whole;
   const place = value => left + ((value - range[0]) / (range[1] - range[0])) * (right - left);

@@ -8,7 +8,15 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
-from advnorm.records import Accuracy, Environment, Epoch, Result, Run, ThreatRecord
+from advnorm.records import (
+    Accuracy,
+    Environment,
+    Epoch,
+    Result,
+    Run,
+    ThreatRecord,
+    Verdicts,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what several tests share
 
@@ -28,6 +36,8 @@ NATURAL = ("clean", "noise", "corruption", "statistics")
 
 def kind_of(condition):
     """Return the kind of a condition, by its name."""
+    if condition == "standard":
+        return "suite"
     natural = (kind for kind in NATURAL if condition.startswith(kind))
     certificate = "certificate" if condition in ("ibp", "crown-ibp", "crown") else "attack"
     return next(natural, certificate)
@@ -108,6 +118,52 @@ class Maker:
             "adversarial_predictions": labels + labels % 2,
         }
         save_file(tensors | replaced, run.examples(key))
+
+    def tested(self, run, condition, *, labels, predictions, eps=None, **columns) -> Result:
+        """Write verdicts and their result; a prediction that is not the label is wrong.
+
+        ``columns`` are those of a record, and the fields of a result.
+        """
+        n = len(labels)
+        fields = Verdicts.model_fields
+        own = {k: tuple(columns.pop(k)) for k in list(columns) if k in fields}
+        verdicts = Verdicts(
+            **{
+                "fingerprint": "print",
+                "samples": tuple(range(n)),
+                "labels": tuple(labels),
+                "predictions": tuple(predictions),
+                "robust": tuple(a == b for a, b in zip(labels, predictions, strict=True)),
+                "by": ("",) * n,
+            }
+            | own
+        )
+        correct = sum(verdicts.robust)
+        more = {"fingerprint": "print"} | columns
+        result = self.result(run, condition, correct, n=n, eps=eps, **more)
+        run.write_verdicts(result.key, verdicts)
+        return result
+
+    def random_verdicts(self, run, condition, *, n, seed, classes=10, eps=None, **more):
+        """Write verdicts with every outcome that the condition can have, at random."""
+        random = np.random.default_rng([seed, n])
+        labels = np.random.default_rng(n).integers(0, classes, n)
+        others = (labels + random.integers(1, classes, n)) % classes
+        state = random.choice(4, n, p=[0.1, 0.4, 0.4, 0.1])  # wrong, broken, robust, certified
+        if not eps:
+            state = np.where(state == 0, 0, 2)
+        attacks = np.array(["apgd-ce", "apgd-dlr", "fab", "square"])
+        by = np.where(state == 1, attacks[random.integers(0, 4, n)], "")
+        return self.tested(
+            run,
+            condition,
+            labels=labels.tolist(),
+            predictions=np.where(state >= 2, labels, others).tolist(),
+            by=by.tolist(),
+            certified=(state == 3).tolist() if eps else (),
+            eps=eps,
+            **more,
+        )
 
     def branches(self, *, attack="pgd-10", radii=(EPS / 2, EPS)) -> list[Run]:
         """Make a plain run and one with a mixture norm, whose branches differ."""

@@ -10,7 +10,7 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.words = [], []
+        self.source, self.tags, self.words = text, [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):

@@ -22,20 +22,27 @@ def whole(study, tmp_path_factory):
 
 
 def test_every_section_is_there(whole):
-    for heading in ("Comparison", "Warnings", "Clean against robust", "Training"):
-        assert heading in whole.text
+    headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", whole.source)
+    assert headings == [
+        "Overview",
+        "Samples",
+        "Radii",
+        "Compare",
+        "Training",
+        "Provenance",
+    ]
+    anchors = re.findall(r'<li><a href="#(\w+)">', whole.source)
+    assert anchors == re.findall(r'<section id="(\w+)"', whole.source)
     for heading in (
-        "Accuracy against the radius",
-        "Images",
-        "Recipes and environment",
-        "Environment",
+        *("Warnings", "Clean against robust", "Cost", "Accuracy against the radius"),
+        *("Images", "Recipes, digests and commands", "Environment"),
     ):
         assert heading in whole.text
     assert (
         "8 runs in 4 groups" in whole.text
         and "Example CPU @ 2.00GHz, 4 cores" in whole.text
     )
-    assert whole.count("svg") == 1 + 3 + 2 and whole.count("img") == 4 * 8 * 3
+    assert whole.count("svg") == 2 + 3 + 2 and whole.count("img") == 4 * 8 * 3
     assert all(attrs.get("alt") for tag, attrs in whole.tags if tag == "img")
     assert "under pgd-50, L∞ 8/255" in whole.text and "difference × 10" in whole.text
 

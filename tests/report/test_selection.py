@@ -1,0 +1,192 @@
+"""What the page's scripts select and count, against a count in Python of the records."""
+
+import json
+from collections import Counter
+
+import pytest
+from node import evaluate, needs_node
+
+from advnorm.report.groups import load_groups
+from advnorm.report.sample_data import sample_data
+from advnorm.report.template import script_data
+from advnorm.report.verdict_arrays import OUTCOMES, all_verdicts
+
+pytestmark = needs_node
+RADII = (0.1, 0.2)
+CODE = """values.filters.map(filter => {
+  const table = new VerdictTable(values.data);
+  filter = { ...filter, radius: filter.radius === "never" ? NaN : filter.radius ?? null };
+  const positions = selectSamples(table, filter);
+  const set = table.set(filter.condition);
+  return {
+    samples: positions.map(i => table.sample(set, i)),
+    counts: table.runs(filter.condition).map(run =>
+      [run, countOutcomes(table, run, filter.condition, positions)]),
+    confusion: confusionCounts(table, table.runs(filter.condition)[0], filter.condition, positions),
+  };
+})"""
+
+
+def outcome(verdicts, row, kind):
+    """Name what became of a sample, straight from its record."""
+    if verdicts.certified and verdicts.certified[row] and verdicts.robust[row]:
+        return "certified"
+    if verdicts.robust[row]:
+        return "robust"
+    if verdicts.by[row]:
+        return "broken"
+    right = verdicts.predictions[row] == verdicts.labels[row]
+    return "not certified" if kind == "certificate" and right else "misclassified"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Write three runs with verdicts; the third has fewer samples, in another order."""
+    from conftest import Maker
+
+    maker = Maker(tmp_path_factory.mktemp("selection"))
+    runs = [maker.run(name, norm=name) for name in ("a", "b", "c")]
+    for i, run in enumerate(runs):
+        maker.random_verdicts(run, "clean", n=300, seed=i)
+        for eps in RADII[: 2 - (i == 1)]:
+            maker.random_verdicts(run, "standard", n=300, seed=10 * i + int(eps * 10), eps=eps)
+    certified = [row % 3 == 0 for row in range(40)]
+    labels = [maker_label(runs[0], 2 * row) for row in range(40)]
+    maker.tested(
+        runs[2],
+        "crown",
+        labels=labels,
+        predictions=[k if row % 4 else 11 for row, k in enumerate(labels)],
+        samples=[2 * row for row in range(40)],
+        robust=[c and row % 4 > 0 for row, c in enumerate(certified)],
+        certified=[c and row % 4 > 0 for row, c in enumerate(certified)],
+        eps=RADII[0],
+    )
+    groups = load_groups(runs)
+    data = sample_data(groups, all_verdicts(groups), "standard_linf_0.1")
+    assert not data.notes
+    return runs, json.loads(script_data(data.values))
+
+
+def maker_label(run, sample):
+    return run.verdicts("clean").labels[sample]
+
+
+def expected(page, filter_):
+    """Select and count by the definitions, sample by sample."""
+    runs, data = page
+    chosen = {"run": -1, "label": -1, "outcome": -1, "attack": "", "radius": None, "other": -2}
+    chosen |= filter_
+    condition = data["conditions"][filter_["condition"]]
+    key, family = condition["key"], condition["family"]
+    results = {n: run.result(key) for n, run in enumerate(runs) if run.result(key)}
+    records = {n: runs[n].verdicts(key) for n in results}
+    rows = {n: {s: i for i, s in enumerate(v.samples)} for n, v in records.items()}
+
+    def what(n, sample):
+        row = rows[n].get(sample)
+        return None if row is None else outcome(records[n], row, results[n].kind)
+
+    def first_radius(n, sample):
+        for other in sorted(data["conditions"], key=lambda c: c["eps"]):
+            if other["family"] == family and family and runs[n].result(other["key"]):
+                verdicts = runs[n].verdicts(other["key"])
+                if sample in verdicts.samples:
+                    row = verdicts.samples.index(sample)
+                    if outcome(verdicts, row, other["kind"]) == "broken":
+                        return other["eps"]
+        return None
+
+    def fits(n, sample):
+        state = what(n, sample)
+        if state is None or (chosen["outcome"] >= 0 and state != OUTCOMES[chosen["outcome"]]):
+            return False
+        if chosen["attack"] and records[n].by[rows[n][sample]] != chosen["attack"]:
+            return False
+        if chosen["radius"] == "never":
+            return first_radius(n, sample) is None and state != "misclassified"
+        if chosen["radius"] is not None and first_radius(n, sample) != chosen["radius"]:
+            return False
+        if chosen["other"] == -2:
+            return True
+        others = records if chosen["other"] == -1 else [chosen["other"]]
+        good = ("robust", "certified")
+        return any(
+            what(m, sample) is not None and (what(m, sample) in good) != (state in good)
+            for m in others
+        )
+
+    labels = dict(zip(runs[0].verdicts("clean").samples, runs[0].verdicts("clean").labels, strict=True))
+    tested = [n for n in records if chosen["run"] in (-1, n)]
+    samples = [
+        s
+        for s in sorted(labels)
+        if chosen["label"] in (-1, labels[s]) and any(fits(n, s) for n in tested)
+    ]
+    counts = []
+    for n in records:
+        states = Counter(what(n, s) or "not tested" for s in samples)
+        counts.append([n, [states[name] for name in OUTCOMES]])
+    first = min(records)
+    pairs = Counter(
+        (labels[s], records[first].predictions[rows[first][s]])
+        for s in samples
+        if s in rows[first]
+    )
+    confusion = [[a, b, count] for (a, b), count in sorted(pairs.items())]
+    return {"samples": samples, "counts": counts, "confusion": confusion}
+
+
+def test_every_filter_selects_and_counts_what_the_records_say(page):
+    runs, data = page
+    keys = [condition["key"] for condition in data["conditions"]]
+    attack, clean, certificate = (
+        keys.index(key) for key in ("standard_linf_0.1", "clean", "crown_linf_0.1")
+    )
+    assert attack == 0, "the headline comes first"
+    filters = [{"condition": place} for place in range(len(keys))]
+    filters += [{"condition": attack, "outcome": code, "run": n} for code in range(1, 5) for n in (-1, 0, 1)]
+    filters += [{"condition": attack, "attack": name, "label": 3} for name in ("fab", "apgd-ce")]
+    filters += [{"condition": attack, "radius": r, "run": n} for r in (*RADII, "never") for n in (-1, 0, 1)]
+    filters += [{"condition": attack, "other": m, "run": n} for m in (-1, 0, 1) for n in (-1, 0, 2)]
+    filters += [{"condition": clean, "other": -1, "label": 5, "outcome": 1}]
+    filters += [{"condition": certificate, "outcome": code} for code in range(1, 6)]
+    given = evaluate(CODE, {"data": data, "filters": filters})
+    sizes = set()
+    for filter_, result in zip(filters, given, strict=True):
+        assert result == expected(page, filter_), filter_
+        sizes.add(len(result["samples"]))
+    assert len(sizes) > 20, "the filters differ"
+
+
+def test_labels_that_do_not_agree_are_other_samples(maker):
+    one, other = maker.run("a"), maker.run("b", norm="group")
+    maker.tested(one, "clean", labels=[0, 1], predictions=[0, 1])
+    maker.tested(other, "clean", labels=[0, 2], predictions=[0, 1])
+    groups = load_groups([one, other])
+    data = sample_data(groups, all_verdicts(groups), None)
+    assert [each["size"] for each in data.values["sets"]] == [2, 2]
+    values = json.loads(script_data(data.values))
+    assert evaluate("new VerdictTable(values).runs(0)", values) == [0]
+
+
+def test_verdicts_that_do_not_fit_are_left_out_and_said(maker, monkeypatch):
+    from advnorm.report import sample_data as module
+
+    run = maker.run("a")
+    for eps in (0.1, 0.2, 0.3):
+        maker.random_verdicts(run, "standard", n=1000, seed=int(10 * eps), eps=eps)
+    groups = load_groups([run])
+    verdicts = all_verdicts(groups)
+    whole = sum(
+        len(part["data"])
+        for record in sample_data(groups, verdicts, None).values["records"]
+        for part in record.values()
+        if isinstance(part, dict)
+    )
+    monkeypatch.setattr(module, "MOST_CHARACTERS", whole - 1)
+    data = sample_data(groups, verdicts, "standard_linf_0.3")
+    shown = [data.values["conditions"][r["condition"]]["eps"] for r in data.values["records"]]
+    assert shown == [0.3, 0.1]
+    (note,) = data.notes
+    assert note.startswith("The verdicts of 2 results are on this page; those of 1 more")
