@@ -1,10 +1,10 @@
-# Two commands are all a newcomer needs: `make demo` and `make test`.
+# Two commands are all a newcomer needs: `make demo` and `make test`; `make docs` builds the site.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint type check slow clean
+.PHONY: demo test lint type check slow docs clean
 
 demo: $(STAMP)
 	$(BIN)/advnorm demo
@@ -25,6 +25,11 @@ check: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/pytest -q -m slow
 
+# Offline: docs/_build/html/index.html opens from the disk.
+docs: $(STAMP)
+	test ! -f docs/tools/run_tutorials.py || $(BIN)/python docs/tools/run_tutorials.py
+	$(BIN)/python docs/tools/build_site.py
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
@@ -32,4 +37,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info docs/_build docs/tutorials/generated

@@ -110,16 +110,15 @@ def kept_records() -> dict[str, list[KeptRecord]]:
 def _section(title: str, registry: Registry) -> str:  # type: ignore[type-arg]
     width = max(len(name) for name in registry)
     lines = [
-        f"  {name:<{width}}  {_plain(_summary(title, registry, name))}"
-        f"{_settings(title, name)}"
+        f"  {name:<{width}}  {_plain(summary(title, name))}{_settings(title, name)}"
         for name in registry
     ]
     return "\n".join([title, *lines])
 
 
-def _summary(kind: str, registry: Registry, name: str) -> str:  # type: ignore[type-arg]
+def summary(kind: str, name: str) -> str:
     """Return a name's line; that of a question with the paper that asks it."""
-    text = ATTACKS[name].title if kind == "attacks" else registry.summary(name)
+    text = ATTACKS[name].title if kind == "attacks" else KINDS[kind].summary(name)
     if kind != "questions" or source_of(name) in text:
         return text
     return f"{text.removesuffix('.')} ({source_of(name)})."

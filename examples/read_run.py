@@ -6,7 +6,7 @@ Prints: the names in the recipe, one line an epoch, one line a result, and the s
 each attack broke.
 
 recipe.yaml is plain YAML (any YAML reader takes all of it). Everything else is JSON, which
-is described in docs/evaluation.md.
+is described in docs/how-to/evaluation.md.
 """
 
 import json

@@ -4,7 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from advnorm.recipe.values import Count, Factor, Option, Spec, Whole, number
+from advnorm.recipe.values import (
+    Count,
+    Factor,
+    Option,
+    Samples,
+    Spec,
+    Unit,
+    Whole,
+    number,
+)
+
+Fraction = Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)]
 
 
 class DataSpec(Spec):
@@ -14,26 +25,28 @@ class DataSpec(Spec):
     """``advnorm list data``, or the path of an image folder."""
     digest: str | None = None
     """SHA-256 of data that were passed in Python, filled in when a run begins."""
-    size: Count | None = None
+    size: Annotated[Count, Unit("pixels")] | None = None
     """Resize images to this many pixels a side."""
     resample: Literal["bilinear", "nearest"] = "bilinear"
     """How to resize (galloway2019, appendix F: nearest)."""
     classes: tuple[Whole, ...] | None = None
     """Keep only these classes (galloway2019 Table 1: 3 and 7)."""
-    train: Count | None = None
+    train: Samples | None = None
     """Use only N training samples, drawn uniformly per class."""
-    test: Count | None = None
+    test: Samples | None = None
     """Use only N test samples, drawn uniformly per class."""
-    validation: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.1
+    validation: Annotated[
+        float, BeforeValidator(number), Field(gt=0, lt=1), Unit("share of the samples")
+    ] = 0.1
     """Fraction of the training samples that is held out, where the data set has no
     validation split."""
     augment: str = "none"
     """``advnorm list augmentations``."""
     mixup: Factor = 0.0
     """Parameter of mixup's Beta distribution; 0 turns mixup off."""
-    label_smoothing: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] = 0.0
+    label_smoothing: Annotated[Fraction, Unit("share of a label")] = 0.0
     """Fraction of each label that is spread over all classes."""
-    workers: Annotated[Whole, Field(ge=0)] = 2
+    workers: Annotated[Whole, Field(ge=0), Unit("processes")] = 2
     """Processes that read image folders."""
 
 
@@ -63,5 +76,5 @@ class NormSpec(Spec):
     """The model is built with the norm; or built with batch norm, which is converted."""
     where: Literal["all", "input"] | tuple[Whole, ...] = "all"
     """Normalize everywhere, the network's input only, or these places (counted from 0)."""
-    freeze_epochs: Annotated[Whole, Field(ge=0)] = 0
+    freeze_epochs: Annotated[Whole, Field(ge=0), Unit("epochs")] = 0
     """Train the last N epochs with frozen running statistics (xie2020, 4.3: 10)."""

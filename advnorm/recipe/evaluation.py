@@ -4,21 +4,32 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from advnorm.recipe.values import Count, Factor, Positive, Spec, Whole, number, sequence
+from advnorm.recipe.values import (
+    Count,
+    Factor,
+    PixelDistance,
+    Positive,
+    Samples,
+    Spec,
+    Unit,
+    Whole,
+    number,
+    sequence,
+)
 
 
 class ValidationSpec(Spec):
     """The held-out accuracies that select the best checkpoint."""
 
-    every: Count = 1
+    every: Annotated[Count, Unit("epochs")] = 1
     """Epochs between two validations; the last epoch always has one."""
-    samples: Count | None = 1000
+    samples: Samples | None = 1000
     """Validate on the first N held-out samples; ``null`` is all of them."""
     steps: Count = 10
     """PGD steps of the robust accuracy."""
     robust: Literal["pgd", "ibp"] = "pgd"
     """The robust accuracy: under PGD, or certified by interval bounds."""
-    eps: Positive | None = None
+    eps: PixelDistance | None = None
     """Radius of the robust accuracy; by default that of ``threat``."""
     select_by: Literal["clean+robust", "clean", "robust"] = "clean+robust"
     """The best checkpoint maximizes this held-out accuracy."""
@@ -27,18 +38,18 @@ class ValidationSpec(Spec):
 class MonitorSpec(Spec):
     """Measurements during training. They do not change the training.
 
-    sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/diagnose.md.
+    sridhar2021 Fig. 1 and sitawarin2021 Fig. 4: docs/how-to/diagnose.md.
     """
 
     questions: tuple[
         Literal["gradient_norm", "moments", "wasserstein", "hessian"], ...
     ] = ()
     """What to measure; nothing by default."""
-    every: Count = 10
+    every: Annotated[Count, Unit("batches")] = 10
     """Measure at every N-th batch."""
     hessian_steps: Count = 20
     """Largest number of Hessian-vector products for one eigenvalue."""
-    hessian_samples: Count | None = None
+    hessian_samples: Samples | None = None
     """Use the first N samples of the batch; by default all."""
 
 
@@ -47,7 +58,7 @@ class EvaluationThreatSpec(Spec):
 
     norm: Literal["linf", "l2"] | None = None
     """By default the norm of ``threat``; another norm needs its own ``eps``."""
-    eps: Annotated[tuple[Factor, ...], BeforeValidator(sequence)] = ()
+    eps: Annotated[tuple[Factor, ...], BeforeValidator(sequence), Unit("pixel values")] = ()
     """A radius, or a list of them. By default half the radius of ``threat``, and all of
     it."""
 
@@ -56,8 +67,9 @@ class EvaluationSpec(Spec):
     """What ``advnorm evaluate`` does."""
 
     conditions: tuple[str, ...] = ("clean", "noise-0.25", "fgsm", "bim-10", "pgd-50")
-    """``clean``, ``noise-SIGMA``, ``NAME-STEPSxRESTARTS+OPTION``: docs/evaluation.md."""
+    """``clean``, ``noise-SIGMA``, ``NAME-STEPSxRESTARTS``: docs/how-to/evaluation.md."""
     threat: EvaluationThreatSpec = EvaluationThreatSpec()
+    """The ball and the radii, where they differ from those of training."""
     certificate: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
     """A certificate that is computed before attacks; certified samples are not attacked."""
     step_ratio: Positive = 2.5
@@ -65,15 +77,16 @@ class EvaluationSpec(Spec):
     data: str | None = None
     """The test samples of another data set, such as ``cifar10-c:fog:3``; by default those
     of ``data``."""
-    samples: Count | None = None
+    samples: Samples | None = None
     """Evaluate the first N test samples; by default all."""
-    batch_size: Count = 250
+    batch_size: Samples = 250
+    """Samples that are attacked together. Verdicts do not depend on it."""
     weights: Literal["best", "last"] = "best"
     """The checkpoint with the best validation accuracy, or the last one."""
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
     """The branch of a mixture norm that is evaluated and attacked. With ``worst``, a sample
     is robust only if it is robust on both."""
-    examples: Annotated[Whole, Field(ge=0)] = 8
+    examples: Annotated[Whole, Field(ge=0), Unit("images")] = 8
     """How many adversarial images to keep for the report."""
 
 
@@ -90,7 +103,7 @@ class PerturbationSpec(Spec):
         0.3,
         0.4,
     )
-    """Relative to the size of each statistic."""
+    """Largest change of a statistic, relative to its size."""
     directions: tuple[Literal["uniform", "sign", "adversarial"], ...] = ("sign",)
     """Random numbers, random signs, or the gradient of the loss."""
     parts: tuple[Literal["mean", "deviation", "both"], ...] = ("mean", "deviation")
@@ -101,5 +114,5 @@ class PerturbationSpec(Spec):
     """Groups of a batch that are normalized separately, with batch statistics."""
     split: Literal["test", "train"] = "test"
     """The samples whose accuracy is measured."""
-    attack_samples: Count = 128
+    attack_samples: Samples = 128
     """Training samples whose loss an adversarial direction maximizes."""

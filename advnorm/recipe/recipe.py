@@ -18,7 +18,7 @@ from advnorm.recipe.training import (
     OptimizerSpec,
     ThreatSpec,
 )
-from advnorm.recipe.values import Count, Positive, Spec, Whole
+from advnorm.recipe.values import Count, Positive, Samples, Spec, Unit, Whole
 
 S = TypeVar("S", bound=Spec)
 Precision = Literal["float32", "bfloat16", "float16", "float64"]
@@ -58,28 +58,43 @@ class Recipe(Spec):
     seed: Annotated[Whole, Field(ge=0, lt=2**31)] = 0
     """All random numbers are a function of it."""
     data: DataSpec = DataSpec()
+    """The images, and how they are prepared."""
     model: ModelSpec = ModelSpec()
+    """The network."""
     norm: NormSpec = NormSpec()
+    """The normalization layers."""
     threat: ThreatSpec = ThreatSpec()
+    """The ball around each image that the adversary may use."""
     objective: ObjectiveSpec = ObjectiveSpec()
+    """The loss."""
     attack: AttackSpec = AttackSpec()
+    """The attack of adversarial training."""
     gradient: GradientSpec = GradientSpec()
+    """How the gradient of a step is computed."""
     optimizer: OptimizerSpec = OptimizerSpec()
-    epochs: Count = 30
-    batch_size: Count = 128
+    """How the gradient changes the weights."""
+    epochs: Annotated[Count, Unit("epochs")] = 30
+    """Passes over the training samples."""
+    batch_size: Samples = 128
+    """Samples of a step, over all ranks together."""
     precision: Precision = "float32"
+    """Of the passes in training. With half precision the weights stay in float32."""
     channels_last: bool = False
     """Memory layout of images and weights."""
     compile: bool = False
     """Use ``torch.compile``."""
     init_from: str | None = None
     """A run folder; training starts from its best weights."""
-    checkpoint_seconds: Positive = 60.0
+    checkpoint_seconds: Annotated[Positive, Unit("seconds")] = 60.0
     """Longest time between two checkpoints; there is also one after every epoch."""
     monitor: MonitorSpec = MonitorSpec()
+    """Measurements during training, which do not change it."""
     validation: ValidationSpec = ValidationSpec()
+    """The held-out accuracies that select the best checkpoint."""
     evaluation: EvaluationSpec = EvaluationSpec()
+    """What ``advnorm evaluate`` does."""
     perturbation: PerturbationSpec = PerturbationSpec()
+    """How ``advnorm perturb`` changes batch-norm statistics."""
 
     def replace(self, **changes: Unpack[RecipeChanges]) -> "Recipe":
         """Return a copy with some settings changed.

@@ -11,13 +11,16 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from advnorm import schedules
-from advnorm.recipe.values import Factor, Positive, Spec
+from advnorm.recipe.values import Epochs, Factor, Positive, Spec, Unit
+
+LastEpoch = Annotated[Positive, Unit("epochs")]
 
 
 class Constant(Spec):
     """No schedule: the base value throughout."""
 
     kind: Literal["constant"] = "constant"
+    """This schedule."""
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -36,10 +39,15 @@ class Piecewise(Spec):
     """
 
     kind: Literal["piecewise"] = "piecewise"
-    at: tuple[Factor, ...]
+    """This schedule."""
+    at: tuple[Epochs, ...]
+    """When the value is multiplied by ``factor``."""
     factor: Positive = 0.1
-    warmup: Factor = 0.0
+    """What it is multiplied by."""
+    warmup: Epochs = 0.0
+    """Length of the rise at the beginning."""
     start: Factor = 0.0
+    """Factor at which the rise begins."""
 
     @classmethod
     def at_shares(cls, epochs: int, shares: Sequence[float]) -> "Piecewise":
@@ -66,10 +74,15 @@ class Ramp(Spec):
     """From ``start`` to ``stop`` times the base value, linearly between two epochs."""
 
     kind: Literal["ramp"] = "ramp"
-    first: Factor = 0.0
-    last: Factor
+    """This schedule."""
+    first: Epochs = 0.0
+    """When the change begins."""
+    last: Epochs
+    """When it ends."""
     start: Factor = 0.0
+    """Factor before it."""
     stop: Factor = 1.0
+    """Factor after it."""
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -96,8 +109,11 @@ class Cyclic(Spec):
     """Up from 0 to the base value at epoch ``peak``, down to 0 at epoch ``end``."""
 
     kind: Literal["cyclic"] = "cyclic"
-    peak: Positive
-    end: Positive
+    """This schedule."""
+    peak: LastEpoch
+    """When the factor is 1."""
+    end: LastEpoch
+    """When it is 0 again."""
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -121,8 +137,11 @@ class Cosine(Spec):
     """Half a cosine down to 0 at epoch ``end``, after a linear ``warmup``."""
 
     kind: Literal["cosine"] = "cosine"
-    end: Positive
-    warmup: Factor = 0.0
+    """This schedule."""
+    end: LastEpoch
+    """When the factor is 0."""
+    warmup: Epochs = 0.0
+    """Length of the linear rise at the beginning."""
 
     def build(self) -> schedules.Schedule:
         """Return the function of the epoch."""
@@ -146,6 +165,7 @@ class Cosine(Spec):
 ScheduleSpec = Annotated[
     Constant | Piecewise | Ramp | Cyclic | Cosine, Field(discriminator="kind")
 ]
+"""One of the schedules, told apart by its ``kind``."""
 
 
 def largest(schedule: ScheduleSpec, epochs: int) -> float:

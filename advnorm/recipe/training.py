@@ -10,9 +10,12 @@ from advnorm.recipe.values import (
     Factor,
     Mode,
     Number,
+    PixelDistance,
     Positive,
+    Samples,
     Share,
     Spec,
+    Unit,
     number,
 )
 from advnorm.threat import THREATS, Threat
@@ -23,9 +26,9 @@ class ThreatSpec(Spec):
 
     norm: Literal["linf", "l2"] = "linf"
     """The norm of the ball."""
-    eps: Positive = 0.1
+    eps: PixelDistance = 0.1
     """Its radius."""
-    bounds: tuple[Number, Number] = (0.0, 1.0)
+    bounds: Annotated[tuple[Number, Number], Unit("pixel values")] = (0.0, 1.0)
     """The smallest and the largest value of a pixel."""
     schedule: ScheduleSpec = Constant()
     """Factor of eps over the epochs of training; at 0 the images stay clean."""
@@ -42,11 +45,11 @@ class AttackSpec(Spec):
     """Gradient steps."""
     steps_schedule: ScheduleSpec = Constant()
     """Factor of the number of steps over the epochs; there is at least one step."""
-    step_size: Positive | None = None
-    """In units of the norm; by default 2.5 eps / steps. It follows the schedule of eps."""
+    step_size: PixelDistance | None = None
+    """Length of a step; by default 2.5 eps / steps. It follows the schedule of eps."""
     target: Literal["none", "random", "least_likely"] = "none"
     """Untargeted, or towards a random class or the least likely one."""
-    clean_start: Share = 0.0
+    clean_start: Annotated[Share, Unit("probability")] = 0.0
     """Probability of starting at the clean image (xie2020: 0.2) and not in the ball."""
     statistics: Mode | dict[Number, Mode] = "running"
     """The statistics that norms use during the attack; or by epoch, such as
@@ -68,15 +71,18 @@ class ObjectiveSpec(Spec):
     gamma: Share | None = None
     """Weight of the clean loss (mixed, alp, mixed_kl)."""
     gamma_schedule: ScheduleSpec = Constant()
+    """Factor of ``gamma`` over the epochs."""
     beta: Positive | None = None
     """Weight of the divergence (trades, mixed_kl), or of CROWN's bound (crown_ibp)."""
     beta_schedule: ScheduleSpec = Constant()
+    """Factor of ``beta`` over the epochs."""
     kappa: Share | None = None
     """Weight of the clean loss beside a certified one (ibp, crown_ibp)."""
     kappa_schedule: ScheduleSpec = Constant()
+    """Factor of ``kappa`` over the epochs."""
     pairing: Positive | None = None
     """Weight of the distance of paired logits (alp)."""
-    clean_share: Share | None = None
+    clean_share: Annotated[Share, Unit("share of the batch")] | None = None
     """Fraction of the clean images that stays in the batch (mixed)."""
     batching: Literal["sequential", "concatenated"] | None = None
     """Pass clean and adversarial images one after the other, or in one batch."""
@@ -98,7 +104,7 @@ class GradientSpec(Spec):
     """Relative radius of the perturbed statistics (apart, apart_sam)."""
     rho: Factor | None = None
     """Radius of the perturbed weights (sam, apart_sam)."""
-    samples: Count | None = None
+    samples: Samples | None = None
     """Samples of a batch in the second pass; by default all."""
     groups: Count | None = None
     """Groups of them that are normalized separately."""
@@ -123,10 +129,11 @@ class OptimizerSpec(Spec):
     schedule: ScheduleSpec = Constant()
     """Factor of the learning rate over the epochs."""
     momentum: Share = 0.9
-    """Of SGD and RMSProp."""
+    """Share of the last update that is kept, of SGD and RMSProp."""
     nesterov: bool = False
     """Nesterov momentum, of SGD."""
     weight_decay: Factor = 0.0
+    """L2 penalty: this times the weights is added to their gradient."""
     decay_norms: bool = True
     """Whether weight decay includes biases and the parameters of norms."""
     scalar_lr_factor: Positive = 1.0

@@ -1,5 +1,6 @@
 """The types of recipe values; ``8/255`` is a number."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -7,10 +8,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from advnorm.numbers import parse_number
 
 Mode = Literal["train", "batch", "running"]
+"""Whose statistics a norm uses; ``train`` also moves the running ones."""
 
 
 class RecipeError(ValueError):
     """A recipe that cannot be run; the text has a line for each reason."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a number, for the reference: ``Annotated[Count, Unit("epochs")]``."""
+
+    name: str
 
 
 LARGEST = 10**15
@@ -54,12 +63,22 @@ def sequence(value: object) -> object:
 
 
 Option = Annotated[bool | int | float | str | None, BeforeValidator(option)]
+"""An argument of a norm or a model; ``1/100`` is a number."""
 Number = Annotated[float, BeforeValidator(number)]
+"""A number; ``8/255`` is one."""
 Factor = Annotated[float, BeforeValidator(number), Field(ge=0, allow_inf_nan=False)]
+"""A finite number from 0 on."""
 Positive = Annotated[float, BeforeValidator(number), Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0."""
 Share = Annotated[float, BeforeValidator(number), Field(ge=0, le=1)]
+"""A number from 0 to 1."""
 Whole = Annotated[int, BeforeValidator(counted)]
 Count = Annotated[Whole, Field(ge=1)]
+"""A whole number from 1 on."""
+Epochs = Annotated[Factor, Unit("epochs")]
+PixelDistance = Annotated[Positive, Unit("pixel values")]
+"""A radius or a step in the units of the images, under the norm of the ball."""
+Samples = Annotated[Count, Unit("samples")]
 
 
 class Spec(BaseModel):

@@ -11,9 +11,13 @@ from advnorm.records.base import LARGE, Accuracy, Record
 from advnorm.records.diagnoses import Panel
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
+"""What became of a claim."""
 Scale = Literal["smoke", "reduced", "full"]
+"""How much of a paper's setting is run: a minute, a small machine, all of it."""
 SCALES: tuple[Scale, ...] = ("smoke", "reduced", "full")
+"""From the smallest to the largest."""
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "cannot be told": "?"}
+"""One sign for each verdict on a claim."""
 
 _SEVERAL: dict[Verdict, str] = {
     "holds": "hold",
@@ -35,14 +39,18 @@ class Published(Record):
     """A number as a paper prints it, with its standard error where it has one."""
 
     value: float
+    """As printed."""
     error: float | None = None
+    """Its standard error."""
 
 
 class Measured(Record):
     """One number over seeds."""
 
     values: tuple[float, ...] = Field(min_length=1)
+    """One a seed."""
     published: Published | None = None
+    """The number of the paper."""
     seeds: tuple[int, ...] = ()
     """Whose the values are, where some are missing; else they are of all seeds in turn."""
     n: int | None = Field(default=None, ge=0)
@@ -100,8 +108,11 @@ class ClaimResult(Record):
     """What became of a claim, with the numbers that decided."""
 
     text: str
+    """The claim."""
     verdict: Verdict
+    """Whether it holds."""
     why: str
+    """The numbers that decided."""
     applicable: bool = True
     """Whether the claim is about the scale of its record at all."""
 
@@ -120,16 +131,21 @@ class LedgerEntry(Record):
     """What a job of a row gave under a seed, so that it need not be done again."""
 
     row: str
+    """The row of its numbers."""
     seed: int
+    """The seed of the job."""
     fingerprint: str
     """A hash of what was trained and measured."""
     run: str
+    """The run folder."""
     numbers: dict[str, float]
     """By column; not yet as ratios."""
     counts: dict[str, int] = {}
     """By column, for accuracies: how many samples are behind them."""
     seconds: float
+    """What the job took."""
     machine: str = ""
+    """Where it ran."""
     panels: tuple[Panel, ...] = ()
     """What is drawn of it: of the first seed alone."""
 
@@ -140,15 +156,23 @@ class Reproduction(Record):
     LIMIT: ClassVar[int] = LARGE
     RENAMED: ClassVar[Mapping[str, str]] = {"told": "entries"}
     artefact: str = Field(pattern="^[^/]+/[^/]+$")
+    """Paper and table or figure: ``xie2020/table1``."""
     title: str
+    """What it shows."""
     scale: Scale
+    """How much of the paper's setting was run."""
     seeds: int
+    """Runs of each row."""
     columns: tuple[str, ...]
+    """Their names, in order."""
     rows: dict[str, dict[str, Measured]]
+    """By row and column."""
     claims: tuple[ClaimResult, ...] = ()
+    """What the paper says of these numbers, tested on ours."""
     x: str = ""
     """Of a figure: what its columns are values of; rows are then lines."""
     y: str = ""
+    """Of a figure: what its numbers are."""
     panels: tuple[Panel, ...] = ()
     """Of records that do not tell which job a panel is of."""
     runs: dict[str, tuple[str, ...]] = {}
@@ -156,6 +180,7 @@ class Reproduction(Record):
     failed: dict[str, str] = {}
     """Runs that did not finish, and why."""
     machine: str = ""
+    """Where the runs were made."""
     seconds: float = 0.0
     """What training and judging took, over all runs, wherever they were made."""
     entries: tuple[LedgerEntry, ...] = ()

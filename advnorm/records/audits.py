@@ -12,8 +12,11 @@ class Check(Record):
     """One check of an audit, and its outcome."""
 
     name: str
+    """One of ``advnorm list checks``."""
     status: Literal["passed", "flagged", "not run"]
+    """What came out."""
     numbers: dict[str, float] = {}
+    """What was measured, by name."""
     says: str
     """What was measured and what to do about it; or why the check was not run."""
 
@@ -44,8 +47,11 @@ class Audit(Record):
     """Whether a robust accuracy is real: ``audits/<key>.json``."""
 
     threat: ThreatRecord
+    """The ball of its attacks."""
     n: int
+    """Samples that were attacked."""
     clean: Accuracy
+    """Without an adversary."""
     weak: Accuracy | None = None
     """Under PGD-10, the attack in doubt."""
     strong: Accuracy | None = None
@@ -53,12 +59,17 @@ class Audit(Record):
     suite: tuple[str, ...] = ()
     """The strong attacks."""
     checks: tuple[Check, ...]
+    """All checks, those not run included."""
     weights: str = "given"
+    """Which checkpoint, and its SHA-256; ``given`` for a model that is no run's."""
     training: TrainingProgress | None = None
     """Of a run: how far it was."""
     branch: Literal["adversarial", "clean"] | None = None
+    """Of a model with a mixture norm: the branch that was attacked."""
     seed: int = 0
+    """Of the random numbers of its attacks."""
     seconds: float = 0.0
+    """What it took."""
 
     @property
     def key(self) -> str:

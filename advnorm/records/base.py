@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Setting = str | int | float | bool | None
+"""The value of a setting."""
 
 
 class Record(BaseModel):
@@ -31,7 +32,9 @@ class Accuracy(Record):
     """``correct`` of ``n`` samples, with its 95% interval."""
 
     correct: Count
+    """Samples that were right."""
     n: Count
+    """Samples that were tested."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -68,8 +71,11 @@ class ThreatRecord(Record):
     """What the adversary may change."""
 
     norm: str
+    """The norm of the ball, ``linf`` or ``l2``."""
     eps: float
+    """Its radius, in the units of the images."""
     bounds: tuple[float, float] = (0.0, 1.0)
+    """The smallest and the largest value of a pixel."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -25,6 +25,7 @@ class TrainingProgress(Record):
     steps: Count = 0
     """Completed steps of the next epoch."""
     planned: Count
+    """Epochs of the whole training."""
 
     @classmethod
     def read(cls, planned: object, epochs: object, steps: object = 0) -> Self | None:

@@ -12,13 +12,21 @@ class Environment(Record):
     """The machine and the versions that a run was made with."""
 
     advnorm: str
+    """The version of advnorm."""
     python: str
+    """The version of Python."""
     torch: str
+    """The version of torch."""
     platform: str
+    """Operating system and architecture."""
     processor: str
+    """The name of the processor."""
     cores: int
+    """The number of its cores."""
     device: str
+    """The device of the tensors, such as ``cpu`` or ``cuda:0``."""
     threads: int
+    """Threads of torch."""
     ranks: int = 1
     """Processes that trained together."""
     launch: str = ""

@@ -19,6 +19,7 @@ class MonitoredStep(Record):
     """One line of ``monitor.jsonl``: a step (from 1) and its measurements."""
 
     step: Count
+    """Its number."""
     epoch: float
     """Epochs completed when the step began."""
     numbers: dict[str, float]

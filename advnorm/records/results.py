@@ -13,20 +13,29 @@ class Epoch(Record):
 
     RENAMED: ClassVar[Mapping[str, str]] = {"rate": "lr"}
     epoch: Count
+    """From 1."""
     step: Count
+    """Steps since training began."""
     lr: float
     """The learning rate of the last step."""
     eps: float
     """The radius of the last step."""
     loss: float
+    """The mean over the samples of the epoch."""
     parts: dict[str, float] = {}
+    """The terms of the loss by name, likewise."""
     train: Accuracy
     """On the images that were trained on: adversarial ones where the objective has them."""
     validation_clean: Accuracy | None = None
+    """On held-out images; ``None`` in epochs without validation."""
     validation_robust: Accuracy | None = None
+    """On the same images under attack, or certified."""
     best: bool = False
+    """Whether this is the best epoch so far."""
     alarms: tuple[str, ...] = ()
+    """What looks wrong: one class predicted for everything, catastrophic overfitting."""
     seconds: float
+    """What the epoch took."""
 
 
 ConditionKind = Literal[
@@ -53,6 +62,7 @@ class Result(Record):
     condition: str
     """The condition's name as it was written: ``pgd-50x5``."""
     kind: ConditionKind
+    """What sort of condition it is."""
     attack: str | None = None
     """Of one attack or a curve: its name without numbers and options, ``pgd``."""
     steps: int | None = None
@@ -62,24 +72,31 @@ class Result(Record):
     severity: int | None = None
     """Of a corruption: from 1 to 5."""
     settings: dict[str, Setting] = {}
+    """What else decided the condition, such as step size and restarts."""
     threat: ThreatRecord | None = None
     """``None`` for what has no adversary: clean images and noise."""
     accuracy: Accuracy
+    """Samples that are right under the condition."""
     curve: dict[int, Accuracy] = {}
     """Of a curve: the accuracy by step count; the last is ``accuracy``."""
     data: str
+    """The name of the data set."""
     other: bool = False
     """Whether this is another data set than the run's own."""
     split: str = "test"
+    """Of the data set."""
     weights: str
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
     training: TrainingProgress | None = None
     """How far the run was; ``None`` in records that are older than this field."""
     statistics: Literal["running", "batch"] = "running"
+    """Whose statistics the norms used."""
     branch: Literal["adversarial", "clean", "worst"] | None = None
     """Of a model with a mixture norm: the branch that answered and was attacked."""
     seed: int
+    """Of the attack's random numbers, with the number of the sample."""
     seconds: float
+    """What the evaluation took."""
     flags: tuple[str, ...] = ()
     """Reasons to doubt the number; never printed without them."""
     notes: tuple[str, ...] = ()
@@ -128,10 +145,13 @@ class Verdicts(Record):
     fingerprint: str = ""
     """Of everything that decides them; verdicts of other settings are not gone on with."""
     samples: tuple[int, ...] = ()
+    """Their numbers in the split."""
     labels: tuple[int, ...] = ()
+    """Their true classes."""
     predictions: tuple[int, ...] = ()
     """Under the attack where it succeeded, else on the clean image."""
     robust: tuple[bool, ...] = ()
+    """Whether a sample stayed right."""
     by: tuple[str, ...] = ()
     """The attack that broke a sample; empty if none did, or it was wrong from the start."""
     certified: tuple[bool, ...] = ()
@@ -160,12 +180,19 @@ class TransferMatrix(Record):
     """One attack made on each source and tested on each target."""
 
     attack: str
+    """Its name, as a condition is written."""
     settings: dict[str, Setting] = {}
+    """What else decided it."""
     threat: ThreatRecord
+    """The ball of the attack."""
     data: str
+    """The name of the data set."""
     seed: int
+    """Of the attack's random numbers."""
     sources: tuple[str, ...]
+    """The models that were attacked."""
     targets: tuple[str, ...]
+    """The models that were tested."""
     clean: tuple[Accuracy, ...]
     """Of each target, without an adversary."""
     accuracies: tuple[tuple[Accuracy, ...], ...]
@@ -177,6 +204,7 @@ class TransferMatrix(Record):
     training: dict[str, TrainingProgress] = {}
     """Of runs: how far each was."""
     seconds: float
+    """What it took."""
 
     def __str__(self) -> str:
         head = f"{self.attack}, {self.threat.norm}, eps {self.threat.eps:.4g}, {self.data}"

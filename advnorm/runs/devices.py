@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from advnorm.registry import unknown
 
 UTILIZATION = 0.4
-"""The share of the peak that estimates assume; docs/scaling.md compares it with runs."""
+"""The share of the peak that estimates assume; docs/how-to/scaling.md tests it."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ class Manifest(Record):
     """Digest and size of a checkpoint: ``<kind>-<step>.json``."""
 
     sha256: str
+    """Of the bytes of the file."""
     size: int
+    """In bytes."""
 
 
 def read(manifest: Path) -> Checkpoint:

@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+SHELVES = ["how-to", "reference", "explanation"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.glob("*.md")),
+    *(page for shelf in SHELVES for page in sorted((DOCS / shelf).glob("*.md"))),
+]
 PROSE = [
     *PAGES,
-    ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs" / "results").glob("*.md")),
+    ROOT / "SECURITY.md",
+    *sorted((DOCS / "results").glob("*.md")),
 ]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,12 +15,12 @@ from advnorm.norms import NORMS
 from advnorm.objectives import OBJECTIVES
 from advnorm.recipe import Recipe
 
-DOCS = ROOT / "docs"
+HOW_TO = ROOT / "docs" / "how-to"
 
 
 def named_in(page):
     """Return every word that stands in inline code."""
-    return set(re.findall(r"\w+", " ".join(inline_code(DOCS / page))))
+    return set(re.findall(r"\w+", " ".join(inline_code(HOW_TO / page))))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_page_names_all_of_a_registry(page, registry):
 
 
 def test_certificates_are_named():
-    assert {*METHODS} <= {*inline_code(DOCS / "certify.md")}
+    assert {*METHODS} <= {*inline_code(HOW_TO / "certify.md")}
 
 
 def test_every_key_of_a_recipe_is_explained():

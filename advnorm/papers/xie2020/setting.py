@@ -22,7 +22,7 @@ from advnorm.recipe import (
 )
 from advnorm.records import Scale
 
-NEEDS = "ImageNet (ILSVRC 2012): apply at image-net.org; docs/data.md says where it goes"
+NEEDS = "ImageNet (ILSVRC 2012): apply at image-net.org; where it goes: docs/how-to/data.md"
 
 CLEAN = "0% adv + 100% clean"
 ADVERSARIAL = "100% adv + 0% clean"

@@ -1,0 +1,84 @@
+"""Build the documentation site: ``python docs/tools/build_site.py``, or ``make docs``.
+
+The source of the site is put together in ``docs/_build/source``: the pages of the
+repository, the tutorials as they ran, and the pages that are generated from the code.
+Sphinx turns it into ``docs/_build/html``. A warning is an error.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import api_pages
+import cli_pages
+import name_pages
+import recipe_page
+import record_pages
+from repository_pages import DOCS, copy, write, write_kept_pages
+from sphinx.cmd.build import main as sphinx
+
+BUILD = DOCS / "_build"
+TUTORIALS = DOCS / "tutorials"
+"""The scripts; ``run_tutorials.py`` leaves their pages and figures in ``generated``."""
+
+
+MEASUREMENTS = ":::{toctree}\n:hidden:\n:glob:\n\n*\n../benchmarks\n:::\n"
+
+
+def generated() -> dict[str, str]:
+    """Return the pages that are made of the code, by their path on the site."""
+    pages = {f"reference/api/{name}.rst": text for name, text in api_pages.pages().items()}
+    pages |= {f"reference/cli/{name}.md": text for name, text in cli_pages.pages().items()}
+    pages["reference/recipe.md"] = recipe_page.page()
+    pages["reference/names.md"] = name_pages.page()
+    files = record_pages.files()
+    return pages | {f"reference/{name}": text for name, text in files.items()}
+
+
+def assemble(source: Path) -> None:
+    """Write the source of the site, and remove what is no longer part of it."""
+    written = write_kept_pages(source)
+    written |= {write(source / name, text) for name, text in generated().items()}
+    written |= tutorials(source / "tutorials")
+    for path in source.rglob("*"):
+        if path.is_file() and path not in written:
+            path.unlink()
+    for shelf in ("tutorials", "explanation"):
+        if len([*(source / shelf).glob("*.md")]) == 1:  # Sphinx warns of an empty list
+            path = source / shelf / "index.md"
+            write(path, re.sub(r":::\{toctree\}.*?:::\n", "", path.read_text(), flags=re.S))
+    results = source / "results" / "index.md"
+    write(results, f"{results.read_text()}\n{MEASUREMENTS}")
+
+
+def tutorials(folder: Path) -> set[Path]:
+    """Copy the tutorials as they ran, and their scripts beside them."""
+    written = {copy(path, folder / path.name) for path in TUTORIALS.glob("*.py")}
+    for path in TUTORIALS.glob("generated/*"):
+        if path.suffix == ".md":
+            text = re.sub(r"<\.\./([\w-]+\.py)>", r"<\1>", path.read_text())
+            written.add(write(folder / path.name, text))
+        else:
+            written.add(copy(path, folder / path.name))
+    return written
+
+
+def build(out: Path, source: Path) -> int:
+    """Build the site, and return the exit code of Sphinx."""
+    assemble(source)
+    options = ["-b", "html", "-q", "-n", "-W", "--keep-going", "-c", str(DOCS)]
+    trees = ["-d", str(source.parent / "doctrees")]
+    return sphinx([*options, *trees, str(source), str(out)])
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=BUILD / "html")
+    out = parser.parse_args().out.resolve()
+    sys.exit(build(out, out.parent / "source"))
+
+
+if __name__ == "__main__":
+    main()
