@@ -41,6 +41,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 PATIENCE = 60.0
 """Seconds until a command without an answer is an error."""
 KEY_CODES = {
+    "Backspace": 8,
     "Tab": 9,
     "Enter": 13,
     "Escape": 27,

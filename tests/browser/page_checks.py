@@ -1,4 +1,4 @@
-"""What holds for every page: nothing is too wide, and links lead somewhere."""
+"""What holds for every page: nothing is too wide, links lead somewhere, labels are seen."""
 
 from functools import cache
 from html.parser import HTMLParser
@@ -24,6 +24,20 @@ OVERFLOWING = """
   return deepest(document.documentElement);
 })()
 """
+FAINT = """
+(() => {
+  const light = colour => {
+    const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map(value => value / 255)
+      .map(value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  return [...document.querySelectorAll("svg text")].filter(text => {
+    const ink = light(getComputedStyle(text).fill);
+    return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05) < 4.5;
+  }).map(text => text.textContent.trim());
+})()
+"""
 LINKS = "[...new Set([...document.querySelectorAll('a[href]')].map(link => link.href))]"
 IDS = "[...document.querySelectorAll('[id]')].map(element => element.id)"
 
@@ -31,6 +45,14 @@ IDS = "[...document.querySelectorAll('[id]')].map(element => element.id)"
 def overflowing(page: Page) -> list[str]:
     """Return the elements that make the page scroll sideways."""
     return list(page.value(OVERFLOWING % page.width))
+
+
+def faint_labels(page: Page) -> list[str]:
+    """Return the labels of drawings that do not stand out from the page.
+
+    The contrast is that of WCAG, at least 4.5. axe-core does not look into drawings.
+    """
+    return list(page.value(FAINT))
 
 
 def broken_links(page: Page) -> list[str]:

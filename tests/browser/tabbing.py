@@ -34,11 +34,12 @@ def unreachable(page: Page) -> list[str]:
     return [page.value(NAME % number) for number in range(count) if number not in seen]
 
 
-def focus(page: Page, selector: str, *, most: int = 300) -> None:
-    """Press Tab until the element that matches a selector has the focus."""
+def focus(page: Page, selector: str, *, most: int = 400, shift: bool = False) -> None:
+    """Press Tab, or Shift and Tab, until the element that a selector names has the focus."""
     here = f"document.activeElement.matches({selector!r})"
     for _ in range(most):
-        page.press("Tab", settle=False)
+        page.press("Tab", settle=False, shift=shift)
         if page.value(here):
+            page.settle()
             return
-    raise AssertionError(f"{selector} cannot be reached with {most} tabs")
+    raise AssertionError(f"{selector} is not reached within {most} tabs")

@@ -1,7 +1,8 @@
 """Planted faults are found: what the other tests of this folder look for, they can see."""
 
 import pytest
-from page_checks import broken_links, overflowing
+from page_checks import broken_links, faint_labels, overflowing
+from tabbing import unreachable
 
 HEAD = (
     '<!doctype html><html lang="en"><link rel="icon" href="data:,"><title>A page</title>'
@@ -104,6 +105,17 @@ def test_dark_colours_are_looked_at(opened, violations):
     assert len(violations(page)) == 1
 
 
+def test_a_label_of_a_drawing_that_is_not_seen_is_named(opened):
+    page = opened(
+        "<style>body { background: #fff } @media (prefers-color-scheme: dark) "
+        "{ body { background: #111 } }</style><svg><text>seen</text>"
+        "<text fill='#ddd'>pale</text></svg>"
+    )
+    assert faint_labels(page) == ["pale"]
+    page.show(dark=True)
+    assert faint_labels(page) == ["seen"]
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_an_element_that_is_too_wide_is_named(opened, width):
     page = opened("<pre id=wide>" + 300 * "x" + "</pre>", width=width)
@@ -147,6 +159,15 @@ def test_keys_move_the_focus_and_act(opened):
     assert page.value("document.activeElement.value") == "second"
     page.press("Tab", "Tab", shift=True)
     assert page.value("document.activeElement.tagName") == "BUTTON"
+
+
+def test_what_tab_does_not_reach_is_named(opened):
+    page = opened(
+        "<button>seen</button><button style='outline: none'>without a ring</button>"
+        "<button onfocus='this.blur()'>never</button><button hidden>hidden</button>"
+    )
+    missed = ["button without a ring", "button never"]
+    assert unreachable(page) == missed
 
 
 def test_printing_hides_what_is_for_screens(opened):

@@ -1,9 +1,9 @@
 """Four reports in a real browser: quiet, linked, accessible, and worked by keyboard."""
 
 import pytest
-from tabbing import focus, unreachable
-from page_checks import broken_links, overflowing
+from page_checks import broken_links, faint_labels, overflowing
 from report_pages import NAMES
+from tabbing import unreachable
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true })"
@@ -18,6 +18,9 @@ def test_a_report_asks_for_nothing_and_logs_no_error(browser, reports, name, wid
     assert page.errors == [] and page.requests_beyond() == []
     assert broken_links(page) == [] and overflowing(page) == []
     assert page.value("document.images.length") > 0 or name == "study"
+    assert faint_labels(page) == []
+    page.show(dark=True)
+    assert faint_labels(page) == []
     assert page.value("[...document.images].every(i => i.complete && i.naturalWidth)")
     drawn = "[...document.querySelectorAll('figure svg')].map(svg => svg.clientWidth)"
     assert page.value(drawn) and all(250 < wide <= width for wide in page.value(drawn))
@@ -49,29 +52,6 @@ def test_without_scripts_and_printed_all_tables_are_there(browser, reports, name
     assert page.value(hidden) == 0
     printed = browser.open(reports[name], media="print")
     assert printed.value(hidden) == 0
-
-
-def test_enter_on_a_heading_sorts_the_rows_and_again_turns_them(browser, reports):
-    page = browser.open(reports["many"])
-    column = (
-        "[...document.querySelector('#comparison tbody').rows]"
-        ".map(r => Number(r.cells[2].dataset.value))"
-    )
-    focus(page, "#comparison thead th:nth-child(3) button")
-    page.press("Enter")
-    down = page.value(column)
-    assert down == sorted(down, reverse=True) and len(set(down)) > 1
-    page.press(" ")
-    assert page.value(column) == sorted(down)
-
-
-def test_enter_on_a_warning_leads_to_its_text(browser, reports):
-    page = browser.open(reports["many"])
-    focus(page, "tbody .mark")
-    page.press("Enter")
-    assert page.value("document.querySelector(':target').innerText.length") > 20
-    top = page.value("document.querySelector(':target').getBoundingClientRect().top")
-    assert -1 < top < 900
 
 
 def test_the_pages_policy_stops_a_script_that_is_not_its_own(browser, reports, tmp_path):
