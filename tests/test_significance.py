@@ -45,10 +45,14 @@ def test_the_score_is_that_of_the_constrained_likelihood(b, c, n, difference):
     assert _score(b, c, n, difference) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("b, c, n", [(12, 2, 50), (3, 9, 20), (40, 37, 100), (300, 100, 5000)])
+@pytest.mark.parametrize(
+    "b, c, n", [(12, 2, 50), (3, 9, 20), (40, 37, 100), (300, 100, 5000)]
+)
 def test_the_interval_ends_where_the_test_rejects_and_agrees_with_mcnemar_at_0(b, c, n):
     low, high = paired_interval(b, c, n)
-    assert _score(b, c, n, low) == pytest.approx(Z) and _score(b, c, n, high) == pytest.approx(-Z)
+    assert _score(b, c, n, low) == pytest.approx(Z) and _score(
+        b, c, n, high
+    ) == pytest.approx(-Z)
     assert low < (b - c) / n < high
     assert _score(b, c, n, 0.0) == pytest.approx((b - c) / sqrt(b + c))
 

@@ -34,8 +34,8 @@ def report(
         bool,
         typer.Option(
             "--diff",
-            help="Compare two runs sample by sample: print the recipes' differences, paired "
-            "tests and the samples that changed sides. A page is written only with --out.",
+            help="Compare two runs sample by sample: print the differences of the recipes, "
+            "paired tests, and the samples that changed sides. A page needs --out.",
         ),
     ] = False,
     set_: Set = None,

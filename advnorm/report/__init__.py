@@ -7,8 +7,8 @@ from typing import NamedTuple
 from advnorm.records import Run, Study
 from advnorm.report.corruption import CorruptionSummary, corruption_errors
 from advnorm.report.reproductions import reproduction_text
-from advnorm.report.run_diff import diff_text
 from advnorm.report.rows import ReportRow, TableCell, comparison_rows
+from advnorm.report.run_diff import diff_text
 from advnorm.report.study_table import study_text
 from advnorm.report.terminal_table import comparison_text
 

@@ -42,7 +42,7 @@ class Waterfall(NamedTuple):
 def waterfalls(
     groups: Sequence[RunGroup], verdicts: LoadedVerdicts, headline: str | None
 ) -> list[Waterfall]:
-    """Return the waterfall of every suite of every run; those of the headline come first."""
+    """Return the waterfall of every suite of every run; the headline's come first."""
     found = [
         (result.key_without_branch != headline, run.name, result, arrays)
         for group in groups

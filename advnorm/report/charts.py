@@ -16,7 +16,7 @@ from advnorm.report.styles import GroupStyle
 from advnorm.text import cut, printable
 
 WIDTH, HEIGHT = 420, 300
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 14, 46
+LEFT, RIGHT, TOP, BOTTOM = 48, 22, 14, 46
 MOST_POINTS = 240
 """The most points of a line; longer ones are subsampled."""
 _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -151,7 +151,9 @@ def decade_axis(label: str, values: Sequence[float]) -> Axis:
     exponents = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
     ticks = [step * 10.0**exponent for exponent in exponents for step in steps]
     inside = [t for t in ticks if low / 1.6 <= t <= high * 1.6][:12]
-    return Axis(label, low / 1.6, high * 1.6, tuple((t, f"{t:g}") for t in inside), log=True)
+    return Axis(
+        label, low / 1.6, high * 1.6, tuple((t, f"{t:g}") for t in inside), log=True
+    )
 
 
 def round_ticks(low: float, high: float, count: int) -> list[float]:
@@ -176,8 +178,8 @@ def draw(chart: Chart, prefix: str) -> SvgPanel:
     zoom = ends if chart.zoomable and not x.log else ""
     body = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" class="chart"{zoom}>',
-        f'<clipPath id="{prefix}-clip"><rect x="{LEFT}" y="{TOP - 8}" '
-        f'width="{_PLOT_WIDTH + 8}" height="{_PLOT_HEIGHT + 16}"/></clipPath>',
+        f'<clipPath id="{prefix}-clip"><rect x="{LEFT - 6}" y="{TOP - 8}" '
+        f'width="{_PLOT_WIDTH + 12}" height="{_PLOT_HEIGHT + 16}"/></clipPath>',
         *_grid(x, y),
         f'<g clip-path="url(#{prefix}-clip)"><g class="lines">',
         *(_line(line, x, y) for line in chart.lines),
@@ -206,7 +208,8 @@ def _grid(x: Axis, y: Axis) -> list[str]:
         )
     middle = LEFT + _PLOT_WIDTH / 2
     parts.append(
-        f'<text x="{middle:g}" y="{HEIGHT - 8}" text-anchor="middle">{_text(x.label)}</text>'
+        f'<text x="{middle:g}" y="{HEIGHT - 8}" text-anchor="middle">'
+        f"{_text(x.label)}</text>"
         f'<text transform="translate(12 {TOP + _PLOT_HEIGHT / 2:g})rotate(-90)" '
         f'text-anchor="middle">{_text(y.label)}</text>'
     )
@@ -217,13 +220,16 @@ def _line(line: ChartLine, x: Axis, y: Axis) -> str:
     key = f' data-key="{_attribute(line.key)}"' if line.key else ""
     if line.floor:
         path = _path([*line.points, *reversed(line.floor)], x, y)
-        return f'<path class="area"{key} d="{path}Z" fill="{line.colour}" fill-opacity="{line.opacity:g}"/>'
+        fill = f'fill="{line.colour}" fill-opacity="{line.opacity:g}"'
+        return f'<path class="area"{key} d="{path}Z" {fill}/>'
     stride = max(1, -(-len(line.points) // MOST_POINTS))
     points = line.points[::stride]
     if stride > 1 and points[-1] != line.points[-1]:
         points = (*points, line.points[-1])
     dash = f' stroke-dasharray="{_DASHES[line.dash]}"' if _DASHES[line.dash] else ""
-    return f'<path class="line"{key} d="{_path(points, x, y)}" stroke="{line.colour}"{dash}/>'
+    return (
+        f'<path class="line"{key} d="{_path(points, x, y)}" stroke="{line.colour}"{dash}/>'
+    )
 
 
 def _path(points: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
@@ -245,7 +251,8 @@ def _mark(mark: ChartMark, x: Axis, y: Axis) -> str:
     colour, shape = mark.style.colour, mark.shape or mark.style.marker
     parts = [
         f'<g class="datum" transform="translate({place} {height})" data-x="{place}" '
-        f'data-key="{_attribute(mark.key)}" data-text="{_attribute(mark.text)}" color="{colour}">'
+        f'data-key="{_attribute(mark.key)}" data-text="{_attribute(mark.text)}" '
+        f'color="{colour}">'
     ]
     bars = ""
     if mark.x_interval:
@@ -256,7 +263,9 @@ def _mark(mark: ChartMark, x: Axis, y: Axis) -> str:
         bars += f"M0 {low:.1f}V{high:.1f}"
     parts += [f'<path class="bar" d="{bars}"/>'] if bars else []
     if shape != "none":
-        fill = {"full": "", "none": ' fill="none"', "pale": ' fill-opacity=".35"'}[mark.fill]
+        fill = {"full": "", "none": ' fill="none"', "pale": ' fill-opacity=".35"'}[
+            mark.fill
+        ]
         parts.append(f'<path class="shape" d="{_SHAPES[shape]}"{fill}/>')
     if mark.flagged:
         parts.append('<text class="flag" x="6" y="-4">!</text>')

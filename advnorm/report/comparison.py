@@ -18,7 +18,6 @@ from advnorm.report.rows import (
 from advnorm.report.styles import GroupStyle
 from advnorm.report.worst_case import WorstCase
 
-
 _WORST = "worst case"
 
 

@@ -44,7 +44,7 @@ class OutcomeRow(NamedTuple):
 def first_confusion(
     groups: Sequence[RunGroup], verdicts: LoadedVerdicts, headline: str | None
 ) -> Confusion | None:
-    """Return the confusions of the first run with verdicts, under the headline if it can."""
+    """Return the confusions of the first run with verdicts, under the headline if any."""
     pairs = [
         (result.key_without_branch != headline, run.name, result)
         for group in groups

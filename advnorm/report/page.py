@@ -78,7 +78,11 @@ def render(runs: Sequence[Run]) -> str:
                 result.branch for run in loaded for result in run.results.values()
             ),
             flagged=any(result.flags for run in loaded for result in run.results.values()),
-            chapters=[c for c in CHAPTERS if c[0] != "why" or any(not _watched(s) for s in sections)],
+            chapters=[
+                c
+                for c in CHAPTERS
+                if c[0] != "why" or any(not _watched(s) for s in sections)
+            ],
             comparison=compare(groups, rows, styles, worst),
             worst=worst,
             costs=_costs(groups, rows, worst, key),
@@ -138,7 +142,7 @@ def _costs(
     worst: WorstCase | None,
     key: str | None,
 ) -> list[tuple[GroupCost, TableCell | None]]:
-    """Return each group's cost with its robust accuracy: the worst case where it is known."""
+    """Return each group's cost with its robust accuracy: the worst case if it is known."""
     cells = {row.label: row.cells.get(key) if key else None for row in rows}
     robust = worst.groups if worst else cells
     return [(cost, robust.get(cost.label)) for cost in group_costs(groups)]

@@ -63,7 +63,11 @@ def _marks(shares: Sequence[RadiusShares]) -> Iterator[ChartMark]:
 
 def share_text(shares: RadiusShares) -> str:
     """Write the shares at one radius with their intervals."""
-    parts = (("certified", shares.certified), ("open", shares.open), ("broken", shares.broken))
+    parts = (
+        ("certified", shares.certified),
+        ("open", shares.open),
+        ("broken", shares.broken),
+    )
     unfinished = shares.broken.unfinished
     mark = f" ({unfinished_text(unfinished)})" if unfinished else ""
     numbers = ", ".join(f"{name} {interval_text(cell)}" for name, cell in parts)

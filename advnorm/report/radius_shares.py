@@ -102,7 +102,9 @@ def _of_group(
         for run in group.one_per_seed
         if (results := list(_results(run, key, verdicts)))
     ]
-    radii = set.intersection(*(_radii(results) for _, results in tested)) if tested else set()
+    radii = (
+        set.intersection(*(_radii(results) for _, results in tested)) if tested else set()
+    )
     if not radii - {0.0}:
         return None
     eps = sorted(radii | {0.0})
@@ -146,7 +148,10 @@ def _certifies(arrays: VerdictArrays, result: Result) -> bool:
 
 
 def _run_shares(
-    run: ReportRun, results: Sequence[Result], eps: Sequence[float], verdicts: LoadedVerdicts
+    run: ReportRun,
+    results: Sequence[Result],
+    eps: Sequence[float],
+    verdicts: LoadedVerdicts,
 ) -> _RunShares:
     """Combine all results of a run on the samples that all of them have."""
     arrays = [verdicts[run.name, result.key] for result in results]

@@ -1,4 +1,4 @@
-"""Pairs of runs on the same samples: which samples changed sides, and is that chance?"""
+"""Pairs of runs: which samples changed sides, and how likely that is by chance."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ LEVEL = 0.05
 """The error rate of all comparisons of a table together."""
 METHOD = (
     "Each comparison is of two trained models on the same test samples; it says nothing "
-    "about other seeds. p is that of McNemar's test in its exact binomial form on the samples "
-    "that exactly one of the two gets right, two-sided, corrected for all comparisons of "
-    "this table (Holm): the chance of any false difference is at most 5%. The "
-    "interval of the difference is Tango's 95% score interval for paired proportions, of one "
+    "about other seeds. p is that of McNemar's test in its exact binomial form, two-sided, "
+    "on the samples that exactly one of the two gets right, corrected for all of these "
+    "comparisons (Holm): the chance of any false difference is at most 5%. The interval of "
+    "the difference is Tango's 95% score interval for paired proportions, of one "
     "difference alone."
 )
 

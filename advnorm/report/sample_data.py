@@ -93,7 +93,9 @@ def sample_data(
     values = {
         "outcomes": OUTCOMES,
         "sets": [_packed_set(each) for each in sets],
-        "runs": [{"name": run.name, "group": label} for run, label in _labelled(groups, shown)],
+        "runs": [
+            {"name": run.name, "group": label} for run, label in _labelled(groups, shown)
+        ],
         "conditions": [_condition(first[key]) for key in order],
         "records": packed,
     }

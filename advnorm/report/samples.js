@@ -185,7 +185,10 @@ class SampleBrowser {
       })));
     const head = element("h3", { tabindex: "-1" }, `Sample ${number}, class ${table.sets[set].labels[i]}`);
     this.detail.replaceChildren(head,
-      button("Close", () => this.detail.replaceChildren()),
+      element("div", { class: "controls" }, button("Close", () => {
+        this.detail.replaceChildren();
+        document.getElementById("filter-condition").focus();
+      })),
       scrolling("Verdicts on this sample", element("table", {},
         element("caption", {}, "Verdicts under all conditions"),
         headRow(["condition", ...runs.map(run => this.name(run))]), element("tbody", {}, ...body))),

@@ -57,7 +57,9 @@ def scatter_panel(
     chart = Chart(
         "Clean against robust accuracy",
         join_limited(texts),
-        fitted_percent_axis("clean accuracy (%)", [e for p in points for e in p.clean.interval]),
+        fitted_percent_axis(
+            "clean accuracy (%)", [e for p in points for e in p.clean.interval]
+        ),
         _robust_axis(points),
         marks=marks,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from advnorm.records import Study, StudyNumber
 from advnorm.report.charts import Chart, ChartLine, ChartMark, draw, fitted_percent_axis
 from advnorm.report.figures import SvgPanel, join_limited
-from advnorm.report.study_table import CAPTION, notes_of, table_of
+from advnorm.report.study_table import CAPTION, notes_of, ordered_labels, table_of
 from advnorm.report.styles import STYLES
 from advnorm.report.template import environment
 
@@ -22,7 +22,8 @@ def render(study: Study) -> str:
         .render(
             study=study,
             head=head,
-            rows=rows,
+            rows=list(zip(ordered_labels(study), rows, strict=True)),
+            columns=[*study.columns, ""],
             caption=CAPTION,
             notes=notes_of(study),
             scatter=_scatter(study),
@@ -66,8 +67,12 @@ def _scatter(study: Study) -> SvgPanel | None:
     chart = Chart(
         "Clean against robust accuracy",
         join_limited(texts),
-        fitted_percent_axis("clean accuracy (%)", _ends(clean for clean, _ in points.values())),
-        fitted_percent_axis("robust accuracy (%)", _ends(other for _, other in points.values())),
+        fitted_percent_axis(
+            "clean accuracy (%)", _ends(clean for clean, _ in points.values())
+        ),
+        fitted_percent_axis(
+            "robust accuracy (%)", _ends(other for _, other in points.values())
+        ),
         (ChartLine(tuple(front), "currentColor", ":"),),
         marks,
     )
@@ -81,5 +86,7 @@ def _interval(number: StudyNumber) -> tuple[float, float] | None:
 
 
 def _ends(numbers: Iterable[StudyNumber]) -> list[float]:
-    ends = [end for number in numbers for end in (_interval(number) or (number.mean / 100,) * 2)]
+    ends = [
+        end for number in numbers for end in (_interval(number) or (number.mean / 100,) * 2)
+    ]
     return [min(1.0, max(0.0, end)) for end in ends]

@@ -12,9 +12,9 @@ CAPTION = (
 )
 
 
-def table_of(study: Study) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows, the most robust first; * marks the Pareto front."""
-    order = sorted(
+def ordered_labels(study: Study) -> list[str]:
+    """Return the labels of the rows, the most robust first."""
+    return sorted(
         study.rows,
         key=lambda k: (
             -study.rows[k].numbers[study.headline].mean
@@ -22,8 +22,12 @@ def table_of(study: Study) -> tuple[list[str], list[list[str]]]:
             else 1.0
         ),
     )
+
+
+def table_of(study: Study) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows, the most robust first; * marks the Pareto front."""
     rows = []
-    for label in order:
+    for label in ordered_labels(study):
         row = study.rows[label]
         cells = [str(row.numbers.get(column, "-")) for column in study.columns]
         mark = "*" if label in study.pareto else ""

@@ -5,11 +5,21 @@ function sortValue(row, column) {
   return cell.dataset.value ?? cell.textContent.trim();
 }
 
+// The number that a text begins with; what is missing comes below all numbers.
+function leadingNumber(text) {
+  if (["", "-", "–"].includes(text)) return -Number.MAX_VALUE;
+  return /^[-+]?\.?\d/.test(text) ? parseFloat(text) : NaN;
+}
+
 function sortedRows(rows, column, descending) {
-  const numeric = rows.every(row => !isNaN(sortValue(row, column)));
-  const order = (a, b) => (numeric ? a - b : a.localeCompare(b, "en", { numeric: true }));
+  const texts = new Map(rows.map(row => [row, sortValue(row, column)]));
+  const numbers = new Map(rows.map(row => [row, leadingNumber(texts.get(row))]));
+  const numeric = [...numbers.values()].every(number => !isNaN(number));
+  const order = (a, b) => numeric
+    ? numbers.get(a) - numbers.get(b)
+    : texts.get(a).localeCompare(texts.get(b), "en", { numeric: true });
   const sign = descending ? -1 : 1;
-  return [...rows].sort((a, b) => sign * order(sortValue(a, column), sortValue(b, column)));
+  return [...rows].sort((a, b) => sign * order(a, b));
 }
 
 function makeSortable(table) {

@@ -35,6 +35,7 @@ def environment() -> Environment:
     )
     templates.filters.update(
         digest=_digest,
+        zip=lambda first, second: zip(first, second, strict=True),
         shell=lambda path: quote(str(path)),
         script_data=script_data,
         duration=duration,
@@ -59,10 +60,10 @@ def _digest(script: str) -> str:
 
 
 def script_data(value: Any) -> Markup:
-    """Return JSON for a data block of the page: nothing in it can end the block.
+    r"""Return JSON for a data block of the page: nothing in it can end the block.
 
     >>> print(script_data({"a": "</script>"}))
-    {"a":"\\u003c/script>"}
+    {"a":"\u003c/script>"}
     """
     text = json.dumps(_printable(value), separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))

@@ -108,7 +108,9 @@ def _curve(
         f"{line.name} ends at {_value(line.values[-1], title)}{line.mark}" for line in lines
     ]
     x = linear_axis("epoch", epochs)
-    chart = Chart(title, join_limited(ends), x, y, tuple(drawn), tuple(marks), zoomable=True)
+    chart = Chart(
+        title, join_limited(ends), x, y, tuple(drawn), tuple(marks), zoomable=True
+    )
     return draw(chart, prefix)
 
 
@@ -118,7 +120,9 @@ def _marks(line: TrainingCurve, style: GroupStyle, title: str) -> Iterator[Chart
     alone = last == 0
     places = dict.fromkeys([*line.best, *line.alarms, last])
     for i in places:
-        kinds = [name for name, at in (("best", line.best), ("alarm", line.alarms)) if i in at]
+        kinds = [
+            name for name, at in (("best", line.best), ("alarm", line.alarms)) if i in at
+        ]
         shape = "x" if "alarm" in kinds else "o" if kinds else style.marker
         said = [{"best": "best checkpoint", "alarm": "alarm"}[kind] for kind in kinds]
         value = _value(line.values[i], title)

@@ -22,8 +22,8 @@ OUTCOMES = (
 """What becomes of a sample; its number is its code.
 
 ``misclassified``: on the image of the condition, before any attack. ``broken``: by an
-attack. ``robust``: classified correctly to the end. ``certified``: no image of the threat is
-misclassified. ``not certified``: classified correctly, but not certified and not attacked.
+attack. ``robust``: classified correctly to the end. ``certified``: no image of the threat
+is misclassified. ``not certified``: classified correctly, neither certified nor attacked.
 """
 NOT_TESTED, MISCLASSIFIED, BROKEN, ROBUST, CERTIFIED, NOT_CERTIFIED = range(6)
 _LARGEST = 1 << 24

@@ -151,7 +151,7 @@ def test_the_seed_decides_the_random_starts():
 
 def test_examples_are_of_the_first_samples_or_of_none():
     model, images = nn.Linear(6, 2), torch.rand(9, 6)
-    samples, labels = torch.arange(9), model(images).argmax(1)
+    samples, labels = 3 * torch.arange(9), model(images).argmax(1)
     (condition,) = parse_conditions(["pgd-3"], [Linf(0.1)], (0.0, 1.0))
 
     def run(*parts, done=None):
@@ -167,6 +167,7 @@ def test_examples_are_of_the_first_samples_or_of_none():
     first, rest, empty = slice(0, 4), slice(4, 9), slice(0, 0)
     whole, (examples,) = run(first, rest)
     assert torch.equal(examples.clean, images[first])
+    assert examples.samples.tolist() == [0, 3, 6, 9]
     with_gaps, (examples,) = run(empty, first, empty, rest, empty)
     assert with_gaps == whole and torch.equal(examples.clean, images[first])
     resumed, examples = run(rest, done=run(first)[0])

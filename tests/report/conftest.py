@@ -149,7 +149,9 @@ class Maker:
         random = np.random.default_rng([seed, n])
         labels = np.random.default_rng(n).integers(0, classes, n)
         others = (labels + random.integers(1, classes, n)) % classes
-        state = random.choice(4, n, p=[0.1, 0.4, 0.4, 0.1])  # wrong, broken, robust, certified
+        state = random.choice(
+            4, n, p=[0.1, 0.4, 0.4, 0.1]
+        )  # wrong, broken, robust, certified
         if not eps:
             state = np.where(state == 0, 0, 2)
         attacks = np.array(["apgd-ce", "apgd-dlr", "fab", "square"])

@@ -19,9 +19,11 @@ def drawn(*, marks=(), lines=(), x=AXIS, y=AXIS, zoomable=False):
 
 
 def test_a_mark_is_where_its_numbers_say():
-    mark = ChartMark(5, 2.5, "said", STYLES[0], y_interval=(2.5, 5.0), x_interval=(4.0, 5.0))
+    mark = ChartMark(
+        5, 2.5, "said", STYLES[0], y_interval=(2.5, 5.0), x_interval=(4.0, 5.0)
+    )
     text = drawn(marks=[mark])
-    width, height = charts.WIDTH - 48 - 12, charts.HEIGHT - 14 - 46
+    width, height = charts.WIDTH - 48 - 22, charts.HEIGHT - 14 - 46
     place = f"translate({48 + width / 2:.1f} {14 + 0.75 * height:.1f})"
     assert place in text and 'data-text="said"' in text
     assert f"M-{width / 10:.1f} 0H0.0M0 0.0V-{height / 4:.1f}" in text
@@ -45,16 +47,22 @@ def test_what_is_no_number_is_a_gap(bad):
 def test_hostile_text_stays_text():
     evil = '"><script>\x1b\u202e'
     mark = ChartMark(1, 1, evil, STYLES[0], key=evil, note=evil)
-    text = drawn(marks=[mark], lines=[ChartLine(((0, 0),), "#000", key=evil)], x=Axis(evil, 0, 1, ((0, evil),)))
+    text = drawn(
+        marks=[mark],
+        lines=[ChartLine(((0, 0),), "#000", key=evil)],
+        x=Axis(evil, 0, 1, ((0, evil),)),
+    )
     assert "<script" not in text and "\x1b" not in text and "\u202e" not in text
     assert "\\x1b" in text
 
 
 def test_long_lines_are_thinned_and_keep_their_end():
     points = tuple((float(i) / 100, 1.0) for i in range(1000))
-    (path,) = re.findall(r'class="line" d="([^"]*)"', drawn(lines=[ChartLine(points, "#000")]))
+    (path,) = re.findall(
+        r'class="line" d="([^"]*)"', drawn(lines=[ChartLine(points, "#000")])
+    )
     assert path.count("L") <= charts.MOST_POINTS
-    end = 48 + (charts.WIDTH - 60) * 0.999
+    end = 48 + (charts.WIDTH - 70) * 0.999
     assert path.endswith(f"L{end:.1f} {14 + 0.9 * (charts.HEIGHT - 60):.1f}")
 
 
@@ -69,7 +77,14 @@ def test_ticks_are_round_and_inside(low, width, count):
 
 @needs_node
 def test_the_scripts_ticks_are_those_of_python():
-    ranges = [(0, 12, 6), (0.1, 0.5, 4), (-3, 7, 5), (3, 3, 5), (17.3, 17.9, 6), (0, 399, 6)]
+    ranges = [
+        (0, 12, 6),
+        (0.1, 0.5, 4),
+        (-3, 7, 5),
+        (3, 3, 5),
+        (17.3, 17.9, 6),
+        (0, 399, 6),
+    ]
     ranges += [(0, 10**k, 6) for k in range(-6, 7)]
     given_ = evaluate("values.map(([a, b, c]) => roundTicks(a, b, c))", ranges)
     assert given_ == [round_ticks(*each) for each in ranges]
@@ -77,7 +92,13 @@ def test_the_scripts_ticks_are_those_of_python():
 
 @needs_node
 def test_a_zoom_stays_inside_the_whole_axis():
-    steps = [([0, 100], 2, 0), ([0, 50], 1, -0.5), ([25, 75], 1, 0.5), ([25, 75], 0.5, 0), ([90, 100], 0.25, 0)]
+    steps = [
+        ([0, 100], 2, 0),
+        ([0, 50], 1, -0.5),
+        ([25, 75], 1, 0.5),
+        ([25, 75], 0.5, 0),
+        ([90, 100], 0.25, 0),
+    ]
     code = "values.map(([range, factor, shift]) => zoomed(range, [0, 100], factor, shift))"
     assert evaluate(code, steps) == [[25, 75], [0, 50], [50, 100], [0, 100], [60, 100]]
 
@@ -109,5 +130,17 @@ def test_rows_are_sorted_as_numbers_or_as_text():
       const rows = texts.map(text => ({ cells: [{ dataset: {}, textContent: text }] }));
       return sortedRows(rows, 0, descending).map(row => row.cells[0].textContent);
     })"""
-    texts = [[["10", "9", "-1"], False], [["10", "9", "-1"], True], [["r10", "r9"], False]]
-    assert evaluate(code, texts) == [["-1", "9", "10"], ["10", "9", "-1"], ["r9", "r10"]]
+    texts = [
+        [["10", "9", "-1"], False],
+        [["10", "9", "-1"], True],
+        [["r10", "r9"], False],
+        [["9.5 ± 1", "–", "9.25 ± 3", "10.1"], True],
+        [["9 and more", "batch"], False],
+    ]
+    assert evaluate(code, texts) == [
+        ["-1", "9", "10"],
+        ["10", "9", "-1"],
+        ["r9", "r10"],
+        ["10.1", "9.5 ± 1", "9.25 ± 3", "–"],
+        ["9 and more", "batch"],
+    ]

@@ -52,7 +52,7 @@ def test_every_number_of_the_terminal_has_it(pair):
 def test_every_number_of_the_page_has_it(pair, tmp_path):
     told = page(pair, tmp_path)
     classes = [attrs.get("class", "") for tag, attrs in told.tags if tag == "small"]
-    assert classes.count("unfinished") == 2 + 1  # two results and one answer
+    assert classes.count("unfinished") == 2 + 1 + 1  # two results, the cost, one answer
     legends = [
         a for tag, a in told.tags if tag == "span" and a.get("class") == "unfinished"
     ]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from advnorm.report import example_images, write
 from advnorm.report.example_images import amplification, example_strips, png_url
 from advnorm.report.groups import load_groups
 
@@ -99,3 +100,35 @@ def test_tensors_that_do_not_fit_are_named(maker):
 )
 def test_amplification_stays_inside_the_range(largest, factor):
     assert amplification(largest) == factor
+
+
+def test_images_name_their_samples_and_older_files_have_none(maker, tmp_path):
+    run = attacked(maker, count=3, samples=np.array([7, 2**31, 9]))
+    (strip,) = example_strips(load_groups([run]), KEY)
+    assert [example.sample for example in strip.examples] == [7, 2**31, 9]
+    text = write([run], tmp_path / "r.html").read_text()
+    assert text.count('data-sample="9"') == 3 and ">sample 9<" in text
+    older = attacked(maker, "older", count=3)
+    (strip,) = example_strips(load_groups([older]), KEY)
+    assert {example.sample for example in strip.examples} == {None}
+    text = write([older], tmp_path / "r.html").read_text()
+    assert text.count('data-sample=""') == 9 and ">image 3<" in text
+
+
+def test_samples_that_do_not_fit_are_damaged(maker):
+    run = attacked(maker, count=3, samples=np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="differ in shape"):
+        example_strips(load_groups([run]), KEY)
+
+
+def test_images_share_the_room_of_a_page(maker, monkeypatch):
+    run = attacked(maker, shape=(3, 64, 64), count=6)
+    groups = load_groups([run])
+    (whole,) = example_strips(groups, KEY)
+    room = sum(example.size for example in whole.examples[:4])
+    monkeypatch.setattr(example_images, "MOST_CHARACTERS", room)
+    (strip,) = example_strips(groups, KEY)
+    assert strip.examples == whole.examples[:4]
+    monkeypatch.setattr(example_images, "MOST_CHARACTERS", 10)
+    (strip,) = example_strips(groups, KEY)
+    assert strip.examples == whole.examples[:1]

@@ -20,7 +20,7 @@ from advnorm.records import (
     holds_reproductions,
     reproductions,
 )
-from advnorm.report import write_paper_pages
+from advnorm.report import write, write_paper_pages
 from advnorm.report.paper import MOST_PANELS
 from advnorm.report.reproduced_figure import _row, _scale, draw_reproduction
 from advnorm.report.styles import STYLES
@@ -302,3 +302,16 @@ def test_how_many_samples_there_are_stands_once(folder):
 def section(text: str, name: str) -> str:
     """Return the part of a page that is about one artefact."""
     return text.partition(f'<section id="{name}"')[2].partition("</section>")[0]
+
+
+def test_a_papers_page_has_the_scripts_and_the_policy_of_a_report(folder, maker, tmp_path):
+    run = maker.run("a")
+    report = write([run], tmp_path / "r.html").read_text()
+    pages = (report, page(folder))
+    for part in (
+        r'http-equiv="Content-Security-Policy" content="(.*?)"',
+        "<script>(.*?)</script>",
+    ):
+        first, second = (re.search(part, text, re.DOTALL)[1] for text in pages)
+        assert first == second
+    assert 'class="claims sortable filterable"' in pages[1]

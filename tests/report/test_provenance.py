@@ -44,8 +44,8 @@ def test_training_comes_first_and_then_every_evaluation(run):
         override(Recipe(), evaluation_settings(line[4::2])).evaluation for line in read
     ]
     found = [(s.data, s.conditions, s.threat.norm, s.threat.eps, s.samples) for s in specs]
-    assert (None, ("pgd-20x2", "clean"), None, (8 / 255, 0.1), 1000) in found
-    assert (None, ("fgsm",), "l2", (0.5,), 1000) in found
+    assert (None, ("pgd-20x2",), None, (8 / 255, 0.1), 1000) in found
+    assert (None, ("fgsm", "clean"), "l2", (0.5,), 1000) in found
     assert ("mnist-c:fog", ("clean",), None, (), 70) in found and len(found) == 3
 
 

@@ -17,7 +17,9 @@ def with_right(maker, name, right, *, n=10, samples=None, **more):
     samples = list(samples or range(n))
     labels = [s % 3 for s in samples]
     predictions = [k if s in right else 9 for s, k in zip(samples, labels, strict=True)]
-    maker.tested(run, "clean", labels=labels, predictions=predictions, samples=samples, **more)
+    maker.tested(
+        run, "clean", labels=labels, predictions=predictions, samples=samples, **more
+    )
     return run
 
 
@@ -49,7 +51,9 @@ def test_all_pairs_of_a_page_are_corrected_together(maker):
     pairs = pairs_of(*runs)
     assert len(pairs) == 3
     assert [pair.p for pair in pairs] == holm([pair.raw_p for pair in pairs])
-    assert any(pair.p > pair.raw_p for pair in pairs) and any(pair.decided for pair in pairs)
+    assert any(pair.p > pair.raw_p for pair in pairs) and any(
+        pair.decided for pair in pairs
+    )
 
 
 def test_other_labels_data_or_no_verdicts_are_not_compared(maker):
@@ -86,7 +90,9 @@ def test_the_text_has_recipes_tests_and_samples(maker):
     p = stats.binomtest(1, 40, 0.5).pvalue
     assert f"  p = {p:.2g} (decided at 5%), {p:.2g} uncorrected" in lines
     only = [0, *range(2, 21)]
-    assert f"  right in A only: 39 samples: {', '.join(map(str, only))} and 19 more" in lines
+    assert (
+        f"  right in A only: 39 samples: {', '.join(map(str, only))} and 19 more" in lines
+    )
     assert "  right in B only: 1 sample: 49" in lines
     assert "McNemar" in lines[-1] and "Tango" in lines[-1]
 

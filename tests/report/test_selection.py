@@ -27,6 +27,9 @@ CODE = """values.filters.map(filter => {
 })"""
 
 
+ANY = {"run": -1, "label": -1, "outcome": -1, "attack": "", "radius": None, "other": -2}
+
+
 def outcome(verdicts, row, kind):
     """Name what became of a sample, straight from its record."""
     if verdicts.certified and verdicts.certified[row] and verdicts.robust[row]:
@@ -49,7 +52,9 @@ def page(tmp_path_factory):
     for i, run in enumerate(runs):
         maker.random_verdicts(run, "clean", n=300, seed=i)
         for eps in RADII[: 2 - (i == 1)]:
-            maker.random_verdicts(run, "standard", n=300, seed=10 * i + int(eps * 10), eps=eps)
+            maker.random_verdicts(
+                run, "standard", n=300, seed=10 * i + int(eps * 10), eps=eps
+            )
     certified = [row % 3 == 0 for row in range(40)]
     labels = [maker_label(runs[0], 2 * row) for row in range(40)]
     maker.tested(
@@ -72,89 +77,112 @@ def maker_label(run, sample):
     return run.verdicts("clean").labels[sample]
 
 
-def expected(page, filter_):
-    """Select and count by the definitions, sample by sample."""
-    runs, data = page
-    chosen = {"run": -1, "label": -1, "outcome": -1, "attack": "", "radius": None, "other": -2}
-    chosen |= filter_
-    condition = data["conditions"][filter_["condition"]]
-    key, family = condition["key"], condition["family"]
-    results = {n: run.result(key) for n, run in enumerate(runs) if run.result(key)}
-    records = {n: runs[n].verdicts(key) for n in results}
-    rows = {n: {s: i for i, s in enumerate(v.samples)} for n, v in records.items()}
+class Definition:
+    """A filter by its definition, sample by sample, from the records."""
 
-    def what(n, sample):
-        row = rows[n].get(sample)
-        return None if row is None else outcome(records[n], row, results[n].kind)
+    def __init__(self, page, filter_):
+        self.runs, self.data = page
+        self.filter = ANY | filter_
+        condition = self.data["conditions"][filter_["condition"]]
+        self.key, self.family = condition["key"], condition["family"]
+        self.results = {
+            n: r for n, run in enumerate(self.runs) if (r := run.result(self.key))
+        }
+        self.records = {n: self.runs[n].verdicts(self.key) for n in self.results}
+        self.rows = {
+            n: {s: i for i, s in enumerate(v.samples)} for n, v in self.records.items()
+        }
+        clean = self.runs[0].verdicts("clean")
+        self.labels = dict(zip(clean.samples, clean.labels, strict=True))
 
-    def first_radius(n, sample):
-        for other in sorted(data["conditions"], key=lambda c: c["eps"]):
-            if other["family"] == family and family and runs[n].result(other["key"]):
-                verdicts = runs[n].verdicts(other["key"])
-                if sample in verdicts.samples:
-                    row = verdicts.samples.index(sample)
-                    if outcome(verdicts, row, other["kind"]) == "broken":
-                        return other["eps"]
+    def state(self, n, sample):
+        row = self.rows[n].get(sample)
+        return None if row is None else outcome(self.records[n], row, self.results[n].kind)
+
+    def first_radius(self, n, sample):
+        for other in sorted(self.data["conditions"], key=lambda c: c["eps"]):
+            if other["family"] == self.family and self.runs[n].result(other["key"]):
+                verdicts = self.runs[n].verdicts(other["key"])
+                row = verdicts.samples.index(sample)
+                if outcome(verdicts, row, other["kind"]) == "broken":
+                    return other["eps"]
         return None
 
-    def fits(n, sample):
-        state = what(n, sample)
-        if state is None or (chosen["outcome"] >= 0 and state != OUTCOMES[chosen["outcome"]]):
-            return False
-        if chosen["attack"] and records[n].by[rows[n][sample]] != chosen["attack"]:
-            return False
-        if chosen["radius"] == "never":
-            return first_radius(n, sample) is None and state != "misclassified"
-        if chosen["radius"] is not None and first_radius(n, sample) != chosen["radius"]:
-            return False
-        if chosen["other"] == -2:
-            return True
-        others = records if chosen["other"] == -1 else [chosen["other"]]
-        good = ("robust", "certified")
+    def has_radius(self, n, sample, radius):
+        if radius == "never":
+            never = self.first_radius(n, sample) is None
+            return never and self.state(n, sample) != "misclassified"
+        return self.first_radius(n, sample) == radius
+
+    def disagrees(self, n, sample):
+        other, good = self.filter["other"], ("robust", "certified")
         return any(
-            what(m, sample) is not None and (what(m, sample) in good) != (state in good)
-            for m in others
+            self.state(m, sample) is not None
+            and (self.state(m, sample) in good) != (self.state(n, sample) in good)
+            for m in (self.records if other == -1 else [other])
         )
 
-    labels = dict(zip(runs[0].verdicts("clean").samples, runs[0].verdicts("clean").labels, strict=True))
-    tested = [n for n in records if chosen["run"] in (-1, n)]
-    samples = [
-        s
-        for s in sorted(labels)
-        if chosen["label"] in (-1, labels[s]) and any(fits(n, s) for n in tested)
-    ]
-    counts = []
-    for n in records:
-        states = Counter(what(n, s) or "not tested" for s in samples)
-        counts.append([n, [states[name] for name in OUTCOMES]])
-    first = min(records)
-    pairs = Counter(
-        (labels[s], records[first].predictions[rows[first][s]])
-        for s in samples
-        if s in rows[first]
-    )
-    confusion = [[a, b, count] for (a, b), count in sorted(pairs.items())]
-    return {"samples": samples, "counts": counts, "confusion": confusion}
+    def fits(self, n, sample):
+        chosen, state = self.filter, self.state(n, sample)
+        return (
+            state is not None
+            and chosen["outcome"] in (-1, OUTCOMES.index(state))
+            and chosen["attack"] in ("", self.records[n].by[self.rows[n][sample]])
+            and (chosen["radius"] is None or self.has_radius(n, sample, chosen["radius"]))
+            and (chosen["other"] == -2 or self.disagrees(n, sample))
+        )
+
+    def result(self):
+        label, run = self.filter["label"], self.filter["run"]
+        tested = [n for n in self.records if run in (-1, n)]
+        samples = [
+            s
+            for s in sorted(self.labels)
+            if label in (-1, self.labels[s]) and any(self.fits(n, s) for n in tested)
+        ]
+        counts = []
+        for n in self.records:
+            states = Counter(self.state(n, s) or "not tested" for s in samples)
+            counts.append([n, [states[name] for name in OUTCOMES]])
+        first = min(self.records)
+        rows, predictions = self.rows[first], self.records[first].predictions
+        pairs = Counter(
+            (self.labels[s], predictions[rows[s]]) for s in samples if s in rows
+        )
+        confusion = [[a, b, count] for (a, b), count in sorted(pairs.items())]
+        return {"samples": samples, "counts": counts, "confusion": confusion}
 
 
 def test_every_filter_selects_and_counts_what_the_records_say(page):
-    runs, data = page
+    _, data = page
     keys = [condition["key"] for condition in data["conditions"]]
     attack, clean, certificate = (
         keys.index(key) for key in ("standard_linf_0.1", "clean", "crown_linf_0.1")
     )
     assert attack == 0, "the headline comes first"
     filters = [{"condition": place} for place in range(len(keys))]
-    filters += [{"condition": attack, "outcome": code, "run": n} for code in range(1, 5) for n in (-1, 0, 1)]
-    filters += [{"condition": attack, "attack": name, "label": 3} for name in ("fab", "apgd-ce")]
-    filters += [{"condition": attack, "radius": r, "run": n} for r in (*RADII, "never") for n in (-1, 0, 1)]
-    filters += [{"condition": attack, "other": m, "run": n} for m in (-1, 0, 1) for n in (-1, 0, 2)]
+    filters += [
+        {"condition": attack, "outcome": code, "run": n}
+        for code in range(1, 5)
+        for n in (-1, 0, 1)
+    ]
+    filters += [
+        {"condition": attack, "attack": name, "label": 3} for name in ("fab", "apgd-ce")
+    ]
+    filters += [
+        {"condition": attack, "radius": r, "run": n}
+        for r in (*RADII, "never")
+        for n in (-1, 0, 1)
+    ]
+    filters += [
+        {"condition": attack, "other": m, "run": n} for m in (-1, 0, 1) for n in (-1, 0, 2)
+    ]
     filters += [{"condition": clean, "other": -1, "label": 5, "outcome": 1}]
     filters += [{"condition": certificate, "outcome": code} for code in range(1, 6)]
     given = evaluate(CODE, {"data": data, "filters": filters})
     sizes = set()
     for filter_, result in zip(filters, given, strict=True):
-        assert result == expected(page, filter_), filter_
+        assert result == Definition(page, filter_).result(), filter_
         sizes.add(len(result["samples"]))
     assert len(sizes) > 20, "the filters differ"
 
@@ -186,7 +214,9 @@ def test_verdicts_that_do_not_fit_are_left_out_and_said(maker, monkeypatch):
     )
     monkeypatch.setattr(module, "MOST_CHARACTERS", whole - 1)
     data = sample_data(groups, verdicts, "standard_linf_0.3")
-    shown = [data.values["conditions"][r["condition"]]["eps"] for r in data.values["records"]]
+    shown = [
+        data.values["conditions"][r["condition"]]["eps"] for r in data.values["records"]
+    ]
     assert shown == [0.3, 0.1]
     (note,) = data.notes
     assert note.startswith("The verdicts of 2 results are on this page; those of 1 more")

@@ -82,7 +82,13 @@ def test_shares_use_the_samples_that_all_records_have(maker):
     run = maker.run("a")
     attacked(maker, run, "pgd-10", 0.1, {0})
     maker.tested(
-        run, "fgsm", labels=[3, 1], predictions=[3, 9], samples=[3, 1], by=["", "fgsm"], eps=0.1
+        run,
+        "fgsm",
+        labels=[3, 1],
+        predictions=[3, 9],
+        samples=[3, 1],
+        by=["", "fgsm"],
+        eps=0.1,
     )
     groups = load_groups([run])
     (shares,) = shares_of_groups(groups, all_verdicts(groups))

@@ -6,7 +6,13 @@ from time import process_time
 from advnorm.report import write
 
 LARGEST = 2_000_000
-CONDITIONS = (("clean", None), ("noise-0.1", None), ("pgd-50", 4), ("standard", 4), ("standard", 8))
+CONDITIONS = (
+    ("clean", None),
+    ("noise-0.1", None),
+    ("pgd-50", 4),
+    ("standard", 4),
+    ("standard", 8),
+)
 
 
 def test_ten_thousand_samples_under_five_conditions_in_eight_runs_fit(maker, tmp_path):
