@@ -42,8 +42,10 @@ HEAD = (
     "([reproduce.md](../how-to/reproduce.md)). The cost is what the runs took on the "
     "machine the record names; for what is not measured, the operations of one seed and "
     "the time they take at 40% of the device's peak. Pages: "
-    "{pages}. Records: `PAPER/ARTEFACT-SCALE.json`. `python benchmarks/results.py` writes "
-    "this file.\n\n{summary}\n\n"
+    "{pages}. Their figures are drawn from the records by `python benchmarks/figures.py`. "
+    "How claims are judged, and where the rule is weak: "
+    "[claims](../explanation/claims.md). Records: `PAPER/ARTEFACT-SCALE.json`. "
+    "`python benchmarks/results.py` writes this file.\n\n{summary}\n\n"
     "| artefact | claim | published | ours | scale, seeds | verdict | command | cost |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )

@@ -81,6 +81,7 @@ class AttackEntry:
 
 
 ATTACKS: Registry[AttackEntry] = Registry("attack")
+"""The attacks by name."""
 
 for _entry in (
     AttackEntry(

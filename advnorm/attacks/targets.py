@@ -13,10 +13,11 @@ from torch.nn import functional as F
 from advnorm.draws import Draws
 
 LogitsFn = Callable[[Tensor], Tensor]
-Gain = Callable[[Tensor], Tensor]  # logits -> one number a sample, to be maximized
-AttackGoal = Callable[
-    [LogitsFn, Tensor, Tensor, Draws], Gain
-]  # (logits_fn, clean, labels, draws)
+"""Images -> logits."""
+Gain = Callable[[Tensor], Tensor]
+"""Logits -> one number a sample, to be maximized."""
+AttackGoal = Callable[[LogitsFn, Tensor, Tensor, Draws], Gain]
+"""``goal(logits_fn, clean, labels, draws) -> Gain``."""
 
 
 def untargeted(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
@@ -91,3 +92,4 @@ GOALS: dict[str, AttackGoal] = {
     "random": random_target,
     "least_likely": least_likely,
 }
+"""The goals by name: no target, a random class, the least likely one."""

@@ -18,6 +18,7 @@ from advnorm.registry import Registry
 
 Augmentation = Callable[[Tensor, Draws], Tensor]
 AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
+"""Each maps images and the random numbers of their samples to images."""
 JITTER = 0.1
 """Largest relative change of :func:`crop_flip_jitter`; sitawarin2021 states none."""
 

@@ -60,6 +60,7 @@ class DataRequest:
 
 Reader = Callable[[DataRequest], DataSet]
 DATA: Registry[Reader] = Registry("data set")
+"""Each reads a data set as a :class:`DataRequest` asks."""
 
 
 def load(

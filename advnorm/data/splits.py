@@ -55,6 +55,12 @@ class Split(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        """Return an image as floats and its label, as a ``Dataset`` of PyTorch does.
+
+        So a split can be passed wherever a ``Dataset`` can.
+        """
+
     def batches(
         self,
         order: Tensor,
@@ -98,6 +104,10 @@ class TensorSplit:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        """Return an image as floats and its label."""
+        return _as_float(self.images[position]), self.labels[position]
 
     def batches(
         self,

@@ -109,6 +109,13 @@ class StreamedSplit:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, position: int) -> tuple[Tensor, Tensor]:
+        """Decode an image in this process; return it as floats, and its label."""
+        order = torch.tensor([range(len(self))[position]])
+        alone = replace(self, workers=0)
+        (batch,) = alone.batches(order, batch_size=1, device=torch.device("cpu"))
+        return batch.images[0], batch.labels[0]
+
     def batches(
         self,
         order: Tensor,

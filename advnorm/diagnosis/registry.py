@@ -22,6 +22,7 @@ ProbabilityMargin = Annotated[float, Field(ge=0, lt=1)]
 """The difference of two probabilities."""
 
 QUESTIONS: Registry[Callable[..., Diagnosis]] = Registry("question")
+"""Each answers from a model, images and labels."""
 REVISIONS = {"branches": 2, "depth_pca": 2, "distances": 2, "pca": 2}
 """How often the measurement of a question was redefined; records keep the revision."""
 

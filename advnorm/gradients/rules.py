@@ -22,8 +22,10 @@ from advnorm.gradients.batch_objective import BatchObjective
 from advnorm.objectives import AdversaryCache, Loss
 from advnorm.registry import Registry, options
 
-GradientRule = Callable[..., Loss]  # (batch: BatchObjective, *, options) -> Loss
+GradientRule = Callable[..., Loss]
+"""``rule(batch: BatchObjective, *, options) -> Loss``; it adds to ``.grad``."""
 GRADIENTS: Registry[GradientRule] = Registry("gradient rule")
+"""The rules by name."""
 
 
 @GRADIENTS.register("plain")

@@ -12,6 +12,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from advnorm.norms.thread_scope import exclusive
 
 Mode = Literal["train", "batch", "running"]
+"""Whose statistics norms use: ``train`` the batch's, and moves the running ones."""
 
 # mode: (normalize with batch statistics, keep running statistics up to date)
 _FLAGS: dict[Mode, tuple[bool, bool]] = {

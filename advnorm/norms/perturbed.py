@@ -46,6 +46,7 @@ class StatisticsShift(NamedTuple):
 
 
 StatisticsShifts = Mapping[_BatchNorm, StatisticsShift]
+"""The shift of each layer."""
 
 
 class _Scope(NamedTuple):

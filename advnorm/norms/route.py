@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from advnorm.norms.thread_scope import exclusive
 
 Domain = Literal["clean", "adversarial"]
+"""What an image of a batch is."""
 DOMAINS: tuple[Domain, Domain] = ("clean", "adversarial")
 
 

@@ -21,7 +21,9 @@ from advnorm.norms.moments import Moments, measure_moments, to_single, update_ru
 from advnorm.registry import Registry
 
 Norm = Callable[[int], nn.Module]
+"""A number of features -> the layer that normalizes them."""
 NORMS: Registry[Callable[..., Norm]] = Registry("norm")
+"""Each maps its options to a :data:`Norm`."""
 L = TypeVar("L", bound=nn.Module)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from advnorm import norms
 
 Batching = Literal["sequential", "concatenated"]
+"""Whether clean and adversarial images pass one after the other, or in one batch."""
 
 
 class DomainLogits(NamedTuple):

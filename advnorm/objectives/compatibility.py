@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 TWO_DOMAINS = frozenset({"mixed", "alp", "trades", "mixed_kl"})
+"""Objectives on clean and adversarial images together."""
 CERTIFIED = frozenset({"ibp", "crown_ibp"})
+"""Objectives that minimize a bound of the worst loss."""
 
 
 def check_combination(

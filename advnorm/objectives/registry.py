@@ -74,8 +74,10 @@ class Adversary:
             yield
 
 
-Objective = Callable[..., Loss]  # (model, clean, labels, adversary, *, ...)
+Objective = Callable[..., Loss]
+"""``objective(model, clean, labels, adversary, *, ...) -> Loss``."""
 OBJECTIVES: Registry[Objective] = Registry("objective")
+"""The objectives by name."""
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> Tensor:

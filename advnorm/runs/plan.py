@@ -192,7 +192,8 @@ def _step(
 
 
 def _experiment(recipe: Recipe, data: DataSet) -> Experiment:
-    with torch.device("meta"):
+    converts = recipe.norm.apply == "convert"  # of layers that may be in memory already
+    with torch.random.fork_rng(), torch.device("cpu" if converts else "meta"):
         model = components.build_model(recipe, data).to("meta")
     return Experiment(
         recipe=recipe,

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from docstrings import data_doc, public_names, summary
+from models import plain
 
 import advnorm
 
@@ -149,7 +150,8 @@ def _page(module: str) -> str:
         _entries(module),
         _elsewhere(module),
         *(
-            f"{_heading(part.__name__)}\n.. automodule:: {part.__name__}\n   :members:\n"
+            f"{_heading(part.__name__)}\n.. automodule:: {part.__name__}\n"
+            f"   :members: {', '.join(name for name, _ in _own(part))}\n"
             for part in inner
         ),
     ]
@@ -181,7 +183,7 @@ def _entries(module: str) -> str:
 def _data(module: str, name: str, thing: object) -> str:
     doc = data_doc(module, name).replace("\n", "\n   ")
     kind = _kind(thing)
-    return f".. py:data:: {module}.{name}\n\n   {doc}\n\n   {kind}\n"
+    return f".. py:data:: {name}\n\n   {doc}\n\n   {kind}\n"
 
 
 def _kind(thing: object) -> str:
@@ -199,7 +201,8 @@ def _kind(thing: object) -> str:
 
     if isinstance(thing, tuple):
         return f"Value: ``{thing!r}``."
-    return f"Definition: ``{stringify_annotation(thing, 'smart').replace('~', '')}``."
+    definition = stringify_annotation(plain(thing), "smart").replace("~", "")
+    return f"Definition: ``{definition}``."
 
 
 def _elsewhere(module: str) -> str:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from inspect import Parameter, Signature, cleandoc, isclass, isfunction, signature, unwrap
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from api_pages import documented_objects
+from models import plain
 from sphinx.application import Sphinx
 
 _FIELDS = {"Args": "param", "Raises": "raises"}
@@ -35,41 +37,19 @@ def sections(lines: list[str]) -> list[str]:
     return result
 
 
-def plain(annotation: Any) -> Any:
-    """Return a type without its ``Annotated`` parts; the recipe's page states limits.
-
-    >>> plain(tuple[Annotated[int, "count"], ...])
-    tuple[int, ...]
-    """
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return plain(inner[0])
-    parts = tuple(plain(part) if _is_type(part) else part for part in inner)
-    if all(new is old for new, old in zip(parts, inner, strict=True)):
-        return annotation
-    if hasattr(annotation, "copy_with"):
-        return annotation.copy_with(parts)
-    if hasattr(origin, "__class_getitem__"):
-        return origin[parts]
-    union = parts[0]
-    for part in parts[1:]:
-        union = union | part
-    return union
-
-
-def _is_type(part: object) -> bool:
-    return part is not Ellipsis and not isinstance(part, str | int | list)
-
-
 def simplify(app: Sphinx) -> None:
     """Simplify the types of everything that is documented, in this process alone."""
+    owner: Any
     for thing in documented_objects():
         for owner in _owners(thing):
-            types = getattr(owner, "__dict__", {}).get("__annotations__") or {}
+            functional = isfunction(owner)
+            types = owner.__annotations__ if functional else _own_annotations(owner)
             for name, annotation in types.items():
                 types[name] = plain(annotation)
-        if hasattr(thing, "model_fields"):
-            thing.__signature__ = _plain_signature(signature(thing))
+        if isclass(thing):
+            owner = thing
+            with suppress(ValueError, TypeError):  # some have none
+                owner.__signature__ = _plain_signature(signature(thing))
 
 
 def _owners(thing: Any) -> Iterator[Any]:
@@ -84,9 +64,21 @@ def _owners(thing: Any) -> Iterator[Any]:
         yield unwrap(thing)
 
 
+def _own_annotations(owner: Any) -> dict[str, Any]:
+    """Return the annotations of a class without those of its bases."""
+    types: dict[str, Any] = getattr(owner, "__dict__", {}).get("__annotations__", {})
+    return types
+
+
 def _plain_signature(of: Signature) -> Signature:
+    """Simplify the types, and write defaults that are no Python as ``...``."""
     parameters: list[Parameter] = [
-        parameter.replace(annotation=plain(parameter.annotation))
+        parameter.replace(
+            annotation=plain(parameter.annotation),
+            default=... if repr(parameter.default).startswith("<") else parameter.default,
+        )
+        if parameter.default is not Parameter.empty
+        else parameter.replace(annotation=plain(parameter.annotation))
         for parameter in of.parameters.values()
     ]
     return of.replace(parameters=parameters)

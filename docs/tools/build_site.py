@@ -15,7 +15,15 @@ import cli_pages
 import name_pages
 import recipe_page
 import record_pages
-from repository_pages import DOCS, copy, write, write_kept_pages
+from repository_pages import (
+    DOCS,
+    adjusted,
+    code_page,
+    copy,
+    page_of,
+    write,
+    write_kept_pages,
+)
 from sphinx.cmd.build import main as sphinx
 
 BUILD = DOCS / "_build"
@@ -53,14 +61,19 @@ def assemble(source: Path) -> None:
 
 
 def tutorials(folder: Path) -> set[Path]:
-    """Copy the tutorials as they ran, and their scripts beside them."""
-    written = {copy(path, folder / path.name) for path in TUTORIALS.glob("*.py")}
-    for path in TUTORIALS.glob("generated/*"):
-        if path.suffix == ".md":
-            text = re.sub(r"<\.\./([\w-]+\.py)>", r"<\1>", path.read_text())
-            written.add(write(folder / path.name, text))
-        else:
-            written.add(copy(path, folder / path.name))
+    """Write the tutorials as they ran, scripts and figures beside them.
+
+    One that has not run is shown as a script.
+    """
+    written, linked = set(), set[Path]()
+    for script in sorted(TUTORIALS.glob("*.py")):
+        page = TUTORIALS / "generated" / f"{script.stem}.md"
+        text = page.read_text() if page.is_file() else code_page(script)
+        text = adjusted(script, text, page_of(script), linked)
+        text = re.sub(r"<\.\./([\w-]+\.py)>", r"<\1>", text)
+        written |= {write(folder / page.name, text), copy(script, folder / script.name)}
+    for path in TUTORIALS.glob("generated/*.svg"):
+        written.add(copy(path, folder / path.name))
     return written
 
 

@@ -1,27 +1,39 @@
 """Wide tables, code and equations scroll by keyboard too, in a region with a name."""
 
+import re
+from itertools import count
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
-TABLE = '<div class="table-wrapper docutils container">'
-REGION = (
-    '<div class="table-wrapper docutils container" role="region" tabindex="0" '
-    'aria-label="Table">'
-)
+_TABLE = re.compile(r'<div class="(table-wrapper\b[^"]*)">')
 
 
-def focusable(
+def scrollable(body: str) -> str:
+    """Let the keyboard reach what scrolls.
+
+    >>> scrollable('<div class="table-wrapper docutils"><pre>')
+    '<div class="table-wrapper docutils" role="region" tabindex="0" aria-label="Table 1"><pre tabindex="0">'
+    """  # noqa: E501
+    numbers = count(1)
+
+    def region(match: re.Match[str]) -> str:
+        name = f"Table {next(numbers)}"
+        return f'<div class="{match[1]}" role="region" tabindex="0" aria-label="{name}">'
+
+    return _TABLE.sub(region, body).replace("<pre>", '<pre tabindex="0">')
+
+
+def change(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document
 ) -> None:
-    """Let the keyboard reach what scrolls."""
+    """Change the body of a page before it is written."""
     if "body" in context:
-        body = context["body"].replace(TABLE, REGION)
-        context["body"] = body.replace("<pre>", '<pre tabindex="0">')
+        context["body"] = scrollable(context["body"])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Change pages before they are written."""
-    app.connect("html-page-context", focusable)
+    """Listen to pages that are written."""
+    app.connect("html-page-context", change)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

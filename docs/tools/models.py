@@ -43,6 +43,32 @@ _SIMPLE: dict[Any, str] = {
 }
 
 
+def plain(annotation: Any) -> Any:
+    """Return a type without its ``Annotated`` parts; the recipe's page states limits.
+
+    >>> plain(tuple[Annotated[int, "count"], ...])
+    tuple[int, ...]
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return plain(inner[0])
+    parts = tuple(plain(part) if _is_type(part) else part for part in inner)
+    if all(new is old for new, old in zip(parts, inner, strict=True)):
+        return annotation
+    if hasattr(annotation, "copy_with"):
+        return annotation.copy_with(parts)
+    if hasattr(origin, "__class_getitem__"):
+        return origin[parts]
+    union = parts[0]
+    for part in parts[1:]:
+        union = union | part
+    return union
+
+
+def _is_type(part: object) -> bool:
+    return part is not Ellipsis and not isinstance(part, str | int | list)
+
+
 def limits(field: FieldInfo) -> str:
     """Return the range of a number, such as ``above 0``; of an option, of the number."""
     found = _limits_of(field.metadata)
@@ -62,7 +88,7 @@ def _metadata(annotation: Any) -> list[Any]:
 
 def _limits_of(metadata: list[Any]) -> dict[str, None]:
     return {
-        text.format(f"{getattr(item, name):g}"): None
+        text.format(f"{getattr(item, name):.12g}"): None
         for item in metadata
         for name, text in _LIMITS.items()
         if getattr(item, name, None) is not None

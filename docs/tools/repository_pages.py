@@ -28,11 +28,15 @@ def kept_pages() -> Iterator[tuple[Path, str]]:
     """Yield the Markdown files of the repository, each with the path of its page."""
     for path in sorted(DOCS.rglob("*.md")):
         within = path.relative_to(DOCS)
-        if within.parts[0] not in NOT_PAGES and "generated" not in within.parts:
+        if _is_kept(within):
             yield path, page_of(path)
     for name, page in PROJECT.items():
         if name != "README.md":
             yield ROOT / name, page
+
+
+def _is_kept(within: Path) -> bool:
+    return within.parts[0] not in NOT_PAGES and "generated" not in within.parts
 
 
 def page_of(path: Path) -> str:
@@ -57,7 +61,7 @@ def page_of(path: Path) -> str:
 
 def write_kept_pages(source: Path) -> set[Path]:
     """Write all kept pages and what they link to below ``source``; return the files."""
-    linked: set[Path] = set()
+    linked = {path for path in DOCS.rglob("*.svg") if _is_kept(path.relative_to(DOCS))}
     written: set[Path] = set()
     for path, page in kept_pages():
         text = adjusted(path, path.read_text(), page, linked)
@@ -70,7 +74,7 @@ def write_kept_pages(source: Path) -> set[Path]:
         if path.is_dir():
             continue
         if path.suffix in CODE and "tutorials" not in path.parts:
-            written.add(write(source / page_of(path), _code_page(path)))
+            written.add(write(source / page_of(path), code_page(path)))
         elif path.is_file() and path.suffix not in (*CODE, ".md"):
             written.add(copy(path, source / page_of(path)))
     return written
@@ -124,9 +128,10 @@ def _folder_page(folder: Path, linked: set[Path]) -> str:
     return f"---\norphan: true\n---\n\n# {folder.relative_to(ROOT)}\n\n{lines}\n"
 
 
-def _code_page(path: Path) -> str:
+def code_page(path: Path) -> str:
     """Show a file of the repository as a page."""
+    orphan = "" if path.parent.name == "tutorials" else "---\norphan: true\n---\n\n"
     return (
-        f"---\norphan: true\n---\n\n# {path.relative_to(ROOT)}\n\n"
+        f"{orphan}# {path.relative_to(ROOT)}\n\n"
         f"````{CODE[path.suffix]}\n{path.read_text().rstrip()}\n````\n"
     )

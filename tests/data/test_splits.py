@@ -31,6 +31,15 @@ def test_bytes_become_floats_in_steps_of_one_over_255():
     assert batch.samples.tolist() == [2, 1, 3]
 
 
+def test_a_split_is_a_dataset_of_images_and_labels():
+    images = torch.tensor([0, 51, 255], dtype=torch.uint8).view(3, 1, 1, 1)
+    split = TensorSplit(images, torch.tensor([3, 2, 1]))
+    samples = [(image.item(), label.item()) for image, label in split]
+    assert samples == [(0.0, 3), (pytest.approx(0.2), 2), (1.0, 1)]
+    with pytest.raises(IndexError):
+        split[3]
+
+
 def test_a_batch_is_a_copy_and_the_split_stays():
     split = TensorSplit(torch.rand(4, 2), torch.zeros(4, dtype=torch.int64))
     before = split.images.clone()

@@ -39,6 +39,15 @@ def test_neither_workers_nor_batches_nor_order_change_an_image(tmp_path, epoch):
             assert torch.equal(image, by_sample[number])
 
 
+def test_an_image_by_its_position_is_that_of_the_batches(tmp_path):
+    write_image_folder(tmp_path, side=(12, 10))
+    split = load(f"folder:{tmp_path}", size=6, workers=2).test
+    images, labels, _ = whole(split)
+    alone = [image for image, _ in split]
+    assert torch.equal(torch.stack(alone), images)
+    assert [label.item() for _, label in split] == labels.tolist()
+
+
 def test_training_crops_change_with_epoch_and_seed_evaluation_never(tmp_path):
     write_image_folder(tmp_path, side=(12, 10))
     seed0, seed1 = (

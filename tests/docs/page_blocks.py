@@ -14,12 +14,16 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
     *(page for shelf in SHELVES for page in sorted((DOCS / shelf).glob("*.md"))),
 ]
-PROSE = [
-    *PAGES,
-    ROOT / "CHANGELOG.md",
-    ROOT / "SECURITY.md",
-    *sorted((DOCS / "results").glob("*.md")),
-]
+NOT_OURS = {"_build", "generated", "node_modules", "build", "dist"}
+PROSE = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(
+        part in NOT_OURS or (part.startswith(".") and part != ".github")
+        for part in path.relative_to(ROOT).parts
+    )
+)
+"""Every Markdown file of the repository."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)

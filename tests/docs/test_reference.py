@@ -50,10 +50,10 @@ def test_every_key_of_a_recipe_is_explained():
             assert set(part.model_fields) <= known, part.__name__
 
 
-def test_the_tree_of_the_readme_is_the_floor_plan():
+def test_the_tree_of_the_architecture_page_is_the_floor_plan():
     (tree,) = [
         block.text
-        for block in blocks(ROOT / "README.md", "text")
+        for block in blocks(ROOT / "docs" / "explanation" / "architecture.md", "text")
         if block.text.startswith("advnorm/")
     ]
     package, _, others = tree.partition("tests/")
@@ -69,3 +69,10 @@ def test_the_tree_of_the_readme_is_the_floor_plan():
 def test_the_version_is_that_of_the_changelog():
     assert f"## {advnorm.__version__} " in (ROOT / "CHANGELOG.md").read_text()
     assert f'version = "{advnorm.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_readme_counts_the_checks():
+    assert (
+        f"| checks for misleading robustness | {len(CHECKS)} |"
+        in (ROOT / "README.md").read_text()
+    )

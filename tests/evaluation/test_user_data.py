@@ -113,3 +113,11 @@ def test_an_error_of_the_model_itself_stays_as_it_is(problem):
 
     with pytest.raises(RuntimeError, match="the license has run out"):
         advnorm.evaluate(broken, *problem[1:], Linf(0.1))
+
+
+def test_a_split_of_a_named_data_set_is_taken_as_it_is():
+    split = advnorm.data.load("digits").test.take(torch.arange(12))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).eval()
+    images, labels = split.images.float() / 255, split.labels
+    expected = advnorm.evaluate(model, images, labels, Linf(0.1)).verdicts
+    assert advnorm.evaluate(model, split, threat=Linf(0.1)).verdicts == expected

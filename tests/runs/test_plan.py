@@ -15,6 +15,7 @@ from advnorm.runs import operation_counter
 from advnorm.runs.devices import DEVICES, Device
 from advnorm.runs.plan import SETS, plan, table
 from advnorm.training import build_model
+from advnorm.training.user_inputs import passed_in_python
 
 MLP = ["model={name: mlp, options: {depth: 1, width: 10}}", "batch_size=8"]
 FORWARD = 2 * (64 * 10 + 10 * 10)  # digits: 64 pixels, 10 hidden, 10 classes
@@ -163,6 +164,17 @@ def test_hours_by_hand():
     device = Device(single=10.0, half=20.0, memory=1, source="made up")
     assert device.hours(3600 * 10e12, half=False) == pytest.approx(1 / 0.4)
     assert device.hours(3600 * 10e12, half=True) == pytest.approx(0.5 / 0.4)
+
+
+def test_a_network_in_memory_is_planned_with_converted_norms():
+    layers = torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten()
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(144, 10))
+    recipe, before = override(Recipe(), ["norm.apply=convert"]), torch.get_rng_state()
+    with passed_in_python(recipe, model, None) as own:
+        plans = [plan(override(own, [f"norm.name={name}"])) for name in ("group", "none")]
+    assert [each.parameters for each in plans] == [40 + 8 + 1450, 40 + 1450]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(not parameter.is_meta for parameter in model.parameters())
 
 
 def test_a_convolution_by_hand_and_by_a_real_model():
