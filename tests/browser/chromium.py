@@ -141,7 +141,7 @@ class Page:
         scripts: bool = True,
     ) -> None:
         self.browser, self.target, self.session = browser, target, session
-        self.width, self.scripts, self.url = width, scripts, ""
+        self.scripts, self.url = scripts, ""
         self.errors: list[str] = []
         """Errors of the console, uncaught exceptions, and what the page's policy stopped."""
         self.requests: list[str] = []
@@ -150,9 +150,7 @@ class Page:
         for domain in ("Network", "Runtime", "Log", "Page"):
             self.call(f"{domain}.enable")
         self.call("Page.setLifecycleEventsEnabled", enabled=True)
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1}
-        # A narrow screen is a telephone's: without a viewport tag it shows 980 pixels.
-        self.call("Emulation.setDeviceMetricsOverride", **size, mobile=width < 600)
+        self.resize(width)
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.show(dark=dark, media=media)
@@ -160,6 +158,15 @@ class Page:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a command to the tab and return its result."""
         return self.browser.call(method, self.session, **params)
+
+    def resize(self, width: int) -> None:
+        """Give the screen a width; a narrow one is a telephone's.
+
+        There, a page without a viewport tag is 980 pixels wide.
+        """
+        self.width = width
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1}
+        self.call("Emulation.setDeviceMetricsOverride", **size, mobile=width < 600)
 
     def show(self, *, dark: bool = False, media: str = "") -> None:
         """Show the page in light or dark colours, or as ``media="print"`` does."""
@@ -181,6 +188,14 @@ class Page:
         """Wait until two frames are drawn; events of before are then recorded."""
         frames = "new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r)))"
         self.value(frames if self.scripts else "0")
+
+    def wait(self, condition: str) -> None:
+        """Wait until a JavaScript expression is true, also across a navigation."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.value(condition):
+            if time.monotonic() > deadline:
+                raise TimeoutError(condition)
+            time.sleep(0.05)
 
     def note(self, message: dict[str, Any]) -> None:
         """Record an event."""

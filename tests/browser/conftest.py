@@ -12,6 +12,7 @@ import axe_core
 from chromium import CHROMIUM, NAMES, Browser
 from report_pages import make_once
 
+SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 REQUIRED = "BROWSER_TESTS" in os.environ
 """Set by continuous integration: what is missing is then a failure."""
 
@@ -45,3 +46,11 @@ def reports(tmp_path_factory, worker_id):
     """Return the page of each report by its name; the processes of a test run share them."""
     base = tmp_path_factory.getbasetemp()
     return make_once((base if worker_id == "master" else base.parent) / "reports")
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """Return the folder of the built site."""
+    if not (SITE / "index.html").exists():
+        unavailable("the site is not built: make docs")
+    return SITE
