@@ -1,0 +1,109 @@
+"""The site in a real browser, as ``make docs`` has built it."""
+
+import pytest
+from page_checks import broken_links, faint_labels, overflowing
+from tabbing import focus, unreachable
+
+CI = (pytest.mark.slow, pytest.mark.ci)
+PARTS = 4
+KINDS = (
+    "index.html",
+    "search.html",
+    "genindex.html",
+    "tutorials/first_evaluation.html",
+    "how-to/evaluation.html",
+    "explanation/index.html",
+    "reference/recipe.html",
+    "reference/api/advnorm.norms.html",
+    "reference/cli/train.html",
+    "results/galloway2019.html",
+    "benchmarks.html",
+)
+"""One page of each kind."""
+
+
+def pages_of(site):
+    return sorted(site.rglob("*.html"))
+
+
+@pytest.mark.parametrize("part", [pytest.param(i, marks=CI) for i in range(PARTS)])
+def test_every_page_is_quiet_linked_and_fits_on_its_screen(browser, site, part):
+    faults, paths = [], pages_of(site)
+    assert len(paths) > 60
+    for path in paths[part::PARTS]:
+        page = browser.open(path)
+        found = [*page.requests_beyond(site), *broken_links(page), *overflowing(page)]
+        drawn = page.value("[...document.images].every(i => i.complete && i.naturalWidth)")
+        found += [] if drawn else ["an image is not drawn"]
+        page.resize(360)
+        found += [f"at 360: {name}" for name in overflowing(page)]
+        faults += [f"{path.relative_to(site)}: {text}" for text in page.errors + found]
+    assert faults == []
+
+
+def every_kind(marks):
+    return [pytest.param(name, marks=marks) for name in KINDS]
+
+
+@pytest.mark.parametrize("name", every_kind(CI))
+def test_a_page_of_each_kind_breaks_no_rule_of_accessibility(
+    browser, site, violations, name
+):
+    page = browser.open(site / name)
+    assert violations(page) == []
+    page.show(dark=True)
+    assert violations(page) == []
+    page.show(dark=False)
+    assert faint_labels(page) == []
+
+
+@pytest.mark.slow
+def test_no_page_breaks_a_rule_of_accessibility(browser, site, violations):
+    faults = []
+    for path in pages_of(site):
+        page = browser.open(path, width=360)
+        faults += [f"{path.relative_to(site)}: {text}" for text in violations(page)]
+    assert faults == []
+
+
+@pytest.mark.parametrize("name", [pytest.param(KINDS[3], marks=CI)])
+def test_every_control_of_a_page_is_reached_by_tab(browser, site, name):
+    assert unreachable(browser.open(site / name)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_a_search_by_keyboard_leads_to_pages_that_exist(browser, site):
+    page = browser.open(site / "index.html")
+    focus(page, "input[type=search]")
+    page.press(*"certify", "Enter")
+    page.wait("document.querySelector('ul.search a') !== null")
+    assert "search.html" in page.value("location.href")
+    assert broken_links(page) == [] and page.errors == []
+    assert page.requests_beyond(site) == []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_colours_are_chosen_by_keyboard(browser, site):
+    page = browser.open(site / "index.html")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    seen = {page.value(colour)}
+    focus(page, ".theme-toggle")
+    for _ in range(3):
+        page.press("Enter")
+        seen.add(page.value(colour))
+    assert len(seen) == 2 and page.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_site_is_read_without_scripts(browser, site):
+    page = browser.open(site / "how-to" / "evaluation.html", scripts=False)
+    assert page.errors == [] and page.value(
+        "document.querySelector('h1').checkVisibility()"
+    )
+    hidden = (
+        "[...document.querySelectorAll('table, pre')].filter(e => !e.checkVisibility())"
+    )
+    assert page.value(f"{hidden}.length") == 0
