@@ -206,7 +206,7 @@ class _Engine:
     def _task(self, label: str, seed: int, epochs: int | None = None) -> _Task:
         recipe = self.combinations.recipes[label].replace(seed=seed)
         if epochs is not None:
-            recipe = recipe.replace(epochs=epochs)
+            recipe = recipe.replace(epochs=min(epochs, recipe.epochs))
         name, alone = recipe.model.name, self.workspace.on == 1
         return _Task(
             label,
@@ -227,10 +227,21 @@ class _Engine:
             else:
                 accuracies[label] = outcome.result.accuracy
                 self.halving_seconds += outcome.result.seconds
-        for label, why in behind(accuracies).items():
-            self.dropped[label] = f"after {epochs} of {self.recipe.epochs} epochs: {why}"
+        for group in self._validated_alike(list(accuracies)):
+            for label, why in behind({k: accuracies[k] for k in group}).items():
+                after = f"after {epochs} of {self.recipe.epochs} epochs"
+                self.dropped[label] = f"{after}: {why}"
         self._write()
         return [k for k in labels if k in accuracies and k not in self.dropped]
+
+    def _validated_alike(self, labels: Sequence[str]) -> list[list[str]]:
+        """Group combinations whose held-out accuracies are of the same data and attack."""
+        groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for label in labels:
+            recipe = self.combinations.recipes[label]
+            specs = (recipe.threat, recipe.validation, recipe.data)
+            groups[tuple(spec.model_dump_json() for spec in specs)].append(label)
+        return list(groups.values())
 
     def _hours_with_another_seed(self, labels: Collection[str]) -> float:
         """Return the hours of this study if each combination had one seed more.

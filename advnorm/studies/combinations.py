@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from advnorm.data import expand_name
 from advnorm.evaluation.condition_names import (
     ALL_CORRUPTIONS,
     CertificateName,
@@ -14,6 +15,7 @@ from advnorm.evaluation.condition_names import (
 )
 from advnorm.objectives import OBJECTIVES, TWO_DOMAINS
 from advnorm.recipe import (
+    EvaluationSpec,
     EvaluationThreatSpec,
     Recipe,
     RecipeError,
@@ -27,7 +29,8 @@ from advnorm.studies.trained_runs import training_settings
 from advnorm.training.components import evaluation_threats
 from advnorm.training.recipe_checks import check_recipe
 
-_OF_TWO_DOMAINS = ("mixture", "affine", "borrowed")
+_WITH_BRANCHES = ("mixture", "affine")
+_OF_TWO_DOMAINS = (*_WITH_BRANCHES, "borrowed")
 Over = Mapping[str, Sequence[str]]
 """Values by key: ``{"norm.name": ["batch", "group"]}``."""
 
@@ -130,6 +133,12 @@ def _check_question(recipe: Recipe, over: Over) -> None:
             "a study compares robust accuracy, and the evaluation has no attack: --set "
             "evaluation.conditions='[clean, pgd-50]'"
         )
+    name = recipe.evaluation.data
+    if name is not None and len(expand_name(name)) > 1:
+        raise ValueError(
+            f"a study tests one data set, and evaluation.data={name} is several: name one, "
+            f"such as {expand_name(name)[0]}"
+        )
 
 
 def _has_adversary(condition: str) -> bool:
@@ -142,8 +151,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """Change a recipe.
 
     The options of its norm are not those of another norm; an objective gets those settings
-    of the recipe's objective that it has. All are tested at the same radii, also those that
-    were trained at another.
+    of the recipe's objective that it has.
     """
     changes = [f"{key}={value}" for key, value in settings.items()]
     if settings.get("norm.name", recipe.norm.name) != recipe.norm.name:
@@ -153,15 +161,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         known = options(OBJECTIVES[name])
         foreign = [key for key in recipe.objective.settings() if key not in known]
         changes[:0] = [f"objective.{key}=null" for key in foreign]
-    changed = override(recipe, changes)
-    if changed.threat != recipe.threat:
-        threats = evaluation_threats(recipe)
-        test = EvaluationThreatSpec(
-            norm=threats[0].name, eps=tuple(threat.eps for threat in threats)
-        )
-        changed = changed.replace(
-            evaluation=changed.evaluation.model_copy(update={"threat": test})
-        )
+    changed = _tested_alike(override(recipe, changes), recipe)
     check_recipe(changed)
     norm, objective = changed.norm.name, changed.objective.name
     if norm in _OF_TWO_DOMAINS and objective not in TWO_DOMAINS:
@@ -170,3 +170,16 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             "same as batch norm"
         )
     return changed
+
+
+def _tested_alike(changed: Recipe, recipe: Recipe) -> Recipe:
+    """Test at the radii of the study's recipe; only norms with branches choose one."""
+    test: dict[str, object] = {}
+    if changed.threat != recipe.threat:
+        threats = evaluation_threats(recipe)
+        test["threat"] = EvaluationThreatSpec(
+            norm=threats[0].name, eps=tuple(threat.eps for threat in threats)
+        )
+    if changed.norm.name not in _WITH_BRANCHES:
+        test["branch"] = EvaluationSpec().branch
+    return changed.replace(evaluation=changed.evaluation.model_copy(update=test))

@@ -116,6 +116,15 @@ def test_all_are_tested_at_the_radii_of_the_recipe(tiny):
         assert [evaluation_threats(recipe) for recipe in recipes.values()] == [wanted] * 2
 
 
+def test_a_branch_is_chosen_where_there_are_branches(tiny):
+    clean = tiny.evaluation.model_copy(update={"branch": "clean"})
+    recipe = tiny.replace(objective=ObjectiveSpec(name="mixed"), evaluation=clean)
+    recipes = combine(recipe, {"norm.name": ["batch", "mixture", "affine", "dual"]}).recipes
+    branches = {label: each.evaluation.branch for label, each in recipes.items()}
+    assert branches["mixture"] == branches["affine"] == "clean"
+    assert branches["batch"] == branches["dual"] == "adversarial"  # which asks for nothing
+
+
 def test_values_of_python_are_taken_as_they_are(tiny):
     over = texts_of({"lr": [0.1, 0.2], "optimizer.nesterov": [True, False]})
     assert over == {"optimizer.lr": ["0.1", "0.2"], "optimizer.nesterov": ["true", "false"]}
@@ -212,6 +221,15 @@ def test_a_budget_counts_the_runs_of_this_study_once(tiny, tmp_path):
     assert [row.seeds for row in fewer.rows.values()] == [(0,)] * 2
 
 
+def test_a_larger_training_radius_is_not_behind_because_of_its_validation(tiny, tmp_path):
+    """Held-out accuracies at eps 0.01 and 0.9 say nothing about each other."""
+    over = {"threat.eps": ["0.01", "0.9"]}
+    recipe = tiny.replace(data=DataSpec(train=1000), validation=ValidationSpec(samples=200))
+    result = study(recipe, over, out=tmp_path, seeds=1, budget=1000.0)
+    assert result.dropped == {}
+    assert list(result.rows) == ["0.01", "0.9"]
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_study_that_was_killed_10_times_gives_the_same_table(tiny, tmp_path):
@@ -270,6 +288,10 @@ def test_ray_gives_the_record_of_one_process(tiny, tmp_path):
         (
             ["--over", "norm.name=batch,none", "--set", "conditions=[clean, ibp]"],
             "the evaluation has no attack",
+        ),
+        (
+            ["--over", "norm.name=batch,none", "--set", "evaluation.data=mnist-c"],
+            "a study tests one data set, and evaluation.data=mnist-c is several",
         ),
     ],
 )
