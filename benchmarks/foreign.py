@@ -64,6 +64,8 @@ LEAST_SPREAD = 1e-2
 """Logits that vary less over images would hide a difference behind rounding."""
 SECONDS = 600
 """The most time of the processor that an architecture takes, for all of its steps."""
+WAIT = 4 * 3600
+"""The most seconds that one is waited for, on a machine that is busy."""
 
 
 PRELOADED = ("onnxruntime", "onnxscript", "torch.onnx", "torch.export", "torch._dynamo")
@@ -79,7 +81,8 @@ passes says that the network is taken, not how robust it is.
 - convert: how many norms of `advnorm list norms` the network was converted to, and the \
 largest difference of logits in evaluation, relative to their spread over images, where \
 the method promises the same (at most 1e-3).
-- evaluate: samples that are right, and robust against FGSM and PGD-3. audit: all checks.
+- evaluate: of 8 samples, 2 with a wrong label: right, and robust against FGSM and PGD-3. \
+audit: all checks.
 - train: two epochs, stopped in the middle and resumed; the weights are bitwise those of \
 a run that was not stopped.
 - export: to ONNX and torch. load: both files with batches of 1 and 7; the largest \
@@ -356,18 +359,16 @@ def convert(model: nn.Module, images: Tensor) -> str:
     return f"{count} of {len(norms.NORMS)} norms, {worst:.0e}{partly}"
 
 
-def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> str:
-    """Evaluate on eight images; the clean accuracy is counted again here."""
+def evaluate(model: nn.Module, images: Tensor) -> str:
+    """Evaluate on eight images, six of them with the label that the model predicts."""
     threat, conditions = advnorm.Linf(2 / 255), ["clean", "fgsm", "pgd-3"]
-    count = 8
-    result = advnorm.evaluate(
-        model, images[:count], labels[:count], threat, conditions=conditions
-    )
-    right = int((logits_of(model, images[:count]).argmax(1) == labels[:count]).sum())
+    labels = logits_of(model, images[:8]).argmax(1)
+    labels[:2] = (labels[:2] + 1) % CLASSES
+    result = advnorm.evaluate(model, images[:8], labels, threat, conditions=conditions)
     correct = [row.accuracy.correct for row in result.results]
-    if correct[0] != right:
-        raise AssertionError(f"{correct[0]} right of {count}, but the model has {right}")
-    return "/".join(map(str, correct)) + f" of {count}"
+    if correct[0] != 6:
+        raise AssertionError(f"{correct[0]} right of 8, but the model has 6")
+    return "/".join(map(str, correct)) + " of 8"
 
 
 def audit(model: nn.Module, images: Tensor) -> str:
@@ -428,15 +429,15 @@ def train(model: nn.Module, data: Any, folder: Path) -> str:
 def export(model: nn.Module, images: Tensor, folder: Path) -> str:
     """Export to ONNX and torch."""
     branch = "clean" if norms.active_branch(model) else None
-    notes = []
+    text = "onnx and torch"
     for to, out in (("onnx", "net.onnx"), ("torch", "net.py")):
         try:
             advnorm.export(model, to=to, out=folder / out, images=images, branch=branch)
         except (ValueError, NotImplementedError) as error:
             if to == "onnx":
                 raise
-            notes.append(f"torch refused: {error}")
-    return "; ".join(["onnx", *(notes or ["torch"])])
+            text = f"onnx; torch refused: {error}"
+    return text
 
 
 def load(model: nn.Module, images: Tensor, folder: Path) -> str:
@@ -486,7 +487,7 @@ def take_steps(model: nn.Module, shape: tuple[int, ...] = SHAPE) -> dict[str, Re
     data = ((images[:40], labels[:40]), (images[40:], labels[40:]))
     results = {
         "convert": attempt(lambda: convert(model, images[:8])),
-        "evaluate": attempt(lambda: evaluate(model, images, labels)),
+        "evaluate": attempt(lambda: evaluate(model, images)),
         "audit": attempt(lambda: audit(model, images)),
     }
     with TemporaryDirectory() as path:
@@ -521,6 +522,8 @@ def child(name: str, peers: Path, out: Path) -> None:
             target=_apart, args=(name, peers, out, errors.fileno())
         )
         process.start()
+        process.join(WAIT)
+        process.kill()
         process.join()
         errors.seek(0)
         lines = errors.read().decode(errors="replace").strip().splitlines()
