@@ -1,11 +1,13 @@
 """Foreign architectures: which steps of the product each passes, and what is refused.
 
     python benchmarks/foreign.py --peers FOLDER [--out FOLDER] [--only NAME ...]
+    python benchmarks/foreign.py --page FILE [--out FOLDER] [--only NAME ...]
 
 ``--peers`` (or ``ADVNORM_PEERS``) has checkouts of the repositories of ``FOLDERS``; timm
 and transformers are imported where they are installed. Each architecture runs in a process
 of its own, one at a time, and leaves a JSON file in ``--out``; one that is there is not run
-again. An architecture takes six steps:
+again. ``--page`` runs nothing: it writes what is there as a page of Markdown. An
+architecture takes six steps:
 
 1. convert: to every norm; logits in evaluation are compared where they must be the same.
 2. evaluate: clean, FGSM and PGD-3. 3. audit: all checks, with PGD-5 as the strong attack.
@@ -19,13 +21,15 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from resource import RLIMIT_CPU, setrlimit
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +40,7 @@ from advnorm import norms
 from advnorm.model_output import read_logits
 from advnorm.progress import Quiet
 from advnorm.recipe import Recipe, override
+from advnorm.records import Environment
 from advnorm.training import StoppedError
 
 FOLDERS = {
@@ -58,6 +63,32 @@ TOLERANCE = 1e-3
 LEAST_SPREAD = 1e-2
 """Logits that vary less over images would hide a difference behind rounding."""
 SECONDS = 600
+"""The most time of the processor that an architecture takes, for all of its steps."""
+WAIT = 4 * 3600
+"""The most seconds that one is waited for, on a machine that is busy."""
+
+
+PRELOADED = ("onnxruntime", "onnxscript", "torch.onnx", "torch.export", "torch._dynamo")
+"""What exports need, imported once for all of the processes."""
+HEAD = """\
+# Foreign architectures
+
+Networks of other projects, taken through every step of the product. Written by `python \
+benchmarks/foreign.py --page docs/results/foreign.md` from the results of `python \
+benchmarks/foreign.py --peers FOLDER`. None has weights of its source: a step that \
+passes says that the network is taken, not how robust it is.
+
+- convert: how many norms of `advnorm list norms` the network was converted to, and the \
+largest difference of logits in evaluation, relative to their spread over images, where \
+the method promises the same (at most 1e-3).
+- evaluate: of 8 samples, 2 with a wrong label: right, and robust against FGSM and PGD-3. \
+audit: all checks.
+- train: two epochs, stopped in the middle and resumed; the weights are bitwise those of \
+a run that was not stopped.
+- export: to ONNX and torch. load: both files with batches of 1 and 7; the largest \
+difference of logits.
+
+"""
 
 
 class Architecture(NamedTuple):
@@ -328,18 +359,16 @@ def convert(model: nn.Module, images: Tensor) -> str:
     return f"{count} of {len(norms.NORMS)} norms, {worst:.0e}{partly}"
 
 
-def evaluate(model: nn.Module, images: Tensor, labels: Tensor) -> str:
-    """Evaluate on eight images; the clean accuracy is counted again here."""
+def evaluate(model: nn.Module, images: Tensor) -> str:
+    """Evaluate on eight images, six of them with the label that the model predicts."""
     threat, conditions = advnorm.Linf(2 / 255), ["clean", "fgsm", "pgd-3"]
-    count = 8
-    result = advnorm.evaluate(
-        model, images[:count], labels[:count], threat, conditions=conditions
-    )
-    right = int((logits_of(model, images[:count]).argmax(1) == labels[:count]).sum())
+    labels = logits_of(model, images[:8]).argmax(1)
+    labels[:2] = (labels[:2] + 1) % CLASSES
+    result = advnorm.evaluate(model, images[:8], labels, threat, conditions=conditions)
     correct = [row.accuracy.correct for row in result.results]
-    if correct[0] != right:
-        raise AssertionError(f"{correct[0]} right of {count}, but the model has {right}")
-    return "/".join(map(str, correct)) + f" of {count}"
+    if correct[0] != 6:
+        raise AssertionError(f"{correct[0]} right of 8, but the model has 6")
+    return "/".join(map(str, correct)) + " of 8"
 
 
 def audit(model: nn.Module, images: Tensor) -> str:
@@ -400,15 +429,15 @@ def train(model: nn.Module, data: Any, folder: Path) -> str:
 def export(model: nn.Module, images: Tensor, folder: Path) -> str:
     """Export to ONNX and torch."""
     branch = "clean" if norms.active_branch(model) else None
-    notes = []
+    text = "onnx and torch"
     for to, out in (("onnx", "net.onnx"), ("torch", "net.py")):
         try:
             advnorm.export(model, to=to, out=folder / out, images=images, branch=branch)
         except (ValueError, NotImplementedError) as error:
             if to == "onnx":
                 raise
-            notes.append(f"torch refused: {error}")
-    return "; ".join(["onnx", *(notes or ["torch"])])
+            text = f"onnx; torch refused: {error}"
+    return text
 
 
 def load(model: nn.Module, images: Tensor, folder: Path) -> str:
@@ -458,7 +487,7 @@ def take_steps(model: nn.Module, shape: tuple[int, ...] = SHAPE) -> dict[str, Re
     data = ((images[:40], labels[:40]), (images[40:], labels[40:]))
     results = {
         "convert": attempt(lambda: convert(model, images[:8])),
-        "evaluate": attempt(lambda: evaluate(model, images, labels)),
+        "evaluate": attempt(lambda: evaluate(model, images)),
         "audit": attempt(lambda: audit(model, images)),
     }
     with TemporaryDirectory() as path:
@@ -487,22 +516,31 @@ def run(name: str, peers: Path) -> dict[str, Any]:
 
 def child(name: str, peers: Path, out: Path) -> None:
     """Run one architecture in a process of its own; a crash or a hang is a failure too."""
-    command = [sys.executable, __file__, "--peers", str(peers), "--out", str(out)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    try:
-        done = subprocess.run(
-            [*command, "--child", name],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
+    file_of(out, name).unlink(missing_ok=True)
+    with TemporaryFile() as errors:
+        process = get_context("fork").Process(
+            target=_apart, args=(name, peers, out, errors.fileno())
         )
-        reason = (done.stderr.strip().splitlines() or ["no error"])[-1]
-    except subprocess.TimeoutExpired:
-        reason = f"longer than {SECONDS} s"
+        process.start()
+        process.join(WAIT)
+        process.kill()
+        process.join()
+        errors.seek(0)
+        lines = errors.read().decode(errors="replace").strip().splitlines()
     if not file_of(out, name).exists():
+        end = (
+            f"ended by signal {-code}" if (code := process.exitcode or 0) < 0 else "stopped"
+        )
+        reason = lines[-1] if lines else end
         failed = dict.fromkeys(STEPS, Result("failed", f"not built: {reason}"))
         save(out, name, {"parameters": 0, "seconds": 0.0, "steps": failed})
+
+
+def _apart(name: str, peers: Path, out: Path, errors: int) -> None:
+    """Run one architecture in this process, whose errors go to a file."""
+    os.dup2(errors, 2)
+    setrlimit(RLIMIT_CPU, (SECONDS, SECONDS))
+    save(out, name, run(name, peers))
 
 
 def file_of(out: Path, name: str) -> Path:
@@ -513,34 +551,50 @@ def file_of(out: Path, name: str) -> Path:
 def save(out: Path, name: str, result: dict[str, Any]) -> None:
     """Write the results of one architecture."""
     out.mkdir(parents=True, exist_ok=True)
+    result["machine"] = Environment.here(device="cpu", threads=1).machine
     file_of(out, name).write_text(json.dumps(result, indent=1))
 
 
-def table(out: Path, names: list[str]) -> None:
-    """Print a row an architecture, then the number of each step, then all reasons."""
-    rows = {name: json.loads(file_of(out, name).read_text()) for name in names}
-    print(f"torch {torch.__version__}, one thread")
-    print(f"| architecture | source | parameters | {' | '.join(STEPS)} | seconds |")
-    print("|---" * (len(STEPS) + 4) + "|")
+def page(out: Path, names: list[str]) -> str:
+    """Return a row an architecture, then the number of each step, then all reasons."""
+    rows = {
+        name: json.loads(file_of(out, name).read_text())
+        for name in names
+        if file_of(out, name).exists()
+    }
+    machines = "; ".join(sorted({row["machine"] for row in rows.values()}))
+    sources = Counter(ARCHITECTURES[name].source for name in rows)
+    lines = [
+        f"{len(rows)} architectures of {len(sources)} sources "
+        f"({', '.join(f'{source} {count}' for source, count in sources.items())}); "
+        f"{machines}, one thread. Seconds are of a shared machine.",
+        "",
+        f"| architecture | source | parameters | {' | '.join(STEPS)} | seconds |",
+        "|---" * (len(STEPS) + 4) + "|",
+    ]
     for name, row in rows.items():
         marks = " | ".join(cell(*row["steps"][step]) for step in STEPS)
         source = ARCHITECTURES[name].source
         size = f"{row['parameters']:,}"
-        print(f"| {name} | {source} | {size} | {marks} | {row['seconds']:.0f} |")
+        lines.append(f"| {name} | {source} | {size} | {marks} | {row['seconds']:.0f} |")
+    lines += ["", f"| of {len(rows)} | {' | '.join(STEPS)} |", "|---" * 7 + "|"]
     for status in ("passed", "refused", "failed"):
-        counts = [
-            f"{step} {sum(row['steps'][step][0] == status for row in rows.values())}"
+        counts = (
+            str(sum(row["steps"][step][0] == status for row in rows.values()))
             for step in STEPS
-        ]
-        print(f"{status} of {len(rows)}: {', '.join(counts)}")
+        )
+        lines.append(f"| {status} | {' | '.join(counts)} |")
+    return "\n".join([*lines, "", *reasons(rows)])
+
+
+def reasons(rows: dict[str, Any]) -> Iterator[str]:
+    """Say why a step was refused, in part or as a whole, or failed."""
     for name, row in rows.items():
         for step, (status, text, _) in row["steps"].items():
-            if (
-                status != "passed"
-                or "; torch refused" in text
-                or ("; " in text and step == "convert")
-            ):
-                print(f"- {name}, {step} {status}: {text}")
+            if status != "passed":
+                yield f"- {name}, {step} {status}: {text}"
+            elif "refused" in text or "not trained" in text:
+                yield f"- {name}, {step}: {text.partition('; ')[2]}"
 
 
 def cell(status: str, text: str, seconds: float) -> str:
@@ -554,22 +608,22 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, default=os.environ.get("ADVNORM_PEERS"))
     parser.add_argument("--out", type=Path, default=Path("foreign"))
     parser.add_argument("--only", nargs="+", choices=ARCHITECTURES, metavar="NAME")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--page", type=Path, help="write the results as Markdown")
     arguments = parser.parse_args()
+    out, names = arguments.out.resolve(), arguments.only or list(ARCHITECTURES)
+    if arguments.page:
+        arguments.page.write_text(HEAD + page(out, names) + "\n")
+        return
     if arguments.peers is None:
         parser.error("--peers: name the folder of the repositories' checkouts")
-    peers, out = Path(arguments.peers).resolve(), arguments.out.resolve()
     torch.set_num_threads(1)
-    if arguments.child:
-        save(out, arguments.child, run(arguments.child, peers))
-        return
-    names = arguments.only or list(ARCHITECTURES)
+    for module in PRELOADED:
+        import_module(module)
     for name in names:
         if arguments.only or not file_of(out, name).exists():
-            file_of(out, name).unlink(missing_ok=True)
             print(name, file=sys.stderr, flush=True)
-            child(name, peers, out)
-    table(out, names)
+            child(name, Path(arguments.peers).resolve(), out)
+    print(page(out, names))
 
 
 if __name__ == "__main__":

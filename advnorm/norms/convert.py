@@ -90,7 +90,8 @@ def convert_with_notes(
         result = _convert_layers(copy, name, chosen, lambda p, _, m: read_sample_norm(p, m))
     if not result.notes:
         raise ValueError(
-            "the model has no batch norm to convert, and no group or instance norm"
+            "the model has no batch norm to convert, and no group or instance norm: build "
+            "it with one, or use it as it is"
         )
     if fixup:
         scale_branches(result.model)

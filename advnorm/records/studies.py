@@ -50,6 +50,8 @@ class StudyRow(Record):
     """Reasons to doubt its accuracies."""
     note: str = ""
     """Why it has fewer seeds than others."""
+    branch: str = ""
+    """Of a mixture norm: the branch that was tested."""
 
 
 class StudyComparison(Record):

@@ -43,6 +43,7 @@ def notes_of(study: Study) -> list[str]:
     notes += [f"failed: {name}: {why}" for name, why in study.failed.items()]
     notes += dict.fromkeys(row.note for row in study.rows.values() if row.note)
     for label, row in study.rows.items():
+        notes += [f"of the {row.branch} branch: {label}"] if row.branch else []
         notes += [f"flagged: {label}: {flag}" for flag in row.flags]
     return notes
 

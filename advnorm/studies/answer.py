@@ -8,7 +8,7 @@ The intervals are over seeds, on the test samples at hand.
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from math import sqrt
+from math import inf, sqrt
 from statistics import mean, stdev
 
 from scipy import stats
@@ -20,8 +20,10 @@ FEWEST_SEEDS = 3
 """With fewer, no difference is decided."""
 
 
-def number_of(values: Sequence[float], n: int | None) -> StudyNumber:
-    """Return a number with its 95% interval.
+def number_of(
+    values: Sequence[float], n: int | None, *, least: float = -inf
+) -> StudyNumber:
+    """Return a number with its 95% interval, of which nothing is below ``least``.
 
     >>> number = number_of([90.0, 92.0, 94.0], 1000)  # 2 / sqrt(3) * 4.303
     >>> round(number.low, 2), round(number.high, 2)
@@ -35,8 +37,9 @@ def number_of(values: Sequence[float], n: int | None) -> StudyNumber:
     elif n:
         ends = Accuracy(correct=round(values[0] * n / 100), n=n).interval
         low, high = 100 * ends[0], 100 * ends[1]
-    if n and low is not None and high is not None:
-        low, high = max(0.0, low), min(100.0, high)
+    lowest, highest = (0.0, 100.0) if n else (least, inf)
+    if low is not None and high is not None:
+        low, high = max(lowest, low), min(highest, high)
     return StudyNumber(values=tuple(values), n=n, low=low, high=high)
 
 
@@ -119,15 +122,16 @@ def with_answer(study: Study) -> Study:
     """Compare the rows of a study and say what to choose."""
     column = study.headline
     rows = {label: row for label, row in study.rows.items() if column in row.numbers}
-    most = max((len(row.seeds) for row in rows.values()), default=0)
-    sound = [k for k, row in rows.items() if not row.flags and len(row.seeds) == most]
+    sound = {label: row for label, row in rows.items() if not row.flags}
+    most = max((len(row.seeds) for row in sound.values()), default=0)
+    finished = [label for label, row in sound.items() if len(row.seeds) == most]
     comparisons = compare_rows(rows, column)
-    choice = max(sound, key=lambda label: rows[label].numbers[column].mean, default="")
+    choice = max(finished, key=lambda label: rows[label].numbers[column].mean, default="")
     answer = (_what(study, choice, rows), _how_sure(choice, rows, comparisons, column))
     return study.model_copy(
         update={
             "comparisons": comparisons,
-            "pareto": pareto_front(rows, ["clean", column]),
+            "pareto": pareto_front(sound, ["clean", column]),
             "choice": choice,
             "answer": answer if choice else (_nothing(rows),),
         }
@@ -180,14 +184,20 @@ def _how_sure(
             f"(differences of up to {largest:.1f} points are possible)"
         )
     if above:
-        parts.append(f"{_listed(above)} has higher accuracy, but is flagged or unfinished")
-    if untested:
+        verbs = ("has", "is") if len(above) == 1 else ("have", "are")
         parts.append(
-            f"{_listed(untested)} shares fewer than {FEWEST_SEEDS} seeds with it, so that "
+            f"{_listed(above)} {verbs[0]} higher accuracy, but {verbs[1]} flagged or "
+            "unfinished"
+        )
+    if untested:
+        verb = "shares" if len(untested) == 1 else "share"
+        parts.append(
+            f"{_listed(untested)} {verb} fewer than {FEWEST_SEEDS} seeds with it, so that "
             "nothing is decided"
         )
-    text = "; ".join(parts)
-    test = f" (paired t-tests, Holm over {len(comparisons)} pairs, 5%)" if own else ""
+    text = "; ".join(parts) or "no other combination has finished, so nothing is decided"
+    pairs = f"{len(comparisons)} pair{'s' * (len(comparisons) != 1)}"
+    test = f" (paired t-tests, Holm over {pairs}, 5%)" if own else ""
     return f"{text[:1].upper()}{text[1:]}{test}."
 
 

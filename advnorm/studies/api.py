@@ -1,10 +1,12 @@
 """A study: which of several settings to choose, for any recipe, model and data."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from math import inf
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from advnorm import models
@@ -14,11 +16,12 @@ from advnorm.recipe import Recipe
 from advnorm.records import Accuracy, Run, Study, StudyRow, ThreatRecord
 from advnorm.runs import evaluate_run
 from advnorm.studies.answer import number_of, with_answer
-from advnorm.studies.combinations import Combinations, Over, combine
+from advnorm.studies.combinations import Combinations, Over, combine, texts_of
 from advnorm.studies.cost import Cost, evaluation_passes
 from advnorm.studies.grid import Workers, Workspace, run_tasks
 from advnorm.studies.halving import behind, held_out, rung_epochs
 from advnorm.studies.run_numbers import (
+    TIME,
     RunNumbers,
     column_of,
     headline_threat,
@@ -49,9 +52,16 @@ class _Task(NamedTuple):
     progress: Progress | None
 
 
+class _HeldOut(NamedTuple):
+    """What a shorter training has reached, and what it took."""
+
+    accuracy: Accuracy
+    seconds: float
+
+
 def study(
     recipe: Recipe,
-    over: Over,
+    over: Mapping[str, Sequence[object]],
     *,
     out: Path | str = "study",
     seeds: int = 3,
@@ -98,7 +108,7 @@ def study(
     with passed_in_python(recipe, model, data) as own:
         return run_study(
             own,
-            over,
+            texts_of(over),
             Workspace(Path(out), on=on),
             seeds=seeds,
             budget=budget,
@@ -162,6 +172,7 @@ class _Engine:
         self.failed: dict[str, str] = {}
         self.dropped: dict[str, str] = {}
         self.notes: dict[str, str] = {}
+        self.halving_seconds = 0.0
 
     def run(self, budget: float | None) -> Study:
         """Do all runs, and return the record."""
@@ -172,7 +183,7 @@ class _Engine:
         for epochs in rung_epochs(self.recipe.epochs):
             labels = self._halve(labels, epochs)
         for seed in range(self.seeds):
-            if seed and self._estimate(labels) > budget:
+            if seed and self._hours_with_another_seed(labels) > budget:
                 text = f"the budget of {budget:g} h allows {seed} of {self.seeds} seeds"
                 self.notes = dict.fromkeys(labels, text)
                 break
@@ -195,7 +206,7 @@ class _Engine:
     def _task(self, label: str, seed: int, epochs: int | None = None) -> _Task:
         recipe = self.combinations.recipes[label].replace(seed=seed)
         if epochs is not None:
-            recipe = recipe.replace(epochs=epochs)
+            recipe = recipe.replace(epochs=min(epochs, recipe.epochs))
         name, alone = recipe.model.name, self.workspace.on == 1
         return _Task(
             label,
@@ -214,20 +225,39 @@ class _Engine:
             if outcome.result is None:
                 self.failed[f"{label}, seed 0"] = outcome.failure
             else:
-                accuracies[label] = outcome.result
-        for label, why in behind(accuracies).items():
-            self.dropped[label] = f"after {epochs} of {self.recipe.epochs} epochs: {why}"
+                accuracies[label] = outcome.result.accuracy
+                self.halving_seconds += outcome.result.seconds
+        for group in self._validated_alike(list(accuracies)):
+            for label, why in behind({k: accuracies[k] for k in group}).items():
+                after = f"after {epochs} of {self.recipe.epochs} epochs"
+                self.dropped[label] = f"{after}: {why}"
         self._write()
         return [k for k in labels if k in accuracies and k not in self.dropped]
 
-    def _estimate(self, labels: Collection[str]) -> float:
-        """Return the hours of the study if each combination had one seed more."""
+    def _validated_alike(self, labels: Sequence[str]) -> list[list[str]]:
+        """Group combinations whose held-out accuracies are of the same data and attack."""
+        groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for label in labels:
+            recipe = self.combinations.recipes[label]
+            specs = (recipe.threat, recipe.validation, recipe.data)
+            groups[tuple(spec.model_dump_json() for spec in specs)].append(label)
+        return list(groups.values())
+
+    def _hours_with_another_seed(self, labels: Collection[str]) -> float:
+        """Return the hours of this study if each combination had one seed more.
+
+        Only runs that it has used so far count: to go on after a kill, or in a folder with
+        the runs of other studies, decides as if it had done all of them now.
+        """
         workers = self.workspace.on if isinstance(self.workspace.on, int) else 1
-        runs = (self.workspace.out / "runs").glob("*/seconds.json")
-        spent = sum(seconds_of(path.parent) for path in runs)
-        own = [n.seconds for label in labels for n in self.done[label].values()]
-        rounds = len(self.done[next(iter(labels))]) if labels else 1
-        return (spent + sum(own) / max(1, rounds)) / workers / 3600
+        used = [n for runs in self.done.values() for n in runs.values()]
+        next_seed = sum(
+            mean(n.seconds for n in self.done[label].values())
+            for label in labels
+            if self.done[label]
+        )
+        spent = self.halving_seconds + sum(n.seconds for n in used)
+        return (spent + next_seed) / workers / 3600
 
     def _write(self) -> Study:
         record = self._record()
@@ -263,7 +293,8 @@ class _Engine:
                 dropped=self.dropped,
                 failed=self.failed,
                 machine="; ".join(dict.fromkeys(n.machine for n in everything)),
-                seconds=sum({n.run: n.seconds for n in everything}.values()),
+                seconds=self.halving_seconds
+                + sum({n.run: n.seconds for n in everything}.values()),
             )
         )
 
@@ -272,7 +303,11 @@ class _Engine:
         first = runs[seeds[0]].numbers
         counts = self.combinations.plans[label]
         numbers = {
-            column: number_of([runs[seed].numbers[column][0] for seed in seeds], n)
+            column: number_of(
+                [runs[seed].numbers[column][0] for seed in seeds],
+                n,
+                least=0.0 if column == TIME else -inf,
+            )
             for column, (_, n) in first.items()
             if all(column in runs[seed].numbers for seed in seeds)
         }
@@ -284,13 +319,15 @@ class _Engine:
             runs=tuple(runs[seed].run for seed in seeds),
             flags=tuple(dict.fromkeys(flag for n in runs.values() for flag in n.flags)),
             note=self.notes.get(label, ""),
+            branch=runs[seeds[0]].branch,
         )
 
 
-def _train(task: _Task) -> Accuracy:
-    """Train a run; return the held-out accuracy of its last epoch."""
+def _train(task: _Task) -> _HeldOut:
+    """Train a run; return the held-out accuracy of its last epoch, and its time."""
     with _named(task):
-        return held_out(_trained(task).epochs()[-1])
+        run = _trained(task)
+    return _HeldOut(held_out(run.epochs()[-1]), seconds_of(run.path))
 
 
 def _measure(task: _Task) -> RunNumbers:
@@ -312,6 +349,7 @@ def _measure(task: _Task) -> RunNumbers:
         run=run.path.name,
         numbers=numbers_of(run, recipe, results),
         flags=tuple(dict.fromkeys(flag for r in results for flag in r.flags)),
+        branch=next((r.branch for r in results if r.branch), ""),
         seconds=seconds_of(run.path),
         machine=run.environment().machine if run.described else "",
     )

@@ -1,19 +1,36 @@
 """The combinations of settings that a study compares."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from advnorm.data import expand_name
+from advnorm.evaluation.condition_names import (
+    ALL_CORRUPTIONS,
+    CertificateName,
+    NaturalName,
+    parse_condition,
+)
 from advnorm.objectives import OBJECTIVES, TWO_DOMAINS
-from advnorm.recipe import Recipe, RecipeError, full_key, override
+from advnorm.recipe import (
+    EvaluationSpec,
+    EvaluationThreatSpec,
+    Recipe,
+    RecipeError,
+    full_key,
+    override,
+)
 from advnorm.registry import options
 from advnorm.runs.plan import Plan, plan
 from advnorm.studies.grid import attempt
 from advnorm.studies.trained_runs import training_settings
+from advnorm.training.components import evaluation_threats
 from advnorm.training.recipe_checks import check_recipe
 
-_OF_TWO_DOMAINS = ("mixture", "affine", "borrowed")
+_WITH_BRANCHES = ("mixture", "affine")
+_OF_TWO_DOMAINS = (*_WITH_BRANCHES, "borrowed")
 Over = Mapping[str, Sequence[str]]
 """Values by key: ``{"norm.name": ["batch", "group"]}``."""
 
@@ -54,12 +71,27 @@ def parse_over(texts: Sequence[str]) -> dict[str, list[str]]:
     return over
 
 
+def texts_of(over: Mapping[str, Sequence[object]]) -> dict[str, list[str]]:
+    """Return values of Python as ``--over`` would have them; keys may be shortened.
+
+    >>> texts_of({"lr": [0.1, 0.2], "norm.where": [[0, 1], "all"]})
+    {'optimizer.lr': ['0.1', '0.2'], 'norm.where': ['[0, 1]', 'all']}
+    """
+    texts = {}
+    for key, values in over.items():
+        if isinstance(values, str) or not isinstance(values, Sequence):
+            raise ValueError(f"{key}: give a list of values to compare, not {values!r}")
+        texts[full_key(key, "")] = list(dict.fromkeys(map(_text, values)))
+    return texts
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
 def combine(recipe: Recipe, over: Over) -> Combinations:
     """Return the recipe of each combination that makes sense, by its label."""
-    if not over:
-        raise ValueError("name what to compare: --over norm.name=batch,group,none")
-    if "seed" in over:
-        raise ValueError("seeds are not compared: say how many with --seeds")
+    _check_question(recipe, over)
     recipes: dict[str, Recipe] = {}
     settings: dict[str, dict[str, str]] = {}
     plans: dict[str, Plan] = {}
@@ -91,6 +123,30 @@ def combine(recipe: Recipe, over: Over) -> Combinations:
     return Combinations(recipes, settings, plans, skipped)
 
 
+def _check_question(recipe: Recipe, over: Over) -> None:
+    if not over:
+        raise ValueError("name what to compare: --over norm.name=batch,group,none")
+    if "seed" in over:
+        raise ValueError("seeds are not compared: say how many with --seeds")
+    if not any(map(_has_adversary, recipe.evaluation.conditions)):
+        raise ValueError(
+            "a study compares robust accuracy, and the evaluation has no attack: --set "
+            "evaluation.conditions='[clean, pgd-50]'"
+        )
+    name = recipe.evaluation.data
+    if name is not None and len(expand_name(name)) > 1:
+        raise ValueError(
+            f"a study tests one data set, and evaluation.data={name} is several: name one, "
+            f"such as {expand_name(name)[0]}"
+        )
+
+
+def _has_adversary(condition: str) -> bool:
+    if condition == ALL_CORRUPTIONS:
+        return False
+    return not isinstance(parse_condition(condition), NaturalName | CertificateName)
+
+
 def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """Change a recipe.
 
@@ -105,7 +161,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         known = options(OBJECTIVES[name])
         foreign = [key for key in recipe.objective.settings() if key not in known]
         changes[:0] = [f"objective.{key}=null" for key in foreign]
-    changed = override(recipe, changes)
+    changed = _tested_alike(override(recipe, changes), recipe)
     check_recipe(changed)
     norm, objective = changed.norm.name, changed.objective.name
     if norm in _OF_TWO_DOMAINS and objective not in TWO_DOMAINS:
@@ -114,3 +170,16 @@ def _changed(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             "same as batch norm"
         )
     return changed
+
+
+def _tested_alike(changed: Recipe, recipe: Recipe) -> Recipe:
+    """Test at the radii of the study's recipe; only norms with branches choose one."""
+    test: dict[str, object] = {}
+    if changed.threat != recipe.threat:
+        threats = evaluation_threats(recipe)
+        test["threat"] = EvaluationThreatSpec(
+            norm=threats[0].name, eps=tuple(threat.eps for threat in threats)
+        )
+    if changed.norm.name not in _WITH_BRANCHES:
+        test["branch"] = EvaluationSpec().branch
+    return changed.replace(evaluation=changed.evaluation.model_copy(update=test))

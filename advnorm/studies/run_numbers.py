@@ -19,6 +19,8 @@ class RunNumbers(NamedTuple):
     numbers: dict[str, tuple[float, int | None]]
     """By column: a value, and of accuracies in percent the number of samples."""
     flags: tuple[str, ...]
+    branch: str
+    """Of a mixture norm: the branch that was tested."""
     seconds: float
     machine: str
 

@@ -101,6 +101,38 @@ def test_a_flagged_row_is_not_chosen_however_robust_it_seems():
     assert "'masked' has higher accuracy, but is flagged" in study.answer[1]
 
 
+def test_a_flagged_row_hides_no_other_one():
+    """It has more seeds, and would dominate the front."""
+    rows = {
+        "masked": row([99.0, 98.5, 99.2], [99.0] * 3, flags=("gradients are zero",)),
+        "sound": row([50.0, 51.0], [90.0] * 2),
+        "worse": row([40.0, 41.0], [80.0] * 2),
+    }
+    study = with_answer(study_of(rows))
+    assert study.choice == "sound"
+    assert study.pareto == ("sound",)
+
+
+def test_one_row_alone_has_a_sentence():
+    study = with_answer(study_of({"a": row([90.0, 91.0, 92.0], [95.0, 96.0, 97.0])}))
+    assert study.answer[1] == "No other combination has finished, so nothing is decided."
+
+
+def test_several_rows_have_verbs_in_the_plural():
+    few = {label: row([50.0]) for label in "bc"}
+    study = with_answer(study_of({"a": row([90.0, 91.0, 92.0]), **few}))
+    assert "'b' and 'c' share fewer than 3 seeds" in study.answer[1]
+    flagged = {label: row([90.0, 91.1, 92.0], flags=("x",)) for label in "bc"}
+    study = with_answer(study_of({"a": row([10.0, 11.0, 12.1]), **flagged}))
+    assert "'b' and 'c' have higher accuracy, but are flagged" in study.answer[1]
+    assert "over 3 pairs" in study.answer[1]
+
+
+def test_a_time_is_never_negative():
+    assert number_of([1.0, 9.0], None).low < 0
+    assert number_of([1.0, 9.0], None, least=0.0).low == 0
+
+
 def test_the_answer_says_what_is_beaten_and_what_is_level():
     rows = {
         "a": row([90.0, 91.0, 92.0], [95.0, 96.0, 97.0]),

@@ -18,8 +18,9 @@ from advnorm.recipes import find
 from advnorm.records import Run, Study, read_record
 from advnorm.report import study_text, write_study
 from advnorm.studies import parse_over, study
-from advnorm.studies.combinations import combine
+from advnorm.studies.combinations import combine, texts_of
 from advnorm.studies.run_numbers import worst_case
+from advnorm.training.components import evaluation_threats
 
 TINY = [
     *("data.train=200", "data.test=40", "epochs=2", "batch_size=32"),
@@ -103,6 +104,44 @@ def test_an_objective_keeps_the_settings_that_it_has(tiny):
     assert recipes["mixed_kl"].objective.likelihood == 0.01
 
 
+def test_all_are_tested_at_the_radii_of_the_recipe(tiny):
+    """Also combinations that are trained at other radii, or against another norm."""
+    wanted = evaluation_threats(tiny)
+    for key, values in {
+        "threat.eps": ["0.05", "0.1"],
+        "threat.norm": ["linf", "l2"],
+    }.items():
+        recipes = combine(tiny, {key: values}).recipes
+        assert list(recipes) == values
+        assert [evaluation_threats(recipe) for recipe in recipes.values()] == [wanted] * 2
+
+
+def test_a_branch_is_chosen_where_there_are_branches(tiny):
+    clean = tiny.evaluation.model_copy(update={"branch": "clean"})
+    recipe = tiny.replace(objective=ObjectiveSpec(name="mixed"), evaluation=clean)
+    recipes = combine(recipe, {"norm.name": ["batch", "mixture", "affine", "dual"]}).recipes
+    branches = {label: each.evaluation.branch for label, each in recipes.items()}
+    assert branches["mixture"] == branches["affine"] == "clean"
+    assert branches["batch"] == branches["dual"] == "adversarial"  # which asks for nothing
+
+
+def test_values_of_python_are_taken_as_they_are(tiny):
+    over = texts_of({"lr": [0.1, 0.2], "optimizer.nesterov": [True, False]})
+    assert over == {"optimizer.lr": ["0.1", "0.2"], "optimizer.nesterov": ["true", "false"]}
+    recipes = combine(tiny, over).recipes
+    assert recipes["0.2, true"].optimizer.lr == 0.2
+    assert recipes["0.2, true"].optimizer.nesterov is True
+    with pytest.raises(ValueError, match=r"norm\.name: give a list of values .* 'batch'"):
+        study(tiny, {"norm.name": "batch"})
+
+
+def test_the_branch_of_a_mixture_norm_is_named(tiny, tmp_path):
+    mixed = tiny.replace(objective=ObjectiveSpec(name="mixed"), epochs=1)
+    result = study(mixed, {"norm.name": ["batch", "mixture"]}, out=tmp_path, seeds=1)
+    assert [row.branch for row in result.rows.values()] == ["", "adversarial"]
+    assert "of the adversarial branch: mixture" in study_text(result)
+
+
 class FailsWithGroupNorm(nn.Module):
     """A network that cannot be used with group norm, as is seen in training only."""
 
@@ -166,6 +205,31 @@ def test_a_budget_stops_what_is_clearly_behind_and_then_seeds(tiny, tmp_path):
     )
 
 
+def test_a_budget_counts_the_runs_of_this_study_once(tiny, tmp_path):
+    """Four runs of an hour each, that are finished; others in the folder took days."""
+    recipe, over = tiny.replace(epochs=1), {"norm.name": ["batch", "none"]}
+    whole = study(recipe, over, out=tmp_path, seeds=2)
+    runs = tmp_path / "runs"
+    for row in whole.rows.values():
+        for name in row.runs:
+            (runs / name / "seconds.json").write_text("3600")
+    (runs / "other").mkdir()
+    (runs / "other" / "seconds.json").write_text("1e6")
+    again = study(recipe, over, out=tmp_path, seeds=2, budget=4.5)
+    assert [row.seeds for row in again.rows.values()] == [(0, 1)] * 2
+    fewer = study(recipe, over, out=tmp_path, seeds=2, budget=3.5)
+    assert [row.seeds for row in fewer.rows.values()] == [(0,)] * 2
+
+
+def test_a_larger_training_radius_is_not_behind_because_of_its_validation(tiny, tmp_path):
+    """Held-out accuracies at eps 0.01 and 0.9 say nothing about each other."""
+    over = {"threat.eps": ["0.01", "0.9"]}
+    recipe = tiny.replace(data=DataSpec(train=1000), validation=ValidationSpec(samples=200))
+    result = study(recipe, over, out=tmp_path, seeds=1, budget=1000.0)
+    assert result.dropped == {}
+    assert list(result.rows) == ["0.01", "0.9"]
+
+
 @pytest.mark.slow
 @pytest.mark.ci
 def test_a_study_that_was_killed_10_times_gives_the_same_table(tiny, tmp_path):
@@ -221,6 +285,14 @@ def test_ray_gives_the_record_of_one_process(tiny, tmp_path):
             "a number of processes or ray",
         ),
         (["--over", "norm.name=a,b", "--over", "norm.name=c,d"], "is there twice"),
+        (
+            ["--over", "norm.name=batch,none", "--set", "conditions=[clean, ibp]"],
+            "the evaluation has no attack",
+        ),
+        (
+            ["--over", "norm.name=batch,none", "--set", "evaluation.data=mnist-c"],
+            "a study tests one data set, and evaluation.data=mnist-c is several",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_before_anything_is_trained(
