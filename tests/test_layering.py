@@ -51,7 +51,7 @@ MAY_IMPORT["training"] = set(MAY_IMPORT) - {"report", "recipes"}
 MAY_IMPORT["runs"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["studies"] = {
     *("recipe", "training", "runs", "evaluation", "diagnosis", "records"),
-    *("models", "objectives"),
+    *("models", "objectives", "data"),
     *BASE,
 }
 MAY_IMPORT["papers"] = {
