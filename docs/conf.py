@@ -1,7 +1,10 @@
 """Settings of Sphinx. The pages are put together by ``docs/tools/build_site.py``."""
 
 import sys
+from hashlib import sha256
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 
@@ -43,6 +46,7 @@ html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_use_index = html_domain_indices = False  # layout tables; the search finds names
 html_show_search_summary = False  # it would request pages, which file:// forbids
 html_last_updated_fmt = None
 templates_path = []
@@ -50,3 +54,11 @@ templates_path = []
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 highlight_language = "text"
+
+_tools = sorted((Path(__file__).parent / "tools").glob("*.py"))
+tools_digest = sha256(b"".join(path.read_bytes() for path in _tools)).hexdigest()
+
+
+def setup(app: Sphinx) -> None:
+    """Build every page again after a change of the tools."""
+    app.add_config_value("tools_digest", "", "env", str)
