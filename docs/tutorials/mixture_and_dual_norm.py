@@ -10,7 +10,7 @@
 # - ask a network with two branches for both of its answers,
 # - let a gate choose instead.
 #
-# It takes about half a minute on one core.
+# How long it ran, the foot of its page says.
 
 # %%
 import os

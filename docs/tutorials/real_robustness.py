@@ -9,7 +9,7 @@
 # - run an audit, which looks harder,
 # - attack it in two ways that do not depend on its gradients.
 #
-# It takes about half a minute on one core.
+# How long it ran, the foot of its page says.
 
 # %%
 import os
