@@ -260,12 +260,13 @@ for place, (title, color) in enumerate([("clean", "C0"), ("PGD-50", "C1")]):
         0.38,
         yerr=[*zip(*spread, strict=True)],
         capsize=3,
+        ecolor=plt.rcParams["text.color"],
         color=color,
         hatch=("", "//")[place],
         label=title,
     )
 axes.set_xticks(range(4), names.values())
-axes.set(ylabel="accuracy", ylim=(0, 1.25))
+axes.set(ylabel="accuracy", ylim=(0, 1.25), yticks=(0, 0.25, 0.5, 0.75, 1))
 axes.legend(ncols=2, loc="upper center")
 plt.show()
 
