@@ -25,7 +25,7 @@ import advnorm
 from advnorm import attacks
 
 SMALL = os.environ.get("ADVNORM_TUTORIALS") == "small"  # a quick run, for tests
-TEST = 20 if SMALL else 100
+TEST = 40 if SMALL else 100
 
 digits = load_digits()
 images = torch.from_numpy(digits.images[:, None] / 16).float()
