@@ -8,7 +8,7 @@
 # - train a network for certificates,
 # - see how far proofs and attacks are apart, for each radius.
 #
-# It takes about half a minute on one core.
+# How long it ran, the foot of its page says.
 
 # %%
 import os

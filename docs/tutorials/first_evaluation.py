@@ -9,7 +9,7 @@
 # - find out which images broke, and look at them,
 # - draw accuracy over the radius of the attack.
 #
-# It takes about a quarter of a minute on one core. There is nothing to download: the data
+# It takes about 20 seconds on one core. There is nothing to download: the data
 # are scikit-learn's 1,797 handwritten digits, 8x8 pixels each.
 
 # %%

@@ -10,7 +10,7 @@
 # - ask a network with two branches for both of its answers,
 # - let a gate choose instead.
 #
-# It takes about half a minute on one core.
+# How long it ran, the foot of its page says.
 
 # %%
 import os
@@ -260,12 +260,13 @@ for place, (title, color) in enumerate([("clean", "C0"), ("PGD-50", "C1")]):
         0.38,
         yerr=[*zip(*spread, strict=True)],
         capsize=3,
+        ecolor=plt.rcParams["text.color"],
         color=color,
         hatch=("", "//")[place],
         label=title,
     )
 axes.set_xticks(range(4), names.values())
-axes.set(ylabel="accuracy", ylim=(0, 1.25))
+axes.set(ylabel="accuracy", ylim=(0, 1.25), yticks=(0, 0.25, 0.5, 0.75, 1))
 axes.legend(ncols=2, loc="upper center")
 plt.show()
 

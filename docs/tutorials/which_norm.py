@@ -10,7 +10,7 @@
 # - read the table and the comparisons behind it,
 # - look for rows that no other row beats.
 #
-# It takes about a minute on one core.
+# How long it ran, the foot of its page says.
 
 # %%
 import os
