@@ -7,6 +7,9 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+_HEADING = 'role="heading"'
+_LEVELLED = 'role="heading" aria-level="2"'
+"""A heading of the navigation needs a level, which the theme does not give."""
 _TABLE = re.compile(r'<div class="(table-wrapper\b[^"]*)">')
 
 
@@ -31,9 +34,11 @@ def change(
     """Change the body of a page before it is written."""
     if "body" in context:
         context["body"] = scrollable(context["body"])
+    tree_of_pages = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree_of_pages.replace(_HEADING, _LEVELLED)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Listen to pages that are written."""
-    app.connect("html-page-context", change)
+    app.connect("html-page-context", change, priority=900)  # behind the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}
