@@ -12,6 +12,7 @@ from advnorm import cli
 from advnorm.records import Diagnosis, Panel, Run, Series
 from advnorm.report import comparison_text, write, write_paper_pages
 from advnorm.report.completion_marks import UNRECORDED
+from advnorm.text import printable
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
 KEY = "pgd-10_linf_0.03137"
@@ -281,3 +282,37 @@ def test_a_hostile_record_of_a_reproduction_is_left_out_and_named(tmp_path, kind
     pages = write_paper_pages(tmp_path)
     assert len(pages.damaged) == 1 and str(path) in pages.damaged[0]
     assert len(pages.damaged[0]) < 1000 and not pages.written
+
+
+def test_names_in_verdicts_are_data_of_the_page_and_never_markup(maker, tmp_path):
+    evil = f"</script><script>alert(1)</script><!--{ESCAPES}"
+    runs = [maker.run(name, norm=evil) for name in ("a", "b")]
+    for run in runs:
+        by = ["", evil, "fab", ""]
+        more = {"labels": [0, 1, 2, 3], "predictions": [0, 9, 9, 3], "by": by}
+        maker.tested(run, "pgd-10", eps=8 / 255, data=evil, flags=(evil,), **more)
+    text = write(runs, tmp_path / "r.html").read_text()
+    assert text.count("<script") == 2 and text.count("</script") == 2
+    assert "<!--" not in text and not set("\x1b\x07\x9b\u202e") & set(text)
+    block = text.partition('<script type="application/json" id="sample-data">')[2]
+    data = json.loads(block.partition("</script>")[0])
+    assert [record["attacks"] for record in data["records"]] == [
+        [printable(evil), "fab"]
+    ] * 2
+    assert data["sets"][0]["name"] == printable(evil)
+
+
+@pytest.mark.parametrize("kind", ["deep", "pipe", "long"])
+def test_hostile_verdicts_are_named_by_the_report(run, maker, kind, tmp_path):
+    maker.tested(run, "fgsm", labels=[1], predictions=[1], eps=0.1)
+    path = run.path / "verdicts" / "fgsm_linf_0.1.json"
+    path.unlink()
+    make = {
+        "deep": lambda: path.write_text(DEEP),
+        "pipe": lambda: os.mkfifo(path),
+        "long": lambda: path.write_text('{"samples": [' + "9" * 10_000 + "]}"),
+    }
+    make[kind]()
+    with pytest.raises(ValueError, match=r"verdicts/fgsm_linf_0\.1\.json"):
+        write([run], tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
