@@ -29,13 +29,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 INK = "#0a0b0c"
-"""What figures draw text and axes with; each variant replaces it."""
-VARIANTS = {"light": "#1f2328", "dark": "#e0e0e0"}
+"""What figures draw text and axes with."""
+VARIANTS = {
+    "light": {INK: "#1f2328"},
+    "dark": {INK: "#e0e0e0", "#0072b2": "#56b4e9", "#009e73": "#2fc796"},
+}
+"""The variants of a figure, and the colours that each replaces."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a8a8a")
 """Okabe and Ito's, which color-blind readers can tell apart; visible on white and black."""
 STYLE = {
@@ -91,7 +95,8 @@ def parts_of(cell: Cell, path: Path) -> Iterator[tuple[CodeType, bool]]:
     """Compile a cell; its last expression apart, because its value is shown."""
     tree = ast.parse("\n" * (cell.line - 1) + cell.text, str(path))
     body = tree.body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    last = body[-1] if body and isinstance(body[-1], ast.Expr) else None
+    del body[len(body) - (last is not None) :]
     yield compile(tree, str(path), "exec"), False
     if last is not None:
         yield compile(ast.Expression(last.value), str(path), "eval"), True
@@ -126,11 +131,13 @@ def save_figures(alt: str, stem: Path) -> Iterator[str]:
     for number in plt.get_fignums():
         drawn = io.StringIO()
         plt.figure(number).savefig(drawn, format="svg", metadata={"Date": None})
-        for variant, ink in VARIANTS.items():
-            image = stem.with_name(f"{stem.name}-{number}-{variant}.svg")
-            image.write_text(drawn.getvalue().replace(INK, ink))
+        for variant, colours in VARIANTS.items():
+            image, content = f"{stem.name}-{number}-{variant}.svg", drawn.getvalue()
+            for colour, replacement in colours.items():
+                content = content.replace(colour, replacement)
+            stem.with_name(image).write_text(content)
             text = f":alt: {alt}\n:class: only-{variant}"
-            yield f"```{{image}} {image.name}\n{text}\n```"
+            yield f"```{{image}} {image}\n{text}\n```"
     plt.close("all")
 
 
@@ -142,20 +149,18 @@ def write_page(path: Path, out: Path, digest: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    plt.rcParams.update({**STYLE, "axes.prop_cycle": cycler(color=COLOURS)})
+    style: Any = {**STYLE, "axes.prop_cycle": cycler(color=COLOURS)}
+    plt.rcParams.update(style)
     vars(plt)["show"] = lambda: None
     begun, blocks = time.perf_counter(), [f"% {digest}"]
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = str(path)
     for number, cell in enumerate(cells_of(path.read_text()), start=1):
-        alt = (
-            " ".join(re.split(r"\n# +", found[1]))
-            if (found := _ALT.match(cell.text))
-            else ""
-        )
         if cell.kind == "markdown":
             blocks.append(with_links(cell.text))
             continue
+        described = _ALT.match(cell.text)
+        alt = " ".join(re.split(r"\n# +", described[1])) if described else ""
         blocks.append(f"```python\n{_ALT.sub('', cell.text)}\n```")
         try:
             output = execute(cell, path, vars(module))

@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 import advnorm
 
 SMALL = os.environ.get("ADVNORM_TUTORIALS") == "small"  # a quick run, for tests
-EPOCHS, TEST = (8, 100) if SMALL else (20, 360)
+EPOCHS, TEST = (8, 60) if SMALL else (20, 360)
 
 # %% [markdown]
 # ## Your model

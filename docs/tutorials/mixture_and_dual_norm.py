@@ -25,7 +25,7 @@ import advnorm
 from advnorm import attacks, norms
 
 SMALL = os.environ.get("ADVNORM_TUTORIALS") == "small"  # a quick run, for tests
-EPOCHS, TEST = (2, 100) if SMALL else (8, 360)
+EPOCHS, TEST = (1, 60) if SMALL else (8, 360)
 THREAT = advnorm.Linf(0.15)
 
 digits = load_digits()
@@ -138,8 +138,7 @@ def train(model, perturb):
 
 # %% [markdown]
 # As a yardstick, a second network is trained with random noise from the same ball in the
-# place of the attack. Its second branch sees images that are changed as much, but without
-# an aim.
+# place of the attack: changes without an aim.
 
 # %%
 noisy = norms.convert(plain, "mixture")
@@ -164,9 +163,10 @@ plt.show()
 
 # %% [markdown]
 # All four lines begin at 0, because the branches began as one. Compare the solid lines with
-# the dashed ones: that is what the aim of the attack adds to its size. At the end of this
-# training the attack has moved the branches further apart than the noise, at both norms. A
-# single batch norm would normalize both domains by moments in between.
+# the dashed ones: at the end the attack has moved the branches further apart than the
+# noise, at both norms. A part of this is size, because the attack goes to the edge of the
+# ball more often than noise does. A single batch norm would normalize both domains by
+# moments in between.
 
 # %%
 assert with_attack[0] == [0, 0]
@@ -242,7 +242,8 @@ names = {
 }
 answers = [[row.accuracy for row in results[name].results] for name in names]
 for name, (clean, attacked) in zip(names.values(), answers, strict=True):
-    print(f"{name.replace(chr(10), ' '):20} clean {clean}, PGD-50 {attacked}")
+    title = name.replace("\n", " ")
+    print(f"{title:20} clean {clean}, PGD-50 {attacked}")
 
 # %%
 # alt: Bars for each network or branch: clean accuracy, and beside it accuracy under PGD-50,
@@ -279,4 +280,5 @@ plt.show()
 #
 # - A comparison with seeds: [which norm?](which_norm.py)
 # - All modes, routes and norms: [normalization for two domains](../how-to/norms.md).
-# - In a recipe, this loop is `objective.name=mixed` with `norm.name=mixture` or `dual`.
+# - In a recipe, this loop is `objective.name=mixed` with `norm.name=mixture` or `dual`. For
+#   dual norm it adds a loss that trains the gate (`objective.likelihood`).
