@@ -9,7 +9,6 @@ PARTS = 4
 KINDS = (
     "index.html",
     "search.html",
-    "genindex.html",
     "tutorials/first_evaluation.html",
     "how-to/evaluation.html",
     "explanation/index.html",
