@@ -31,6 +31,7 @@ _MOST_CLASSES = 1 << 20
 _NO_ATTACK = -1
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,16 @@ class VerdictArrays:
     attacks: tuple[str, ...]
 
     @property
-    def correct(self) -> NDArray[np.bool_]:
+    def correct(self) -> BoolArray:
         """Whether each sample counts as correct in the accuracy of its condition."""
-        return (self.outcomes == ROBUST) | (self.outcomes == CERTIFIED)
+        correct: BoolArray = (self.outcomes == ROBUST) | (self.outcomes == CERTIFIED)
+        return correct
 
     @property
-    def correct_at_start(self) -> NDArray[np.bool_]:
+    def correct_at_start(self) -> BoolArray:
         """Whether each sample is classified correctly before any attack."""
-        return self.outcomes != MISCLASSIFIED
+        correct: BoolArray = self.outcomes != MISCLASSIFIED
+        return correct
 
 
 LoadedVerdicts = Mapping[tuple[str, str], VerdictArrays]

@@ -216,6 +216,12 @@ def maker(tmp_path) -> Maker:
 
 
 @pytest.fixture(scope="session")
+def maker_in() -> type[Maker]:
+    """Return what makes runs in a folder, for fixtures that outlive a test."""
+    return Maker
+
+
+@pytest.fixture(scope="session")
 def study(tmp_path_factory) -> list[Run]:
     """Four groups of two seeds with everything in them; read only."""
     return Maker(tmp_path_factory.mktemp("study")).study()

@@ -43,11 +43,9 @@ def outcome(verdicts, row, kind):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Write three runs with verdicts; the third has fewer samples, in another order."""
-    from conftest import Maker
-
-    maker = Maker(tmp_path_factory.mktemp("selection"))
+def page(tmp_path_factory, maker_in):
+    """Write three runs with verdicts; the third is certified on a few samples."""
+    maker = maker_in(tmp_path_factory.mktemp("selection"))
     runs = [maker.run(name, norm=name) for name in ("a", "b", "c")]
     for i, run in enumerate(runs):
         maker.random_verdicts(run, "clean", n=300, seed=i)
