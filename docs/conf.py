@@ -1,7 +1,10 @@
 """Settings of Sphinx. The pages are put together by ``docs/tools/build_site.py``."""
 
 import sys
+from hashlib import sha256
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 
@@ -50,3 +53,11 @@ templates_path = []
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 highlight_language = "text"
+
+_tools = sorted((Path(__file__).parent / "tools").glob("*.py"))
+tools_digest = sha256(b"".join(path.read_bytes() for path in _tools)).hexdigest()
+
+
+def setup(app: Sphinx) -> None:
+    """Build every page again after a change of the tools."""
+    app.add_config_value("tools_digest", "", "env", str)
