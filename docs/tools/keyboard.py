@@ -10,6 +10,8 @@ from sphinx.application import Sphinx
 _HEADING = 'role="heading"'
 _LEVELLED = 'role="heading" aria-level="2"'
 """A heading of the navigation needs a level, which the theme does not give."""
+_SIGNATURE = re.compile(r'(<span class="sig-paren">.</span>\s*)<dl>')
+"""A signature over several lines is a list of definitions without terms."""
 _TABLE = re.compile(r'<div class="(table-wrapper\b[^"]*)">')
 
 
@@ -25,6 +27,7 @@ def scrollable(body: str) -> str:
         name = f"Table {next(numbers)}"
         return f'<div class="{match[1]}" role="region" tabindex="0" aria-label="{name}">'
 
+    body = _SIGNATURE.sub(r'\1<dl role="presentation">', body)
     return _TABLE.sub(region, body).replace("<pre>", '<pre tabindex="0">')
 
 
