@@ -25,7 +25,7 @@ METHOD = (
     "on the samples that exactly one of the two gets right, corrected for all of these "
     "comparisons (Holm): the chance of any false difference is at most 5%. The interval of "
     "the difference is Tango's 95% score interval for paired proportions, of one "
-    "difference alone."
+    "difference alone; it may leave out 0 where the exact, corrected test decides nothing."
 )
 
 
