@@ -46,6 +46,7 @@ html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_use_index = html_domain_indices = False  # layout tables; the search finds names
 html_show_search_summary = False  # it would request pages, which file:// forbids
 html_last_updated_fmt = None
 templates_path = []
