@@ -132,7 +132,7 @@ class SampleBrowser {
     const used = codes.filter(code => rows.some(([, counts]) => counts[code]));
     const body = rows.map(([run, counts]) => element("tr", {}, element("th", { scope: "row" }, this.name(run)),
       ...used.map(code => element("td", { class: "number" }, counts[code],
-        element("small", {}, percent(counts[code], positions.length))))));
+        element("small", {}, percent(counts[code], positions.length - counts[NOT_TESTED]))))));
     this.counts.replaceChildren(scrolling("Outcomes of the selected samples", element("table", {},
       element("caption", {}, "Outcomes of the selected samples"),
       headRow(["run", ...used.map(code => table.data.outcomes[code])]),

@@ -7,6 +7,11 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
+_HEADING = 'role="heading"'
+_LEVELLED = 'role="heading" aria-level="2"'
+"""A heading of the navigation needs a level, which the theme does not give."""
+_SIGNATURE = re.compile(r'(<span class="sig-paren">.</span>\s*)<dl>')
+"""A signature over several lines is a list of definitions without terms."""
 _TABLE = re.compile(r'<div class="(table-wrapper\b[^"]*)">')
 
 
@@ -22,6 +27,7 @@ def scrollable(body: str) -> str:
         name = f"Table {next(numbers)}"
         return f'<div class="{match[1]}" role="region" tabindex="0" aria-label="{name}">'
 
+    body = _SIGNATURE.sub(r'\1<dl role="presentation">', body)
     return _TABLE.sub(region, body).replace("<pre>", '<pre tabindex="0">')
 
 
@@ -31,9 +37,11 @@ def change(
     """Change the body of a page before it is written."""
     if "body" in context:
         context["body"] = scrollable(context["body"])
+    tree_of_pages = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree_of_pages.replace(_HEADING, _LEVELLED)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Listen to pages that are written."""
-    app.connect("html-page-context", change)
+    app.connect("html-page-context", change, priority=900)  # behind the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}

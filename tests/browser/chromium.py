@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from base64 import b64decode
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,10 +193,12 @@ class Page:
     def wait(self, condition: str) -> None:
         """Wait until a JavaScript expression is true, also across a navigation."""
         deadline = time.monotonic() + PATIENCE
-        while not self.value(condition):
-            if time.monotonic() > deadline:
-                raise TimeoutError(condition)
+        while time.monotonic() < deadline:
+            with suppress(RuntimeError):  # the page it was asked about is gone
+                if self.value(condition):
+                    return
             time.sleep(0.05)
+        raise TimeoutError(condition)
 
     def note(self, message: dict[str, Any]) -> None:
         """Record an event."""
