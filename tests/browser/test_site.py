@@ -74,7 +74,7 @@ def test_every_control_of_a_page_is_reached_by_tab(browser, site, name):
 @pytest.mark.ci
 def test_a_search_by_keyboard_leads_to_pages_that_exist(browser, site):
     page = browser.open(site / "index.html")
-    focus(page, "input[type=search]")
+    focus(page, "input.sidebar-search")
     page.press(*"certify", "Enter", settle=False)
     page.wait("document.querySelector('ul.search a') !== null")
     assert "search.html" in page.value("location.href")
