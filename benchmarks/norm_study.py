@@ -46,7 +46,7 @@ def main() -> None:
     """Run the studies, or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("studies/mnist"))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--on", default="1", help="number of processes, or ray")
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--page", action="store_true", help="write the page's tables")
@@ -68,7 +68,7 @@ def write_page(*, check: bool) -> int:
     """Write the tables into the page; return 1 where ``check`` sees others."""
     before = text = PAGE.read_text()
     for name in STUDIES:
-        block = markdown(read_record(Study, KEPT / f"{name}.json"))
+        block = markdown(read_record(KEPT / f"{name}.json", Study))
         begin, end = f"<!-- study: {name} -->", f"<!-- end of {name} -->"
         pattern = f"{re.escape(begin)}.*?{re.escape(end)}"
         text, count = re.subn(
@@ -84,18 +84,18 @@ def write_page(*, check: bool) -> int:
 def markdown(study: Study) -> str:
     """Return the answer, the table and the decided pairs of a study."""
     head, rows = table_of(study)
-    lines = [" ".join(study.answer), "", row(head), row(["---"] * len(head))]
-    lines += [row(cells) for cells in rows]
+    shown = [i for i, name in enumerate(head) if name != "training minutes"]  # shared cores
+    table = [[cells[i] for i in shown] for cells in (head, ["---"] * len(head), *rows)]
+    lines = [" ".join(study.answer), "", *map(row, table)]
     decided = [pair for pair in study.comparisons if pair.decided]
     lines += [
         "",
-        f"{len(decided)} of {len(study.comparisons)} pairs differ"
-        f"{':' * bool(decided)}" + "." * (not decided),
+        f"Pairs that differ: {len(decided)} of {len(study.comparisons)}.",
         "",
         "| higher | lower | difference | 95% interval | p (Holm) |",
         "|---|---|---|---|---|",
     ]
-    shown = decided if len(study.comparisons) > 10 else study.comparisons
+    pairs = decided if len(study.comparisons) > 10 else study.comparisons
     lines += [
         row(
             [
@@ -106,7 +106,7 @@ def markdown(study: Study) -> str:
                 f"{pair.p:.2g}",
             ]
         )
-        for pair in shown
+        for pair in pairs
     ]
     return "\n".join(lines)
 

@@ -37,7 +37,10 @@ def begin(hosts, out: Path, *options, **environment):
 def go_on(hosts) -> None:
     """Do on both hosts what the survivor's sentence advises, to the end of the run."""
     advice = {
-        line for host in hosts for line in host.output().splitlines() if "go on with:" in line
+        line
+        for host in hosts
+        for line in host.output().splitlines()
+        if "go on with:" in line
     }
     assert len(advice) == 1
     command = shlex.split(advice.pop().partition("go on with: ")[2])

@@ -143,7 +143,8 @@ def test_what_is_kept_is_counted_in_words():
     assert str(part) == "full, 3 seeds, 2 of 6 rows, 1.5 minutes"
 
 
-def test_the_tables_in_docs_are_those_of_the_records():
-    command = [sys.executable, "benchmarks/results.py", "--check"]
+@pytest.mark.parametrize("script", ["results.py", "norm_study.py"])
+def test_the_tables_in_docs_are_those_of_the_records(script):
+    command = [sys.executable, f"benchmarks/{script}", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
