@@ -281,7 +281,8 @@ def warm(model: nn.Module, shape: tuple[int, ...]) -> None:
             if name.endswith(("running_mean", "running_var")) and len(value.unique()) == 1:
                 value.add_(0.1 * torch.rand_like(value))  # of a frozen norm
     model.eval()
-    heads = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    heads = [m for m in layers if len(m.weight) == CLASSES]  # a convolution, in ResNetV2
     heads[-1].weight.data.div_(spread(logits_of(model, varied(16, shape))))
 
 
