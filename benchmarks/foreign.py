@@ -77,8 +77,8 @@ Networks of other projects, taken through every step of the product. Written by 
 benchmarks/foreign.py --page docs/results/foreign.md` from the results of `python \
 benchmarks/foreign.py --peers FOLDER`. The networks are small ones of their projects' \
 code, with random weights: a step that passes says that the network is taken, not how \
-robust it is. timm imports names of torchvision, which was not installed: empty ones stood \
-in for them, and no network that was run calls them.
+robust it is. timm imports names of torchvision, which was not installed: stand-ins took \
+their place, which raise an error where they are called.
 
 - convert: how many norms of `advnorm list norms` the network was converted to, and the \
 largest difference of logits in evaluation, relative to their spread over images, where \
