@@ -611,9 +611,15 @@ def totals(rows: dict[str, Any]) -> str:
         next((k for k in ("failed", "refused") if k in found), "passed")
         for found in ({step[0] for step in row["steps"].values()} for row in rows.values())
     )
+    partly = sum(
+        all(status == "passed" for status, *_ in row["steps"].values())
+        and "refused" in row["steps"]["export"][1]
+        for row in rows.values()
+    )
     return (
-        f"{kinds['passed']} passed all six steps; {kinds['refused']} passed some and were "
-        f"refused in the others, for the reasons below; {kinds['failed']} failed."
+        f"{kinds['passed']} passed all six steps, {partly} of them without one of the two "
+        f"exports; {kinds['refused']} passed some and were refused in the others; "
+        f"{kinds['failed']} failed. The reasons are below."
     )
 
 
