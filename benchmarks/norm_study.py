@@ -7,9 +7,8 @@ The first command runs the studies behind docs/results/norms-mnist.md, and keeps
 records in docs/results/norms-mnist/. The second writes the tables of that page from the
 kept records; ``--check`` writes nothing and exits with 1 where the page says otherwise.
 
-Three questions share their runs, so that each pays for its own comparisons alone (Holm):
-all norms under both objectives; the two by two of statistics and parameters; whose moments
-to borrow.
+Two questions share their runs, so that each pays for its own comparisons alone (Holm):
+all norms under both objectives, and the two by two of statistics and parameters.
 """
 
 import argparse
@@ -39,10 +38,6 @@ STUDIES = {
         ),
     ),
     "statistics-or-parameters": (MIXED, ("norm.name=batch,affine,mixture,dual",)),
-    "whose-moments": (
-        (*MIXED, "norm.name=borrowed"),
-        ("norm.options.lender=clean,adversarial",),
-    ),
 }
 """Settings of the recipe mnist.study, and what is compared."""
 

@@ -102,7 +102,7 @@ def test_the_command_line_stays_small():
         "audit": {"--suite"},
         "diagnose": {"--all", "--samples"},
         "export": {"--to"},
-        "report": set(),
+        "report": {"--diff"},
         "plan": set(),
         "study": {"--over", "--seeds", "--on", "--budget"},
         "reproduce": {"--scale", "--seeds", "--on"},

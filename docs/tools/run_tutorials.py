@@ -107,8 +107,11 @@ def with_links(text: str) -> str:
 
     >>> with_links("[next](which_norm.py), [norms](../how-to/norms.md)")
     '[next](which_norm.md), [norms](/how-to/norms.md)'
+    >>> with_links("[all](../results/README.md)")  # the first page of a folder of the site
+    '[all](/results/index.md)'
     """
-    return _OTHER.sub(r"](\1.md)", text).replace(_UP, "](/")
+    rooted = _OTHER.sub(r"](\1.md)", text).replace(_UP, "](/")
+    return rooted.replace("/README.md)", "/index.md)")
 
 
 def execute(cell: Cell, path: Path, namespace: dict[str, object]) -> str:

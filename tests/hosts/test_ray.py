@@ -29,11 +29,11 @@ def cluster(hosts):
     folder = tempfile.mkdtemp(prefix="ray-")  # short: it holds Unix sockets
     head = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={folder}"]
     hosts[0].start(*RAY, *head, "--node-ip-address=10.99.0.1", **PATHS, **TOKEN)
-    wait_until(lambda: "Ray runtime started" in hosts[0].said())
+    wait_until(lambda: "Ray runtime started" in hosts[0].output())
     hosts[1].start(
         *RAY, f"--address={HEAD}", "--node-ip-address=10.99.0.2", **PATHS, **TOKEN
     )
-    wait_until(lambda: "Ray runtime started" in hosts[1].said())
+    wait_until(lambda: "Ray runtime started" in hosts[1].output())
     yield hosts
     for host in hosts:
         host.die()
@@ -71,7 +71,7 @@ def test_a_grid_gives_the_same_though_one_host_dies(cluster, tmp_path):
     wait_until(lambda: at_work(cluster[1]))
     assert driver.poll() is None
     cluster[1].die()
-    assert driver.wait(timeout=240) == 0, cluster[0].said()
+    assert driver.wait(timeout=240) == 0, cluster[0].output()
     subprocess.run(
         [*GRID, "--device=cpu", "--out", tmp_path / "alone"],
         check=True,

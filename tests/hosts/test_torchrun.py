@@ -37,7 +37,7 @@ def begin(hosts, out: Path, *options, **environment):
 def go_on(hosts) -> None:
     """Do on both hosts what the survivor's sentence advises, to the end of the run."""
     advice = {
-        line for host in hosts for line in host.said().splitlines() if "go on with:" in line
+        line for host in hosts for line in host.output().splitlines() if "go on with:" in line
     }
     assert len(advice) == 1
     command = shlex.split(advice.pop().partition("go on with: ")[2])
@@ -48,7 +48,7 @@ def go_on(hosts) -> None:
 
 def finish(hosts, processes) -> None:
     for host, process in zip(hosts, processes, strict=True):
-        assert process.wait(timeout=240) == 0, host.said()
+        assert process.wait(timeout=240) == 0, host.output()
 
 
 def wait_for_step(out: Path, step: int) -> None:
@@ -96,7 +96,7 @@ def test_a_run_goes_on_bitwise_after_a_host_has_died(hosts, tmp_path, whole, dea
     wait_for_step(out, 20)
     hosts[dead].die()
     assert processes[survivor].wait(timeout=120) != 0
-    said = hosts[survivor].said()
+    said = hosts[survivor].output()
     lost = f"rank {survivor} on host{survivor} has lost rank {dead}: its process has ended."
     assert said.count(lost) == 1 and "advnorm/ranks.py" not in said
     assert f"The last good checkpoint is {out}/checkpoints/state-000000" in said
@@ -113,7 +113,7 @@ def test_a_killed_rank_costs_one_restart_on_two_hosts(hosts, tmp_path, whole):
     (rank,) = hosts[1].ranks()
     os.kill(rank, signal.SIGKILL)
     finish(hosts, processes)
-    assert hosts[0].said().count("going on from epoch 2") == 1
+    assert hosts[0].output().count("going on from epoch 2") == 1
     assert outcome(out) == whole
 
 
@@ -126,7 +126,7 @@ def test_a_host_that_comes_back_is_taken_in_by_the_one_that_waits(hosts, tmp_pat
     hosts[1].die()
     (back,) = begin(hosts[1:], out, "--max-restarts=3", **unshared)
     finish(hosts, [waiting, back])
-    assert hosts[0].said().count("going on from epoch 2") == 1
+    assert hosts[0].output().count("going on from epoch 2") == 1
     assert outcome(out) == whole
 
 
@@ -139,7 +139,7 @@ def test_a_run_ends_when_the_link_is_cut_and_goes_on_bitwise(hosts, tmp_path, wh
     sleep(60)
     for number, host in enumerate(hosts):
         lost = f"rank {number} on host{number} has lost rank {1 - number}: its host or the"
-        assert host.said().count(lost) == 1 and "advnorm/ranks.py" not in host.said()
+        assert host.output().count(lost) == 1 and "advnorm/ranks.py" not in host.output()
         assert not host.ranks()
     assert newest_step(out) < 48
     hosts[1].mend_link()
@@ -160,7 +160,7 @@ def test_a_patient_run_sits_a_cut_of_a_minute_out(hosts, tmp_path, whole):
     assert newest_step(out) < 48
     hosts[1].mend_link()
     finish(hosts, processes)
-    assert "going on" not in hosts[0].said()
+    assert "going on" not in hosts[0].output()
     assert outcome(out) == whole
 
 
@@ -176,7 +176,7 @@ def test_a_rank_that_stands_still_for_half_a_minute_is_waited_for(hosts, tmp_pat
     assert newest_step(out) < 48
     os.kill(rank, signal.SIGCONT)
     finish(hosts, processes)
-    assert "going on" not in hosts[0].said()
+    assert "going on" not in hosts[0].output()
     assert outcome(out) == whole
 
 
@@ -188,7 +188,7 @@ def test_hosts_that_do_not_share_the_run_folder_are_told(hosts, tmp_path, whole,
     command = ["-m", "advnorm", "train", "digits.pgd", "--out", shared / "run", *SETTINGS]
     if resume:
         alone = [sys.executable, *command, "--set=epochs=1"]
-        assert hosts[0].start(*alone).wait(timeout=120) == 0, hosts[0].said()
+        assert hosts[0].start(*alone).wait(timeout=120) == 0, hosts[0].output()
         command += ["--set=epochs=1"]
     command = [*RUN, "--nnodes=2", "--nproc-per-node=1", *MEETING, *command, *resume]
     processes = [hosts[0].start(*command), hosts[1].start(*command, private=shared)]
@@ -196,6 +196,6 @@ def test_hosts_that_do_not_share_the_run_folder_are_told(hosts, tmp_path, whole,
         assert process.wait(timeout=120) != 0
         assert (
             f"different files in {shared}/run: choose a folder that all share"
-            in host.said()
+            in host.output()
         )
-        assert "advnorm/ranks.py" not in host.said()
+        assert "advnorm/ranks.py" not in host.output()
