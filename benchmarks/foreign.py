@@ -75,8 +75,10 @@ HEAD = """\
 
 Networks of other projects, taken through every step of the product. Written by `python \
 benchmarks/foreign.py --page docs/results/foreign.md` from the results of `python \
-benchmarks/foreign.py --peers FOLDER`. None has weights of its source: a step that \
-passes says that the network is taken, not how robust it is.
+benchmarks/foreign.py --peers FOLDER`. The networks are small ones of their projects' \
+code, with random weights: a step that passes says that the network is taken, not how \
+robust it is. timm imports names of torchvision, which was not installed: stand-ins took \
+their place, which raise an error where they are called.
 
 - convert: how many norms of `advnorm list norms` the network was converted to, and the \
 largest difference of logits in evaluation, relative to their spread over images, where \
@@ -84,9 +86,9 @@ the method promises the same (at most 1e-3).
 - evaluate: of 8 samples, 2 with a wrong label: right, and robust against FGSM and PGD-3. \
 audit: all checks.
 - train: two epochs, stopped in the middle and resumed; the weights are bitwise those of \
-a run that was not stopped.
+a run that was not stopped. With mixture norms, where the network can be converted.
 - export: to ONNX and torch. load: both files with batches of 1 and 7; the largest \
-difference of logits.
+difference of logits, relative to their spread.
 
 """
 
@@ -281,7 +283,8 @@ def warm(model: nn.Module, shape: tuple[int, ...]) -> None:
             if name.endswith(("running_mean", "running_var")) and len(value.unique()) == 1:
                 value.add_(0.1 * torch.rand_like(value))  # of a frozen norm
     model.eval()
-    heads = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    heads = [m for m in layers if len(m.weight) == CLASSES]  # a convolution, in ResNetV2
     heads[-1].weight.data.div_(spread(logits_of(model, varied(16, shape))))
 
 
@@ -566,8 +569,10 @@ def page(out: Path, names: list[str]) -> str:
     sources = Counter(ARCHITECTURES[name].source for name in rows)
     lines = [
         f"{len(rows)} architectures of {len(sources)} sources "
-        f"({', '.join(f'{source} {count}' for source, count in sources.items())}); "
-        f"{machines}, one thread. Seconds are of a shared machine.",
+        f"({', '.join(f'{source} {count}' for source, count in sources.items())}). "
+        + totals(rows),
+        "",
+        f"Machine: {machines}, one thread. Seconds are of a shared machine.",
         "",
         f"| architecture | source | parameters | {' | '.join(STEPS)} | seconds |",
         "|---" * (len(STEPS) + 4) + "|",
@@ -588,13 +593,34 @@ def page(out: Path, names: list[str]) -> str:
 
 
 def reasons(rows: dict[str, Any]) -> Iterator[str]:
-    """Say why a step was refused, in part or as a whole, or failed."""
+    """Say why a step was refused, in part or as a whole, or failed, each reason once."""
+    named: dict[str, list[str]] = {}
     for name, row in rows.items():
         for step, (status, text, _) in row["steps"].items():
             if status != "passed":
-                yield f"- {name}, {step} {status}: {text}"
+                named.setdefault(f"{step} {status}: {text}", []).append(name)
             elif "refused" in text or "not trained" in text:
-                yield f"- {name}, {step}: {text.partition('; ')[2]}"
+                named.setdefault(f"{step}: {text.partition('; ')[2]}", []).append(name)
+    for reason, names in named.items():
+        yield f"- {', '.join(names)}. {reason}"
+
+
+def totals(rows: dict[str, Any]) -> str:
+    """Say how many took all steps, and how many only refused some, or failed."""
+    kinds = Counter(
+        next((k for k in ("failed", "refused") if k in found), "passed")
+        for found in ({step[0] for step in row["steps"].values()} for row in rows.values())
+    )
+    partly = sum(
+        all(status == "passed" for status, *_ in row["steps"].values())
+        and "refused" in row["steps"]["export"][1]
+        for row in rows.values()
+    )
+    return (
+        f"{kinds['passed']} passed all six steps, {partly} of them without one of the two "
+        f"exports; {kinds['refused']} passed some and were refused in the others; "
+        f"{kinds['failed']} failed. The reasons are below."
+    )
 
 
 def cell(status: str, text: str, seconds: float) -> str:

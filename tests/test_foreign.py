@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent / "norms"))
 from foreign import STEPS, convert, take_steps, varied, warm
 from foreign_layers import Frozen, WithModules
 
+import advnorm
+
 WIDTH = 6
 
 
@@ -174,3 +176,15 @@ def test_a_network_that_ignores_the_images_is_not_compared():
     model.head.weight.data.mul_(1e-6)
     with pytest.raises(AssertionError, match="hardly depend on the images"):
         convert(model, varied(8, (3, 12, 12)))
+
+
+def test_a_graph_that_onnxruntime_rewrites_wrongly_is_not_written(tmp_path):
+    """It merges zeros around the image into the pooling, which pads with -inf."""
+    convolution = nn.Conv2d(3, 4, 3, padding=1)
+    convolution.bias.data.fill_(-5)  # so that the zeros are the largest of a window
+    pooled = nn.Sequential(convolution, nn.ConstantPad2d(1, 0.0), nn.MaxPool2d(3, 2))
+    model = nn.Sequential(pooled, nn.Flatten(), nn.Linear(4 * 6 * 6, 10)).eval()
+    file = tmp_path / "net.onnx"
+    with pytest.raises(ValueError, match=r"logits differ.*export to torch or torchscript"):
+        advnorm.export(model, to="onnx", out=file, images=varied(4, (3, 12, 12)))
+    assert not file.exists()

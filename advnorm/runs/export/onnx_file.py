@@ -11,11 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from advnorm.runs.export.checks import Predict, check_export
+from advnorm.runs.export.checks import (
+    CheckedExport,
+    ExportCheckError,
+    Predict,
+    check_export,
+)
 from advnorm.runs.export.failing_layer import first_line, named_failure
 from advnorm.runs.export.formats import FORMATS, RenderedExport
 from advnorm.runs.export.inference import inference_copy
-from advnorm.runs.export.source import ExportRequest
+from advnorm.runs.export.source import ExportRequest, ExportSource
 
 INPUT, OUTPUT = "images", "logits"
 
@@ -28,7 +33,7 @@ def onnx_file(request: ExportRequest, out: Path) -> RenderedExport:
     model = inference_copy(source.model, source.images[:2], source.branch or "adversarial")
     with _quiet():
         content = _convert(model, source.images, source.facts())
-        checked = check_export(source, _predict(content))
+        checked = _check(source, content)
     return RenderedExport({out: content}, (str(checked),))
 
 
@@ -76,11 +81,32 @@ def _drop_traces(proto: Any) -> None:
         del value.metadata_props[:]
 
 
-def _predict(content: bytes) -> Predict:
+def _check(source: ExportSource, content: bytes) -> CheckedExport:
+    """Check the graph as users will run it; say so where its rewriting is what is wrong."""
+    try:
+        return check_export(source, _predict(content))
+    except ExportCheckError as error:
+        try:
+            check_export(source, _predict(content, optimized=False))
+        except ExportCheckError:
+            raise error from None
+        raise ExportCheckError(
+            f"{error}. The graph is right, and onnxruntime changes it when it optimizes: "
+            "export to torch or torchscript"
+        ) from error
+
+
+def _predict(content: bytes, *, optimized: bool = True) -> Predict:
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    if not optimized:
+        level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.graph_optimization_level = level
     try:
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
     except Exception as error:
         raise NotImplementedError(
             f"onnxruntime cannot run the network ({first_line(error)}), so that the file "
