@@ -52,7 +52,7 @@ def study() -> Recipe:
     Source: ours; the model is sridhar2021's small CNN at half its width.
     Command: ``advnorm train mnist.study --out runs/mnist-study``; several norms:
     ``advnorm study mnist.study --over norm.name=batch,group,none --seeds 5``.
-    Cost: about two minutes on one core.
+    Cost: not measured on an idle machine.
     Expected: 98.0% clean and 89.8% under the suite ``strong`` with batch norm, the mean of
     three seeds. All norms: docs/results/norms-mnist.md.
     """

@@ -43,7 +43,7 @@ def waterfalls(
     groups: Sequence[RunGroup], verdicts: LoadedVerdicts, headline: str | None
 ) -> list[Waterfall]:
     """Return the waterfall of every suite of every run; the headline's come first."""
-    found = [
+    records = [
         (result.key_without_branch != headline, run.name, result, arrays)
         for group in groups
         for run in group.members
@@ -60,7 +60,7 @@ def waterfalls(
             tuple(_steps(result, arrays)),
             int((arrays.outcomes == CERTIFIED).sum()),
         )
-        for _, name, result, arrays in sorted(found, key=lambda each: each[0])
+        for _, name, result, arrays in sorted(records, key=lambda each: each[0])
     ]
 
 

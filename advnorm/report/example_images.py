@@ -72,11 +72,11 @@ class ExampleStrip:
 
 def example_strips(groups: Sequence[RunGroup], key: str | None) -> list[ExampleStrip]:
     """Return examples of the first run of each group, under ``key`` if it has some."""
-    found = (
+    candidates = (
         next(filter(None, (_run_strip(group, run, key) for run in group.members)), None)
         for group in groups
     )
-    strips = list(islice(filter(None, found), MOST_RUNS))
+    strips = list(islice(filter(None, candidates), MOST_RUNS))
     return [_limited(strip, MOST_CHARACTERS // len(strips)) for strip in strips]
 
 

@@ -83,8 +83,8 @@ def shares_of_groups(
         for result in run.results.values()
         if (key := _key(result)) and (run.name, result.key) in verdicts
     )
-    found = [_of_group(group, key, verdicts) for key in keys for group in groups]
-    return [each for each in found if each is not None]
+    shares = [_of_group(group, key, verdicts) for key in keys for group in groups]
+    return [each for each in shares if each is not None]
 
 
 def _key(result: Result) -> ShareKey | None:
