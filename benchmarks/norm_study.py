@@ -4,7 +4,7 @@
     python benchmarks/norm_study.py --page [--check]
 
 The first command runs the studies behind docs/results/norms-mnist.md, and keeps their
-records in docs/results/norms-mnist/. The second writes the tables of that page from the
+records in docs/results/norms-mnist/; runs that these have already are not made again. The second writes the tables of that page from the
 kept records; ``--check`` writes nothing and exits with 1 where the page says otherwise.
 
 Two questions share their runs, so that each pays for its own comparisons alone (Holm):
@@ -57,11 +57,17 @@ def main() -> None:
     workspace = Workspace(options.out, options.data, "auto", parse_workers(options.on))
     for name, (settings, over) in STUDIES.items():
         recipe = override(find("mnist.study"), list(settings))
+        record = KEPT / f"{name}.json"
         study = run_study(
-            recipe, parse_over(over), workspace, seeds=options.seeds, progress=Plain()
+            recipe,
+            parse_over(over),
+            workspace,
+            seeds=options.seeds,
+            earlier=read_record(record, Study) if record.exists() else None,
+            progress=Plain(),
         )
         KEPT.mkdir(exist_ok=True)
-        (KEPT / f"{name}.json").write_text(study.model_dump_json(indent=1) + "\n")
+        record.write_text(study.model_dump_json(indent=1) + "\n")
 
 
 def write_page(*, check: bool) -> int:

@@ -92,6 +92,8 @@ class Study(Record):
     """The column that decides: the worst case over all attacks, sample by sample."""
     threat: str
     """Norm and radius of the attacks."""
+    evaluation: str = ""
+    """How runs are tested: the recipe's evaluation as JSON, without defaults."""
     columns: tuple[str, ...]
     """The names of the numbers, in order."""
     rows: dict[str, StudyRow]

@@ -18,6 +18,7 @@ from advnorm.runs import evaluate_run
 from advnorm.studies.answer import number_of, with_answer
 from advnorm.studies.combinations import Combinations, Over, combine, texts_of
 from advnorm.studies.cost import Cost, evaluation_passes
+from advnorm.studies.earlier_numbers import earlier_numbers
 from advnorm.studies.grid import Workers, Workspace, run_tasks
 from advnorm.studies.halving import behind, held_out, rung_epochs
 from advnorm.studies.run_numbers import (
@@ -123,9 +124,13 @@ def run_study(
     *,
     seeds: int = 3,
     budget: float | None = None,
+    earlier: Study | None = None,
     progress: Progress | None = None,
 ) -> Study:
-    """Do the runs of a study in a workspace; see :func:`study`."""
+    """Do the runs of a study in a workspace; see :func:`study`.
+
+    Runs of an ``earlier`` record of the same study are not made again.
+    """
     if seeds < 1:
         raise ValueError(f"--seeds {seeds}: at least one")
     if budget is not None and not budget > 0:
@@ -136,6 +141,8 @@ def run_study(
     data = workspace.data and workspace.data.absolute()  # Ray's workers are elsewhere
     workspace = replace(workspace, out=workspace.out.absolute(), data=data)
     engine = _Engine(recipe, over, seeds, workspace, combinations, progress)
+    if earlier is not None:
+        engine.take(earlier)
     return engine.run(budget)
 
 
@@ -190,8 +197,17 @@ class _Engine:
             self._do([(label, seed) for label in labels])
         return self._write()
 
+    def take(self, earlier: Study) -> None:
+        """Take the numbers of an earlier record, where its runs are still today's."""
+        recipes, root = self.combinations.recipes, self.workspace.data
+        for label, runs in earlier_numbers(
+            earlier, _evaluation_of(self.recipe), recipes, root
+        ).items():
+            self.done[label].update({s: n for s, n in runs.items() if s < self.seeds})
+
     def _do(self, jobs: Sequence[tuple[str, int]]) -> None:
         """Train and evaluate runs; write the record after each."""
+        jobs = [(label, seed) for label, seed in jobs if seed not in self.done[label]]
         tasks = [self._task(label, seed) for label, seed in jobs]
         on = self.workspace.on
         for count, outcome in enumerate(run_tasks(_measure, tasks, on=on), start=1):
@@ -287,6 +303,7 @@ class _Engine:
                 epochs=self.recipe.epochs,
                 headline=column_of("robust", headline, len(threats)),
                 threat=f"{headline.norm}, eps {headline.eps:.4g}",
+                evaluation=_evaluation_of(self.recipe),
                 columns=tuple(dict.fromkeys(c for r in rows.values() for c in r.numbers)),
                 rows=rows,
                 skipped=self.combinations.skipped,
@@ -321,6 +338,10 @@ class _Engine:
             note=self.notes.get(label, ""),
             branch=runs[seeds[0]].branch,
         )
+
+
+def _evaluation_of(recipe: Recipe) -> str:
+    return recipe.evaluation.model_dump_json(exclude_defaults=True)
 
 
 def _train(task: _Task) -> _HeldOut:
