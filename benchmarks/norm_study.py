@@ -4,8 +4,9 @@
     python benchmarks/norm_study.py --page [--check]
 
 The first command runs the studies behind docs/results/norms-mnist.md, and keeps their
-records in docs/results/norms-mnist/; runs that these have already are not made again. The second writes the tables of that page from the
-kept records; ``--check`` writes nothing and exits with 1 where the page says otherwise.
+records in docs/results/norms-mnist/; runs that these have already are not made again. The
+second writes the tables of that page from the kept records; ``--check`` writes nothing and
+exits with 1 where the page says otherwise.
 
 Two questions share their runs, so that each pays for its own comparisons alone (Holm):
 all norms under both objectives, and the two by two of statistics and parameters.

@@ -1,4 +1,4 @@
-"""Numbers of runs whose folders are gone, taken from an earlier record of the same study."""
+"""Numbers of runs whose folders are gone, from an earlier record of the same study."""
 
 from collections.abc import Mapping
 from pathlib import Path
