@@ -8,7 +8,6 @@ import sys
 import time
 from multiprocessing import active_children
 from pathlib import Path
-from secrets import token_hex
 from threading import Thread
 
 import pytest
@@ -123,23 +122,6 @@ def test_a_terminal_that_is_closed_stops_all_processes_at_a_safe_point(tmp_path,
     assert parent.wait(60) == 1  # StoppedError, which nobody catches here
     assert (tmp_path / "stopped").exists()
     assert not any(alive(int(path.stem)) for path in tmp_path.glob("*.pid"))
-
-
-@pytest.fixture
-def two_workers(monkeypatch):
-    """Have a local Ray of two workers."""
-    ray = pytest.importorskip("ray")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", token_hex(32))  # else Ray writes one to ~/.ray
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, sys.path)))  # of its workers
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=100_000_000,
-        _node_ip_address="127.0.0.1",
-    )
-    yield
-    ray.shutdown()
 
 
 @pytest.mark.slow

@@ -259,13 +259,9 @@ def test_a_study_that_was_killed_10_times_gives_the_same_table(tiny, tmp_path):
     assert without_time(records[0]) == without_time(records[1])
 
 
-def test_ray_gives_the_record_of_one_process(tiny, tmp_path):
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, log_to_driver=False)
-    try:
-        with_ray = study(tiny, OVER, out=tmp_path / "ray", seeds=1, on="ray")
-    finally:
-        ray.shutdown()
+@pytest.mark.slow
+def test_ray_gives_the_record_of_one_process(two_workers, tiny, tmp_path):
+    with_ray = study(tiny, OVER, out=tmp_path / "ray", seeds=1, on="ray")
     alone = study(tiny, OVER, out=tmp_path / "alone", seeds=1)
     assert without_time(with_ray) == without_time(alone)
 
