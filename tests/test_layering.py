@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
     *("text", "safe_yaml", "numbers", "labelled_data", "model_output", "significance"),
+    "t_test",
 }
 
 # What each part may import from the rest of the package.
@@ -21,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "registry": {"text"},
     "draws": set(),
     "significance": set(),
+    "t_test": set(),
     "labelled_data": set(),
     "allocator": set(),
     "files": set(),

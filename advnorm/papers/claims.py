@@ -1,20 +1,24 @@
 """Claims as statements that a program can check, from numbers over seeds.
 
-A comparison is decided when the numbers are further apart than two standard errors of their
-difference; otherwise it cannot be told. Two numbers of a row are compared seed by seed,
-since they are often of the same runs. A claim of several parts holds if all of them hold,
-and does not hold if one of them does not. Its reason shows each part as the claimed
-inequality, with a mark before it; of many parts, those that decide.
+A claim is one or several comparisons. Each is a t-test over seeds: seed by seed where both
+numbers are of the same seeds, by Welch otherwise. The p-values of a claim's comparisons are
+corrected together (Holm), so that the chance that a claim of equal numbers is decided
+anyhow is at most 5%. What is not significant, and what has fewer than three seeds, cannot
+be told. A claim holds if all its comparisons hold, and does not hold if one of them does
+not. Its reason shows each as the claimed inequality, with a mark before it; of many, those
+that decide.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import hypot, inf, isfinite
-from typing import Literal, NamedTuple
+from math import isfinite
+from typing import Literal
 
 from advnorm.records import MARKS, ClaimResult, Measured, Scale, Verdict, counted
+from advnorm.significance import holm
+from advnorm.t_test import FEWEST_SEEDS, LEVEL, Estimate, Sample, estimate, weighted_sum
 
 SHOWN = 3
 """Parts of a claim that its reason shows, if it has more."""
@@ -28,16 +32,28 @@ Gain = tuple[Place, Place]
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """An inequality that is claimed, and how sure the numbers make it or its opposite."""
+
+    why: str
+    """In words and numbers."""
+    difference: float = 0.0
+    """Above 0 where the numbers are as claimed."""
+    p: float | None = None
+    """Of both sides being equal; ``None`` where that cannot be tested."""
+
+
+@dataclass(frozen=True)
 class PartVerdict:
     """Whether a part of a claim holds, and by which numbers."""
 
     verdict: Verdict
     why: str
-    clear: float = 0.0
-    """How many standard errors its two sides are apart."""
+    p: float = 1.0
+    """Corrected for the number of the claim's comparisons."""
 
 
-Part = Callable[[Numbers], PartVerdict]
+Part = Callable[[Numbers], Comparison]
 
 
 @dataclass(frozen=True)
@@ -62,7 +78,32 @@ class Claim:
 
     def check_parts(self, numbers: Numbers) -> list[PartVerdict]:
         """Return the verdict on each part."""
-        return [part(numbers) for part in self.parts]
+        return judge([part(numbers) for part in self.parts])
+
+
+def judge(comparisons: Sequence[Comparison]) -> list[PartVerdict]:
+    """Return the verdicts on a claim's comparisons, corrected for their number.
+
+    >>> few = [Comparison("a > b", 1.0, 0.03), Comparison("c > d", -1.0, 0.01)]
+    >>> [part.verdict for part in judge(few)]
+    ['holds', 'does not hold']
+    >>> [part.verdict for part in judge([*few, Comparison("e > f", 1.0, 0.04)])]
+    ['cannot be told', 'does not hold', 'cannot be told']
+    """
+    tested = [n for n, each in enumerate(comparisons) if each.p is not None]
+    adjusted = holm([each.p for each in comparisons if each.p is not None])
+    p_values = dict(zip(tested, adjusted, strict=True))
+    return [
+        PartVerdict(_verdict(each.difference, p_values.get(n, 1.0)), each.why, p)
+        for n, each in enumerate(comparisons)
+        for p in [p_values.get(n, 1.0)]
+    ]
+
+
+def _verdict(difference: float, p: float) -> Verdict:
+    if p > LEVEL:
+        return "cannot be told"
+    return "holds" if difference > 0 else "does not hold"
 
 
 def reason(parts: Sequence[PartVerdict]) -> str:
@@ -81,17 +122,17 @@ def reason(parts: Sequence[PartVerdict]) -> str:
 
 
 def deciding(parts: Sequence[PartVerdict]) -> list[int]:
-    """Return the indices of all parts; of more than ``SHOWN``, the closest that decide.
+    """Return the indices of all parts; of more than ``SHOWN``, the least sure that decide.
 
-    >>> parts = [PartVerdict("holds", "", clear=n) for n in (9, 3, 4, 5)]
-    >>> deciding(parts), deciding([*parts, PartVerdict("does not hold", "", clear=7)])
+    >>> parts = [PartVerdict("holds", "", p) for p in (0.0, 0.03, 0.02, 0.01)]
+    >>> deciding(parts), deciding([*parts, PartVerdict("does not hold", "", p=0.0)])
     ([1, 2, 3], [4])
     """
     if len(parts) <= SHOWN:
         return list(range(len(parts)))
     overall = worst(parts)
     decisive = [n for n, part in enumerate(parts) if part.verdict == overall]
-    return sorted(sorted(decisive, key=lambda n: parts[n].clear)[:SHOWN])
+    return sorted(sorted(decisive, key=lambda n: -parts[n].p)[:SHOWN])
 
 
 def worst(parts: Sequence[PartVerdict]) -> Verdict:
@@ -115,13 +156,11 @@ def below(row: str, column: str, limit: float) -> Part:
 
 
 def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Part:
-    def part(numbers: Numbers) -> PartVerdict:
-        number = _find(numbers, row, column)
-        if number is None:
-            return _missing(row, column)
-        difference = number.mean - limit if sign == ">" else limit - number.mean
-        why = f"{row}, {column}: {number} {sign} {limit:g}"
-        return _verdict(difference, number.error, why)
+    side = 1.0 if sign == ">" else -1.0
+
+    def part(numbers: Numbers) -> Comparison:
+        words = f"{row}, {column}: {{}} {sign} {limit:g}"
+        return _compare(numbers, [(side, (row, column))], side * limit, words)
 
     return part
 
@@ -129,13 +168,10 @@ def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Pa
 def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
-    def part(numbers: Numbers) -> PartVerdict:
-        difference = _difference(numbers, larger, smaller)
-        if isinstance(difference, PartVerdict):
-            return difference
+    def part(numbers: Numbers) -> Comparison:
         margin = f" + {by:g}" if by else ""
-        why = f"{difference.larger} > {difference.smaller}{margin}"
-        return _verdict(difference.mean - by, difference.error, why)
+        words = f"{_named(larger)} > {_named(smaller)}{margin}"
+        return _compare(numbers, [(1.0, larger), (-1.0, smaller)], by, words)
 
     return part
 
@@ -150,12 +186,9 @@ def ahead(
 def within(larger: Place, smaller: Place, by: float) -> Part:
     """Claim that one number (row, column) is less than ``by`` above another."""
 
-    def part(numbers: Numbers) -> PartVerdict:
-        difference = _difference(numbers, larger, smaller)
-        if isinstance(difference, PartVerdict):
-            return difference
-        why = f"{difference.larger} < {difference.smaller} + {by:g}"
-        return _verdict(by - difference.mean, difference.error, why)
+    def part(numbers: Numbers) -> Comparison:
+        words = f"{_named(larger)} < {_named(smaller)} + {by:g}"
+        return _compare(numbers, [(-1.0, larger), (1.0, smaller)], -by, words)
 
     return part
 
@@ -165,25 +198,17 @@ def wider(wide: Gain, narrow: Gain, *, by: float = 0.0) -> Part:
 
     A negative ``by`` claims that it is not so much smaller.
 
-    >>> two = {"x": Measured(values=(5.0, 5.2)), "y": Measured(values=(1.0, 1.2))}
-    >>> grown = wider((("a", "x"), ("a", "y")), (("a", "x"), ("a", "x")))
-    >>> grown({"a": two}).verdict
-    'holds'
-    >>> wider((("a", "x"), ("a", "y")), (("a", "x"), ("a", "x")), by=5)({"a": two}).verdict
-    'does not hold'
+    >>> row = {"x": Measured(values=(5.0, 5.2, 5.1)), "y": Measured(values=(1.0, 1.2, 1.0))}
+    >>> gain, none = (("a", "x"), ("a", "y")), (("a", "x"), ("a", "x"))
+    >>> [judge([wider(gain, none, by=by)({"a": row})])[0].verdict for by in (0, 5)]
+    ['holds', 'does not hold']
     """
 
-    def part(numbers: Numbers) -> PartVerdict:
-        first, second = _difference(numbers, *wide), _difference(numbers, *narrow)
-        if isinstance(first, PartVerdict):
-            return first
-        if isinstance(second, PartVerdict):
-            return second
-        gains = (f"{x.mean:.4g} ({x.larger} - {x.smaller})" for x in (first, second))
-        why = " > ".join(gains)
-        why += f" {'+' if by > 0 else '-'} {abs(by):g}" if by else ""
-        error = _joint_error(first.error, second.error)
-        return _verdict(first.mean - second.mean - by, error, why)
+    def part(numbers: Numbers) -> Comparison:
+        gains = [_gain(numbers, gain) for gain in (wide, narrow)]
+        words = " > ".join(gains) + (f" {'+' if by > 0 else '-'} {abs(by):g}" if by else "")
+        signed = zip((1.0, -1.0, -1.0, 1.0), (*wide, *narrow), strict=True)
+        return _compare(numbers, list(signed), by, words)
 
     return part
 
@@ -196,50 +221,69 @@ def rising(row: str, columns: tuple[str, ...], *, down: bool = False) -> tuple[P
     )
 
 
-class _Difference(NamedTuple):
-    """How far one number is above another, with both in words."""
-
-    mean: float
-    error: float | None
-    larger: str
-    smaller: str
+def _named(place: Place) -> str:
+    """Return a place in words, with room for its number."""
+    return f"{', '.join(place)}: {{}}"
 
 
-def _difference(
-    numbers: Numbers, larger: Place, smaller: Place
-) -> _Difference | PartVerdict:
-    """Return how far one number is above another, or which of them is missing."""
-    first, second = _find(numbers, *larger), _find(numbers, *smaller)
-    if first is None or second is None:
-        return _missing(*(larger if first is None else smaller))
-    words = f"{', '.join(larger)}: {first}", f"{', '.join(smaller)}: {second}"
-    same_seeds = first.seeds == second.seeds and len(first.values) == len(second.values)
-    if larger[0] == smaller[0] and same_seeds:
-        pairs = zip(first.values, second.values, strict=True)
-        paired = Measured(values=tuple(a - b for a, b in pairs))
-        return _Difference(paired.mean, paired.error, *words)
-    error = _joint_error(first.error, second.error)
-    return _Difference(first.mean - second.mean, error, *words)
+def _gain(numbers: Numbers, gain: Gain) -> str:
+    """Return a gain in words, with its size and room for its numbers."""
+    larger, smaller = (_find(numbers, place) for place in gain)
+    size = f"{larger.mean - smaller.mean:.4g} " if larger and smaller else ""
+    return f"{size}({_named(gain[0])} - {_named(gain[1])})"
 
 
-def _joint_error(first: float | None, second: float | None) -> float | None:
-    """Return the standard error of a difference, if those of both numbers are known."""
-    return None if first is None or second is None else hypot(first, second)
+def _compare(
+    numbers: Numbers, terms: Sequence[tuple[float, Place]], limit: float, words: str
+) -> Comparison:
+    """Compare a signed sum of numbers with a limit, which it is claimed to exceed."""
+    there = []
+    for sign, place in terms:
+        number = _find(numbers, place)
+        if number is None:
+            return Comparison(f"{', '.join(place)}: not measured")
+        there.append((sign, place, number))
+    why = words.format(*(number for *_, number in there))
+    values = [value for *_, number in there for value in number.values]
+    if not all(map(isfinite, values)):
+        return Comparison(why)
+    mean = sum(sign * number.mean for sign, _, number in there)
+    if min(len(number.values) for *_, number in there) < FEWEST_SEEDS:
+        return Comparison(why, mean - limit)
+    tested = _sum_of([(sign, number) for sign, _, number in _collected(there)])
+    return Comparison(why, tested.mean - limit, tested.p_value(limit))
 
 
-def _verdict(difference: float, error: float | None, why: str) -> PartVerdict:
-    """Return the verdict on a difference that is claimed to be positive."""
-    if error is None or not isfinite(difference):
-        return PartVerdict("cannot be told", why)
-    clear = abs(difference) / error if error else inf
-    if abs(difference) <= 2 * error:
-        return PartVerdict("cannot be told", why, clear)
-    return PartVerdict("holds" if difference > 0 else "does not hold", why, clear)
+def _collected(
+    terms: Sequence[tuple[float, Place, Measured]],
+) -> list[tuple[float, Place, Measured]]:
+    """Add the signs of a number that is there twice."""
+    signs: dict[Place, float] = defaultdict(float)
+    for sign, place, _ in terms:
+        signs[place] += sign
+    measured = {place: number for _, place, number in terms}
+    return [(signs[place], place, number) for place, number in measured.items()]
 
 
-def _find(numbers: Numbers, row: str, column: str) -> Measured | None:
+def _sum_of(terms: Sequence[tuple[float, Measured]]) -> Estimate:
+    """Return a signed sum of numbers: seed by seed where all are of the same seeds."""
+    if len({_seeds(number) for _, number in terms}) > 1:
+        return weighted_sum([(sign, Sample(n.values, _step(n))) for sign, n in terms])
+    rows = zip(*(number.values for _, number in terms), strict=True)
+    signs = [sign for sign, _ in terms]
+    sums = [sum(s * v for s, v in zip(signs, row, strict=True)) for row in rows]
+    return estimate(Sample(sums, max(_step(number) for _, number in terms)))
+
+
+def _seeds(number: Measured) -> tuple[int, ...]:
+    return number.seeds or tuple(range(len(number.values)))
+
+
+def _step(number: Measured) -> float:
+    """Return what an accuracy in percent is a multiple of."""
+    return 100 / number.n if number.n else 0.0
+
+
+def _find(numbers: Numbers, place: Place) -> Measured | None:
+    row, column = place
     return numbers.get(row, {}).get(column)
-
-
-def _missing(row: str, column: str) -> PartVerdict:
-    return PartVerdict("cannot be told", f"{row}, {column}: not measured")

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from advnorm.records.base import LARGE, Accuracy, Record
 from advnorm.records.diagnoses import Panel
+from advnorm.t_test import FEWEST_SEEDS, Estimate
 
 Verdict = Literal["holds", "does not hold", "cannot be told"]
 """What became of a claim."""
@@ -93,11 +94,17 @@ class Measured(Record):
 
     @property
     def apart(self) -> bool:
-        """Whether it differs from the published number by more than two standard errors."""
-        if self.published is None or self.error is None or not isfinite(self.mean):
+        """Whether the published number is outside of the 95% interval over our seeds.
+
+        A standard error of the published number counts too. Below three seeds there is no
+        such interval.
+        """
+        count = len(self.values)
+        if self.published is None or self.error is None or count < FEWEST_SEEDS:
             return False
         error = sqrt(self.error**2 + (self.published.error or 0.0) ** 2)
-        return abs(self.mean - self.published.value) > 2 * error
+        both = Estimate(self.mean - self.published.value, error, count - 1)
+        return abs(both.mean) > both.half_width
 
     def __str__(self) -> str:
         beside = "" if self.error is None else f" ± {self.error:.2g}"

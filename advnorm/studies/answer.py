@@ -8,16 +8,12 @@ The intervals are over seeds, on the test samples at hand.
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from math import inf, sqrt
-from statistics import mean, stdev
-
-from scipy import stats
+from math import inf
+from statistics import mean
 
 from advnorm.records import Accuracy, Study, StudyComparison, StudyNumber, StudyRow
 from advnorm.significance import holm
-
-FEWEST_SEEDS = 3
-"""With fewer, no difference is decided."""
+from advnorm.t_test import FEWEST_SEEDS, Estimate, Sample, estimate
 
 
 def number_of(
@@ -32,7 +28,7 @@ def number_of(
     low: float | None = None
     high: float | None = None
     if len(values) > 1:
-        half = _half_width(values, n)
+        half = _estimate(values, n).half_width
         low, high = mean(values) - half, mean(values) + half
     elif n:
         ends = Accuracy(correct=round(values[0] * n / 100), n=n).interval
@@ -43,17 +39,8 @@ def number_of(
     return StudyNumber(values=tuple(values), n=n, low=low, high=high)
 
 
-def _half_width(values: Sequence[float], n: int | None) -> float:
-    quantile = float(stats.t.ppf(0.975, len(values) - 1))
-    return quantile * _deviation(values, n) / sqrt(len(values))
-
-
-def _deviation(values: Sequence[float], n: int | None) -> float:
-    """Return the standard deviation, at least that of rounding to multiples of 1/n.
-
-    Accuracies are such multiples. Those that agree by chance do not count as certain.
-    """
-    return max(stdev(values), 100 / n / sqrt(12) if n else 0.0)
+def _estimate(values: Sequence[float], n: int | None) -> Estimate:
+    return estimate(Sample(values, step=100 / n if n else 0.0))
 
 
 def compare_rows(rows: Mapping[str, StudyRow], column: str) -> tuple[StudyComparison, ...]:
@@ -66,19 +53,18 @@ def compare_rows(rows: Mapping[str, StudyRow], column: str) -> tuple[StudyCompar
     for first, second in combinations(order, 2):
         differences, n = _differences(rows[first], rows[second], column)
         if len(differences) >= FEWEST_SEEDS:
-            half = _half_width(differences, n)
-            raw.append((first, second, differences, half, _p_value(differences, n)))
-    adjusted = holm([p for *_, p in raw])
+            raw.append((first, second, _estimate(differences, n)))
+    adjusted = holm([difference.p_value() for *_, difference in raw])
     return tuple(
         StudyComparison(
             first=first,
             second=second,
-            difference=mean(differences),
-            low=mean(differences) - half,
-            high=mean(differences) + half,
+            difference=difference.mean,
+            low=difference.mean - difference.half_width,
+            high=difference.mean + difference.half_width,
             p=p,
         )
-        for (first, second, differences, half, _), p in zip(raw, adjusted, strict=True)
+        for (first, second, difference), p in zip(raw, adjusted, strict=True)
     )
 
 
@@ -89,15 +75,6 @@ def _differences(
     right = dict(zip(second.seeds, second.numbers[column].values, strict=True))
     shared = [seed for seed in left if seed in right]
     return [left[seed] - right[seed] for seed in shared], first.numbers[column].n
-
-
-def _p_value(differences: Sequence[float], n: int | None) -> float:
-    """Return the two-sided p-value of a paired t-test."""
-    deviation = _deviation(differences, n)
-    if deviation == 0:
-        return 1.0 if mean(differences) == 0 else 0.0
-    t = abs(mean(differences)) / (deviation / sqrt(len(differences)))
-    return float(2 * stats.t.sf(t, len(differences) - 1))
 
 
 def pareto_front(rows: Mapping[str, StudyRow], columns: Sequence[str]) -> tuple[str, ...]:

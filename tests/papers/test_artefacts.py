@@ -115,7 +115,7 @@ def test_claims_and_published_numbers_are_about_what_is_measured(name):
 def test_no_claim_is_refuted_by_the_papers_own_numbers(name):
     artefact = ARTEFACTS[name]
     numbers = {
-        row: {column: Measured(values=(one.value,) * 2) for column, one in cells.items()}
+        row: {column: Measured(values=(one.value,) * 3) for column, one in cells.items()}
         for row, cells in artefact.published.items()
     }
     for claim in artefact.claims:
