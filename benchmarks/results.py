@@ -13,6 +13,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from result_pages import updated_page
+
 from advnorm import papers
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
 from advnorm.papers.artefact import captions
@@ -37,8 +39,8 @@ HEAD = (
     "One line a claim, as the inequalities that are claimed, with the paper's numbers and "
     "with ours; ± is the standard error over seeds. One holds (✓), or does not (✗), when "
     "a t-test over seeds says so at 5%, corrected for the number of the claim's "
-    "comparisons; else, and below three seeds, it cannot be told (?). Of a claim with many, "
-    "those that decide are shown, the closest calls. `full` is the paper's "
+    "comparisons; else, and below three seeds, it cannot be told (?). Of a claim with "
+    "many, those that decide are shown, the closest calls. `full` is the paper's "
     "setting; `reduced` keeps the claim on real data and small machines "
     "([reproduce.md](../how-to/reproduce.md)). The cost is what the runs took on the "
     "machine the record names; for what is not measured, the operations of one seed and "
@@ -72,6 +74,12 @@ def main() -> None:
         RESULTS / "README.md": page(records),
         ROOT / "README.md": summarized((ROOT / "README.md").read_text(), records),
         MEASURED: measured(records),
+    }
+    everything = [record for each in records.values() for record in each]
+    wanted |= {
+        path: updated_page(path, everything)
+        for path in RESULTS.glob("*.md")
+        if path.name != "README.md"
     }
     stale = {
         p: text for p, text in wanted.items() if not p.exists() or p.read_text() != text
