@@ -31,7 +31,7 @@ class ReproductionTable:
 
 
 def reproduction_text(record: Reproduction) -> str:
-    """Return a reproduction as text; ``*``: the published number is outside our interval."""
+    """Return a reproduction as text; ``*``: a published number outside our interval."""
     seeds = f"{record.seeds} seed{'s' if record.seeds > 1 else ''}"
     lines = [f"{record.artefact}: {record.title} ({record.scale}, {seeds})", ""]
     for claim in record.claims:
