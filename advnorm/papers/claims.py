@@ -32,7 +32,7 @@ Gain = tuple[Place, Place]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedNumbers:
     """An inequality that is claimed, and how sure the numbers make it or its opposite."""
 
     why: str
@@ -53,7 +53,7 @@ class PartVerdict:
     """Corrected for the number of the claim's comparisons."""
 
 
-Part = Callable[[Numbers], Comparison]
+Part = Callable[[Numbers], ComparedNumbers]
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ class Claim:
         return judge([part(numbers) for part in self.parts])
 
 
-def judge(comparisons: Sequence[Comparison]) -> list[PartVerdict]:
+def judge(comparisons: Sequence[ComparedNumbers]) -> list[PartVerdict]:
     """Return the verdicts on a claim's comparisons, corrected for their number.
 
-    >>> few = [Comparison("a > b", 1.0, 0.03), Comparison("c > d", -1.0, 0.01)]
+    >>> few = [ComparedNumbers("a > b", 1.0, 0.03), ComparedNumbers("c > d", -1.0, 0.01)]
     >>> [part.verdict for part in judge(few)]
     ['holds', 'does not hold']
-    >>> [part.verdict for part in judge([*few, Comparison("e > f", 1.0, 0.04)])]
+    >>> [part.verdict for part in judge([*few, ComparedNumbers("e > f", 1.0, 0.04)])]
     ['cannot be told', 'does not hold', 'cannot be told']
     """
     tested = [n for n, each in enumerate(comparisons) if each.p is not None]
@@ -158,7 +158,7 @@ def below(row: str, column: str, limit: float) -> Part:
 def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Part:
     side = 1.0 if sign == ">" else -1.0
 
-    def part(numbers: Numbers) -> Comparison:
+    def part(numbers: Numbers) -> ComparedNumbers:
         words = f"{row}, {column}: {{}} {sign} {limit:g}"
         return _compare(numbers, [(side, (row, column))], side * limit, words)
 
@@ -168,7 +168,7 @@ def _limited(row: str, column: str, sign: Literal["<", ">"], limit: float) -> Pa
 def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
     """Claim that one number (row, column) is larger than another, by more than ``by``."""
 
-    def part(numbers: Numbers) -> Comparison:
+    def part(numbers: Numbers) -> ComparedNumbers:
         margin = f" + {by:g}" if by else ""
         words = f"{_named(larger)} > {_named(smaller)}{margin}"
         return _compare(numbers, [(1.0, larger), (-1.0, smaller)], by, words)
@@ -186,7 +186,7 @@ def ahead(
 def within(larger: Place, smaller: Place, by: float) -> Part:
     """Claim that one number (row, column) is less than ``by`` above another."""
 
-    def part(numbers: Numbers) -> Comparison:
+    def part(numbers: Numbers) -> ComparedNumbers:
         words = f"{_named(larger)} < {_named(smaller)} + {by:g}"
         return _compare(numbers, [(-1.0, larger), (1.0, smaller)], -by, words)
 
@@ -204,7 +204,7 @@ def wider(wide: Gain, narrow: Gain, *, by: float = 0.0) -> Part:
     ['holds', 'does not hold']
     """
 
-    def part(numbers: Numbers) -> Comparison:
+    def part(numbers: Numbers) -> ComparedNumbers:
         gains = [_gain(numbers, gain) for gain in (wide, narrow)]
         words = " > ".join(gains) + (f" {'+' if by > 0 else '-'} {abs(by):g}" if by else "")
         signed = zip((1.0, -1.0, -1.0, 1.0), (*wide, *narrow), strict=True)
@@ -235,23 +235,23 @@ def _gain(numbers: Numbers, gain: Gain) -> str:
 
 def _compare(
     numbers: Numbers, terms: Sequence[tuple[float, Place]], limit: float, words: str
-) -> Comparison:
+) -> ComparedNumbers:
     """Compare a signed sum of numbers with a limit, which it is claimed to exceed."""
     there = []
     for sign, place in terms:
         number = _find(numbers, place)
         if number is None:
-            return Comparison(f"{', '.join(place)}: not measured")
+            return ComparedNumbers(f"{', '.join(place)}: not measured")
         there.append((sign, place, number))
     why = words.format(*(number for *_, number in there))
     values = [value for *_, number in there for value in number.values]
     if not all(map(isfinite, values)):
-        return Comparison(why)
+        return ComparedNumbers(why)
     mean = sum(sign * number.mean for sign, _, number in there)
     if min(len(number.values) for *_, number in there) < FEWEST_SEEDS:
-        return Comparison(why, mean - limit)
+        return ComparedNumbers(why, mean - limit)
     tested = _sum_of([(sign, number) for sign, _, number in _collected(there)])
-    return Comparison(why, tested.mean - limit, tested.p_value(limit))
+    return ComparedNumbers(why, tested.mean - limit, tested.p_value(limit))
 
 
 def _collected(

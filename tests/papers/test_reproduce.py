@@ -77,8 +77,8 @@ def run_names(folder: Path) -> list[str]:
 
 
 def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
-    record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
-    assert len(run_names(tmp_path)) == 4  # two runs, two seeds
+    record = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=3)
+    assert len(run_names(tmp_path)) == 6  # two runs, three seeds
     assert record.runs["one"] == record.runs["same"]
     for number, name in enumerate(record.runs["one"]):
         run = Run.open(tmp_path / "runs" / name)
@@ -91,7 +91,7 @@ def test_rows_share_runs_and_nothing_is_done_twice(tiny, tmp_path, monkeypatch):
     text = record_path(tmp_path, "here/table1", "full").read_text()
     assert Reproduction.model_validate_json(text) == record
     monkeypatch.setattr(trained_runs, "train", None)  # it would fail
-    again = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=2)
+    again = reproduce("here/table1", Workspace(tmp_path), scale="full", seeds=3)
     assert again.rows == record.rows
 
 
@@ -151,8 +151,8 @@ def test_what_is_monitored_answers_as_a_question_does(tmp_path):
 
 
 def test_a_kept_record_is_checked_by_the_claims_of_now(tiny):
-    record = [ledger_entry("one", seed, clean=50.0 + seed) for seed in (0, 1)]
-    old = gather(tiny, "full", 2, record, {})
+    record = [ledger_entry("one", seed, clean=50.0 + seed) for seed in (0, 1, 2)]
+    old = gather(tiny, "full", 3, record, {})
     claims = (Claim("it is perfect", (above("one", "clean", 99),)),)
     now = replace(tiny, claims=claims, published={"one": {"clean": Published(value=2.0)}})
     new = with_claims(now, old)
