@@ -103,7 +103,7 @@ def fab_distance(
     """Return how far the nearest adversarial input that FAB finds is, shape ``(batch,)``.
 
     Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
-    the clean input is misclassified, and infinite where nothing was nearest_so_far.
+    the clean input is misclassified, and infinite where no example was reached.
     """
     return _search(logits_fn, clean, labels, threat, steps, targets, enough=0.0).distances
 
