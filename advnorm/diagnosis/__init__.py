@@ -10,6 +10,7 @@ from advnorm.diagnosis.hessian import Spectrum, hessian, spectrum
 from advnorm.diagnosis.input_dimension import input_dimension
 from advnorm.diagnosis.minimal_examples import minimal_examples
 from advnorm.diagnosis.moments import moments
+from advnorm.diagnosis.nearest_centroid import nearest_centroid
 from advnorm.diagnosis.pca import pca
 from advnorm.diagnosis.registry import QUESTIONS, REVISIONS
 from advnorm.diagnosis.smoothness import smoothness
@@ -43,6 +44,7 @@ __all__ = [
     "input_dimension",
     "minimal_examples",
     "moments",
+    "nearest_centroid",
     "pca",
     "smoothness",
     "source_target",

@@ -43,10 +43,13 @@ def image_bounds(threat: Threat | None) -> Bounds:
     return (0.0, 1.0) if threat is None else threat.bounds
 
 
-def predict_logits(model: nn.Module, images: Tensor) -> Tensor:
+def predict_logits(
+    model: nn.Module, images: Tensor, *, batch_size: int | None = None
+) -> Tensor:
     """Return the logits without gradients, computed in batches."""
+    batches = torch.split(images, batch_size or BATCH)
     with torch.no_grad():
-        return torch.cat([model(batch) for batch in torch.split(images, BATCH)])
+        return torch.cat([model(batch) for batch in batches])
 
 
 def stratified_halves(labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,13 +75,18 @@ def attack_batch_size(count: int) -> int:
 
 
 def attack_in_batches(
-    attack: Callable[[Tensor], Tensor], images: Tensor, text: str, progress: Progress
+    attack: Callable[[Tensor], Tensor],
+    images: Tensor,
+    text: str,
+    progress: Progress,
+    *,
+    batch_size: int | None = None,
 ) -> Tensor:
     """Return the adversarial images of all samples; ``attack`` is given their indices."""
     adversarial: list[Tensor] = []
     progress.update(0, len(images), text)
     indices = torch.arange(len(images), device=images.device)
-    for rows in torch.split(indices, attack_batch_size(len(images))):
+    for rows in torch.split(indices, batch_size or attack_batch_size(len(images))):
         adversarial.append(attack(rows))
         progress.update(int(rows[-1]) + 1, len(images), text)
     return torch.cat(adversarial)

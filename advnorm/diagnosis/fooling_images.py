@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.attacks import fooling
+from advnorm.diagnosis.attack_space import NO_STOP, Space, attack_space
 from advnorm.diagnosis.common import (
     QUIET,
     count_passes,
@@ -20,7 +21,7 @@ from advnorm.threat import Threat
 
 
 @question("fooling_images")
-def fooling_images(
+def fooling_images(  # noqa: PLR0913 (the options of the paper)
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -30,26 +31,36 @@ def fooling_images(
     step_size: Positive = 0.2,
     confidence: ProbabilityMargin = 0.9,
     seed: int = 0,
+    space: Space = "pixels",
     progress: Progress = QUIET,
 ) -> Diagnosis:
     """Noise changed until it is classified as each class (galloway2019 Figs. 12, 14).
 
     White noise is changed by steps of fixed L2 length, without any norm ball, until the
-    class is predicted with a softmax margin of ``confidence`` or ``steps`` are done.
+    class is predicted with a softmax margin of ``confidence`` or ``steps`` are done. The
+    final margin is that after all ``steps``, without a stop. With ``space=normalized`` the
+    images are those behind the standardization, in the same bounds.
     """
+    network = attack_space(model, space).model
     with frozen_eval(model):
         targets = torch.arange(
             predict_logits(model, images[:2]).shape[1], device=images.device
         )
-        result = fooling(
-            count_passes(lambda x: model(x.to(images.dtype)), progress, steps + 1, "steps"),
-            targets,
-            shape=tuple(images.shape[1:]),
-            bounds=image_bounds(threat),
-            steps=steps,
-            step_size=step_size,
-            confidence=confidence,
-            draws=Draws.of(seed, targets),
+        forward = count_passes(
+            lambda x: network(x.to(images.dtype)), progress, 2 * (steps + 1), "steps"
+        )
+        result, final = (
+            fooling(
+                forward,
+                targets,
+                shape=tuple(images.shape[1:]),
+                bounds=image_bounds(threat),
+                steps=steps,
+                step_size=step_size,
+                confidence=stop,
+                draws=Draws.of(seed, targets),
+            )
+            for stop in (confidence, NO_STOP)
         )
     pictures = tuple(
         picture(f"{target} ({margin:.0%})", image)
@@ -67,7 +78,13 @@ def fooling_images(
             "mean margin": float(result.confidences.mean()),
             "finished": float((result.confidences >= confidence).double().mean()),
             "mean steps": float(result.steps.double().mean()),
+            "final margin": float(final.confidences.mean()),
         },
-        settings={"steps": steps, "step_size": step_size, "confidence": confidence},
+        settings={
+            "steps": steps,
+            "step_size": step_size,
+            "confidence": confidence,
+            "space": space,
+        },
         panels=(Panel(kind="pictures", title="Fooling images", pictures=pictures),),
     )

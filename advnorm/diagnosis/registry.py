@@ -23,10 +23,19 @@ ProbabilityMargin = Annotated[float, Field(ge=0, lt=1)]
 
 QUESTIONS: Registry[Callable[..., Diagnosis]] = Registry("question")
 """Each answers from a model, images and labels."""
-REVISIONS = {"branches": 2, "depth_pca": 2, "distances": 2, "pca": 2}
+REVISIONS = {
+    "branches": 2,
+    "depth_pca": 2,
+    "distances": 2,
+    "pca": 2,
+    "tilt": 2,
+    "weights": 2,
+}
 """How often the measurement of a question was redefined; records keep the revision."""
 
-_NO_OPTIONS = ("threat", "progress")
+CONTEXT = ("threat", "progress", "training_means")
+"""What a question is asked with, beside its options. ``training_means`` are the means of
+the classes over the training set, shape ``(classes, ...)``, or ``None`` without one."""
 _SOURCE = re.compile(r"\(([^()]*(?:\d{4}|et al\.)[^()]*)\)")
 
 
@@ -42,7 +51,7 @@ def question(name: str) -> Callable[[Callable[P, Diagnosis]], Callable[P, Diagno
 
         @wraps(answer)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Diagnosis:
-            chosen = {key: kwargs[key] for key in kwargs if key not in _NO_OPTIONS}
+            chosen = {key: kwargs[key] for key in kwargs if key not in CONTEXT}
             _validate(name, answer, chosen)
             if threat.default is threat.empty and kwargs.get("threat") is None:
                 raise ValueError(f"{name} needs a threat, such as threat=Linf(8/255)")
@@ -59,7 +68,7 @@ def options_of(name: str) -> dict[str, object]:
     >>> options_of("hessian")["steps"]
     30
     """
-    return options(QUESTIONS[name], without=_NO_OPTIONS)
+    return options(QUESTIONS[name], without=CONTEXT)
 
 
 def source_of(name: str) -> str:
@@ -86,4 +95,4 @@ def validate_options(name: str, values: Mapping[str, object]) -> dict[str, Any]:
 def _validate(
     name: str, answer: Callable[..., Diagnosis], values: Mapping[str, object]
 ) -> dict[str, Any]:
-    return validate(answer, values, owner=f"question {name!r}", without=_NO_OPTIONS)
+    return validate(answer, values, owner=f"question {name!r}", without=CONTEXT)

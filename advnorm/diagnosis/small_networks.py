@@ -98,6 +98,7 @@ def attack_with_bim(
     *,
     steps: int,
     step_size: float,
+    batch_size: int | None = None,
     progress: Progress = QUIET,
 ) -> Tensor:
     """Return the adversarial images of BIM, which is FGSM for one step of length eps."""
@@ -107,7 +108,9 @@ def attack_with_bim(
         draws = Draws.of(0, rows)
         return bim(model, x, y, threat, steps=steps, step_size=step_size, draws=draws)
 
-    return attack_in_batches(search, images, "images attacked", progress)
+    return attack_in_batches(
+        search, images, "images attacked", progress, batch_size=batch_size
+    )
 
 
 def evaluate_network(model: nn.Module, images: Tensor, labels: Tensor) -> NetworkScore:

@@ -47,17 +47,19 @@ def tilt(
     pair: tuple[int, int] = (0, 1),
     constants: tuple[NonNegative, ...] = CONSTANTS,
     seed: int = 0,
+    training_means: Tensor | None = None,
     progress: Progress = QUIET,
 ) -> Diagnosis:
     """Angle to the nearest-centroid boundary (galloway2019 Table 1, Figs. 1, 10, 11).
 
     The angle is between the first linear boundary and the nearest-centroid classifier of
-    the classes ``pair``, with the running statistics and with those of the images. A batch
+    the classes ``pair`` (of the training set where a run is asked, as in the paper; else of
+    the images), with the running statistics and with those of the images. A batch
     norm on the input is also examined with other constants c, and linear classifiers of the
     same images are trained at each c, as in the paper. For a layer with many units the
     angle is their mean.
     """
-    centroid = centroid_difference(images, labels, pair)
+    centroid = centroid_difference(images, labels, pair, training_means)
     own = _angles(model, images, centroid, pair, (None,))
     numbers = {f"this model, {name}": angles[0] for name, angles in own.items()}
     lines = {}
@@ -85,15 +87,37 @@ def tilt(
     )
 
 
-def centroid_difference(images: Tensor, labels: Tensor, pair: tuple[int, int]) -> Tensor:
+def centroid_difference(
+    images: Tensor,
+    labels: Tensor,
+    pair: tuple[int, int],
+    training_means: Tensor | None = None,
+) -> Tensor:
     """Return the mean of the second class minus that of the first, flat."""
+    first, second = class_means(images, labels, pair, training_means)
+    return (second - first).to(images)
+
+
+def class_means(
+    images: Tensor,
+    labels: Tensor,
+    pair: tuple[int, int],
+    training_means: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the means of two classes, flat, in double precision.
+
+    They are those of the images, unless those of a training set are passed.
+    """
     first, second = (images[labels == label].flatten(1) for label in pair)
     if not (len(first) and len(second)):
         raise ValueError(
             f"there are no images of class {pair[len(first) > 0]}: choose "
             "two classes that the images have as the pair"
         )
-    return second.mean(0) - first.mean(0)
+    if training_means is not None:
+        means = training_means.flatten(1).to(images.device, torch.float64)
+        return means[pair[0]], means[pair[1]]
+    return first.double().mean(0), second.double().mean(0)
 
 
 def boundary_normals(

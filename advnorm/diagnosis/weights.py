@@ -26,6 +26,7 @@ def weights(
     threat: Threat | None = None,
     pair: tuple[int, int] = (0, 1),
     count: Count = 16,
+    training_means: Tensor | None = None,
     progress: Progress = QUIET,
 ) -> Diagnosis:
     """First-layer weights and pixel deviations as pictures (galloway2019 Figs. 10, 11).
@@ -36,7 +37,13 @@ def weights(
     """
     deviation = images.flatten(1).std(0, correction=0).view_as(images[0])
     shown = (
-        _boundaries(model, images, labels, pair, count)
+        _boundaries(
+            model,
+            images,
+            centroid_difference(images, labels, pair, training_means),
+            pair,
+            count,
+        )
         if isinstance(first_layer(model), nn.Linear)
         else _filters(model, count)
     )
@@ -63,9 +70,8 @@ def weights(
 
 
 def _boundaries(
-    model: nn.Module, images: Tensor, labels: Tensor, pair: tuple[int, int], count: int
+    model: nn.Module, images: Tensor, centroid: Tensor, pair: tuple[int, int], count: int
 ) -> tuple[Picture, ...]:
-    centroid = centroid_difference(images, labels, pair)
     pictures = [picture("nearest centroid", centroid.view_as(images[0]), signed=True)]
     kinds: dict[str, Mode] = {"tracked, ": "running", "batch, ": "batch"}
     for name, statistics in (kinds if input_norms(model) else _NO_NORM).items():

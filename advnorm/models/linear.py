@@ -2,37 +2,71 @@
 
 from typing import Literal
 
+import torch
 from pydantic import NonNegativeInt, PositiveInt
-from torch import nn
+from torch import Tensor, nn
 
 from advnorm.models.registry import MODELS, BuildContext
 from advnorm.models.tiled_linear import TiledLinear, TileGrid
 
 
+class LogisticOutput(nn.Module):
+    """Two logits -z/2 and z/2 of a single value z.
+
+    Their cross-entropy is the logistic loss of z: log(1 + exp(-y z)) for labels y = -1, 1.
+    """
+
+    halves: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("halves", torch.tensor([-0.5, 0.5]), persistent=False)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return logits of shape ``(n, 2)`` of values of shape ``(n, 1)``."""
+        return z * self.halves
+
+
 @MODELS.register("linear")
 def linear(
-    context: BuildContext, *, start: Literal["uniform", "normal", "zeros"] = "uniform"
+    context: BuildContext,
+    *,
+    start: Literal["uniform", "normal", "zeros"] = "uniform",
+    output: Literal["softmax", "logistic"] = "softmax",
 ) -> nn.Module:
     """Linear classifier with the norm on its inputs (galloway2019, section 3).
 
     There is no hidden layer to normalize: the norm acts on the flattened input, each of
     whose values is a feature. ``start`` is the initialization: ``uniform`` is PyTorch's
     default (variance 1 / (3 d) for d inputs), ``normal`` Glorot and Bengio's of variance
-    2 / (d + classes). Weights of pixels that are always black keep their initial value,
+    2 / (d + units). Weights of pixels that are always black keep their initial value,
     which an attack can exploit; ``zeros`` sets all weights and biases to 0.
+
+    ``output=logistic`` is the paper's model of two classes: one unit, ``w x + b``, trained
+    on the logistic loss. ``softmax`` has a unit a class. Of two classes only the difference
+    of the two units counts; under gradient descent it moves twice as far each step.
     """
-    count = context.features()
-    classifier = nn.Linear(count, context.classes)
+    count, units = context.features(), context.classes
+    if output == "logistic":
+        if units != 2:
+            raise ValueError(
+                f"output=logistic of {context.name} is for 2 classes, not {units}: choose "
+                "two with data.classes, or output=softmax"
+            )
+        units = 1
+    classifier = nn.Linear(count, units)
     if start == "normal":
         nn.init.xavier_normal_(classifier.weight)
     if start == "zeros":
         nn.init.zeros_(classifier.weight)
         nn.init.zeros_(classifier.bias)
-    layers = {
+    layers: dict[str, nn.Module] = {
         "flatten": nn.Flatten(),
         "norm": context.norm(count),
         "classifier": classifier,
     }
+    if output == "logistic":
+        layers["output"] = LogisticOutput()
     return context.assemble(layers)
 
 

@@ -2,6 +2,7 @@ r"""Dual batch norm: a Gaussian gate weighs two sets of statistics (sitawarin202
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,11 @@ class DualNorm(TwoBatchNorms):
     constant c. The gate is part of the model: gradients pass through it. In training the
     moments of a domain are those of its rows in the batch, or the running ones if the batch
     has no such rows. In evaluation no route is needed.
+
+    ``likelihood`` says how the loss of Eqn. 21 is reduced (:func:`likelihood`): the paper
+    sums it over positions, so that its weight grows with the image and with the channels,
+    over which a log density adds up. ``mean`` divides by the number of values, so that one
+    weight fits small and large networks.
     """
 
     def __init__(
@@ -43,9 +49,11 @@ class DualNorm(TwoBatchNorms):
         momentum: float | None = 0.1,
         affine: bool = True,
         sync: bool = False,
+        likelihood: Literal["sum", "mean"] = "sum",
     ) -> None:
         super().__init__(num_features, eps=eps, momentum=momentum, affine=False, sync=sync)
         self.eps = eps
+        self.likelihood = likelihood
         self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
         self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
         self._terms: list[Tensor] | None = None
@@ -71,7 +79,8 @@ class DualNorm(TwoBatchNorms):
             if len(rows) and updates_running(branch):
                 update_running(branch, moments)
         if self._terms is not None:
-            self._terms.append(F.softplus(-gated.odds).sum() / len(input))
+            nats = F.softplus(-gated.odds).sum() / len(input)
+            self._terms.append(nats / x[0].numel() if self.likelihood == "mean" else nats)
         return gated.output.to(input.dtype)
 
     def _fixed_moments(self, branch: BatchNorm, rows: Tensor) -> Moments | None:
@@ -95,8 +104,9 @@ def likelihood(model: nn.Module) -> Iterator[list[Tensor]]:
     .. math::
         L = -1\{x \in cl\} \log p_{cl} - 1\{x \in adv\} \log (1 - p_{cl})
 
-    summed over positions, one term per layer and pass; the sum over layers is
-    ``sum(terms)``. The list stays empty for a model without dual layers.
+    summed over positions, or its mean over positions and channels where a layer has
+    ``likelihood=mean``: one term per layer and pass. The sum over layers is ``sum(terms)``.
+    The list stays empty for a model without dual layers.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, DualNorm)]
     before = [layer._terms for layer in layers]

@@ -184,7 +184,10 @@ def _values(artefact: Artefact, done: Sequence[LedgerEntry]) -> dict[str, _Colum
     """Return each row's numbers by seed, as ratios to ``relative_to`` where it is set."""
     values: dict[str, _Columns] = defaultdict(lambda: defaultdict(dict))
     base = artefact.relative_to
-    bases = {entry.seed: entry.numbers for entry in done if entry.row == base}
+    bases: dict[int, dict[str, float]] = defaultdict(dict)
+    for entry in done:
+        if entry.row == base:  # several entries, where its columns are of several jobs
+            bases[entry.seed] |= entry.numbers
     for entry in sorted(done, key=lambda entry: entry.seed):
         for column, value in entry.numbers.items():
             number = Number(value, entry.counts.get(column))

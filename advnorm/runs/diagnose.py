@@ -1,15 +1,18 @@
 """Asks questions about a run, or about a model of the user's own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from torch import arange, nn
+import torch
+from torch import Tensor, arange, nn
 
 from advnorm.allocator import freed_memory_kept
 from advnorm.data import Batch
+from advnorm.data.splits import DataSet, TensorSplit
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import validate_options
 from advnorm.evaluation.engine import check_model
@@ -24,6 +27,7 @@ from advnorm.records import Diagnosis, Run
 from advnorm.runs.load import explain_misfit, first_samples, open_run
 from advnorm.threat import Threat, check_threat
 
+_CHUNK = 1000
 SAMPLES = 200
 """The default number of test samples of a question."""
 
@@ -74,7 +78,8 @@ def diagnose_model(
     samples = as_samples(images, labels, threat.bounds)
     batch = Batch(samples.images, samples.labels, arange(len(samples.images)))
     _check_model(model, batch, threat)
-    answers = _answers(model, batch, threat, chosen, branch, skip, progress or Quiet())
+    context = _Context(threat, branch, lambda: None)
+    answers = _answers(model, batch, context, chosen, skip, progress or Quiet())
     return [answer.model_copy(update={"weights": name}) for answer in answers]
 
 
@@ -108,8 +113,9 @@ def diagnose_run(
         branch: Domain = "clean" if recipe.evaluation.branch == "clean" else "adversarial"
         threat, facts = recipe.threat.build(), dict[str, Any]()
         facts |= {"weights": loaded.weights, "training": loaded.training}
+        context = _Context(threat, branch, cache(partial(_class_means, loaded.data)))
         for answer in _answers(
-            loaded.model, batch, threat, questions, branch, skip, loaded.progress
+            loaded.model, batch, context, questions, skip, loaded.progress
         ):
             diagnosis = answer.model_copy(update=facts)
             run.write_diagnosis(diagnosis)
@@ -135,6 +141,26 @@ def parse_questions(names: Sequence[str], changes: Sequence[str] = ()) -> Questi
     }
 
 
+class _Context(NamedTuple):
+    """What questions are asked with, beside the model and the images."""
+
+    threat: Threat
+    branch: Domain
+    training_means: Callable[[], Tensor | None]
+
+
+def _class_means(data: DataSet) -> Tensor | None:
+    """Return the mean training image of each class; ``None`` for data read from files."""
+    if not isinstance(data.train, TensorSplit) or not len(data.train):
+        return None
+    sums = torch.zeros(len(data.classes), *data.shape, dtype=torch.float64)
+    for order in torch.split(arange(len(data.train)), _CHUNK):
+        batch = next(data.train.batches(order, batch_size=len(order), device=sums.device))
+        sums.index_add_(0, batch.labels, batch.images.double())
+    counts = torch.bincount(data.train.labels, minlength=len(sums)).double()
+    return sums / counts.view(-1, *[1] * len(data.shape))
+
+
 def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
     """Try the model on a few images, and refuse what does not fit."""
     few = Batch(*(rows[:8] for rows in batch))
@@ -146,9 +172,8 @@ def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
 def _answers(
     model: nn.Module,
     batch: Batch,
-    threat: Threat,
+    context: _Context,
     questions: Questions,
-    branch: Domain,
     skip: bool,
     progress: Progress,
 ) -> Iterator[Diagnosis]:
@@ -158,11 +183,21 @@ def _answers(
         try:
             with (
                 eval_mode(model),
-                route(model, domain=branch),
+                route(model, domain=context.branch),
                 freed_memory_kept(images),
             ):
+                means = (
+                    {"training_means": context.training_means()}
+                    if "training_means" in signature(question).parameters
+                    else {}
+                )
                 answer = question(
-                    model, images, batch.labels, threat=threat, progress=progress
+                    model,
+                    images,
+                    batch.labels,
+                    threat=context.threat,
+                    progress=progress,
+                    **means,
                 )
                 facts = {"branch": active_branch(model)}
         except (ValueError, NotImplementedError, FloatingPointError) as error:

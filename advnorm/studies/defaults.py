@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from advnorm.diagnosis import QUESTIONS, REVISIONS
+from advnorm.diagnosis.registry import CONTEXT
 from advnorm.recipe import Recipe, ScheduleSpec
 from advnorm.registry import options
 
@@ -38,9 +39,8 @@ def default_settings() -> dict[str, Any]:
 
 def _options(question: str) -> dict[str, Any]:
     """Return the options of a question that decide numbers."""
-    ignored = ("progress", "threat")
     values = options(QUESTIONS[question])
-    return {name: value for name, value in values.items() if name not in ignored}
+    return {name: value for name, value in values.items() if name not in CONTEXT}
 
 
 def same_defaults(

@@ -80,3 +80,27 @@ def test_running_statistics_decide_also_in_train_mode():
     x, y = torch.rand(40, 1, 2, 3, dtype=torch.float64), torch.arange(40) % 2
     ours = attacked_loss(model.train(), x, y, threat=Linf(EPS)).numbers
     assert ours == attacked_loss(model.eval(), x, y, threat=Linf(EPS)).numbers
+
+
+def test_batch_statistics_are_those_of_all_images_at_once():
+    """More images than pass at a time: one batch, whose moments are part of the gradient."""
+    torch.manual_seed(0)
+    images, labels = torch.rand(300, 4), torch.arange(300) % 2
+    images[:150] *= 0.2  # smaller batches would have other moments
+    model = nn.Sequential(nn.BatchNorm1d(4, affine=False), nn.Linear(4, 2)).double()
+    x = images.double().requires_grad_()
+
+    def forward(points):
+        mean, var = points.mean(0), points.var(0, correction=0)
+        return model[1]((points - mean) / (var + model[0].eps).sqrt())
+
+    loss = nn.functional.cross_entropy(forward(x), labels, reduction="sum")
+    (slope,) = torch.autograd.grad(loss, x)
+    moved = (x + 0.1 * slope.sign()).clamp(0, 1)
+    expected = nn.functional.cross_entropy(forward(moved), labels)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    answer = attacked_loss(
+        model, images.double(), labels, threat=Linf(0.1), statistics="batch"
+    )
+    assert answer.numbers["attacked"] == pytest.approx(expected.item(), rel=1e-6)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())

@@ -6,6 +6,8 @@ from torch import nn
 
 from advnorm import diagnosis
 from advnorm.diagnosis.pictures import picture
+from advnorm.models import PerImageStandardize, build
+from advnorm.norms import NORMS
 from advnorm.threat import Linf
 
 
@@ -138,3 +140,62 @@ def test_one_class_has_no_other_to_turn_into():
         diagnosis.source_target(
             nn.Linear(4, 2), torch.rand(3, 4), torch.zeros(3).long(), steps=2
         )
+
+
+def per_image(seed=0):
+    """Return a linear model behind the standardization of each image."""
+    torch.manual_seed(seed)
+    options = {"start": "normal"}
+    network = build(
+        "linear",
+        shape=(1, 3, 3),
+        classes=3,
+        norm=NORMS["none"](),
+        standardize=PerImageStandardize(),
+        options=options,
+    )
+    with torch.no_grad():
+        network.classifier.weight.mul_(4)
+    return network
+
+
+def test_in_normalized_space_steps_are_not_rescaled_and_predictions_saturate():
+    """galloway2019, J.1: Per-img is clipped to [-1, 1], that is, behind its first layer."""
+    model, images = per_image(), torch.rand(6, 1, 3, 3)
+    ball = Linf(0.1, (-1.0, 1.0))
+    options = {"steps": 40, "confidence": 0.99, "threat": ball}
+    labels = torch.arange(6) % 3
+    answer = diagnosis.fooling_images(model, images, labels, space="normalized", **options)
+    plain = diagnosis.fooling_images(model[1:], images, labels, **options)
+    assert answer.numbers == plain.numbers  # the same as without the layer
+    rescaled = diagnosis.fooling_images(model, images, labels, **options)
+    assert answer.numbers["final margin"] != pytest.approx(
+        rescaled.numbers["final margin"], abs=1e-3
+    )
+    for target, shown in enumerate(answer.panels[0].pictures):
+        assert tensor(shown).abs().max() <= 1
+        reached = margin(model[1:], tensor(shown), target)
+        assert shown.label == f"{target} ({reached:.0%})"
+
+
+def test_the_final_margin_is_after_all_steps():
+    model, images = linear(), torch.rand(4, 1, 3, 3)
+    labels = torch.arange(4) % 3
+    options = {"steps": 30, "step_size": 0.05}
+    early = diagnosis.fooling_images(model, images, labels, confidence=0.2, **options)
+    late = diagnosis.fooling_images(model, images, labels, confidence=0.9999, **options)
+    assert early.numbers["mean steps"] < 30 == late.numbers["mean steps"]
+    assert early.numbers["final margin"] == late.numbers["mean margin"]
+
+
+def test_distances_in_normalized_space_are_in_pixels():
+    model = per_image()
+    images, labels = torch.rand(3, 1, 3, 3) * 0.5, torch.arange(3)
+    ball = Linf(0.1, (-3.0, 3.0))
+    options = {"steps": 1, "step_size": 0.1, "confidence": 0.9999, "threat": ball}
+    answer = diagnosis.source_target(model, images, labels, space="normalized", **options)
+    deviations = images.flatten(1).std(1, correction=0)  # by which the layer divides
+    scale = deviations.double().mean()  # each pair took one step of 0.1
+    assert answer.numbers["mean L2 distance"] == pytest.approx(0.1 * float(scale), rel=1e-4)
+    with pytest.raises(ValueError, match="models that standardize first"):
+        diagnosis.source_target(linear(), images, labels, space="normalized")

@@ -70,3 +70,48 @@ def test_a_deep_network_without_activation_is_linear():
 def test_mlp_refuses_what_it_does_not_know(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         build("mlp", shape=(2,), classes=2, norm=NONE, options=options)
+
+
+def logistic_descent(w, b, x, signs, *, lr, decay, steps):
+    """Return w and b after descent on mean log(1 + exp(-y (w x + b))) + decay / 2 |.|^2."""
+    for _ in range(steps):
+        pull = torch.sigmoid(-signs * (x @ w + b)) * signs / len(x)
+        w, b = w + lr * (x.T @ pull - decay * w), b + lr * (pull.sum() - decay * b)
+    return w, b
+
+
+def test_the_logistic_output_descends_as_the_equation_of_one_unit():
+    torch.manual_seed(0)
+    options = {"start": "normal", "output": "logistic"}
+    model = build("linear", shape=(6,), classes=2, norm=NONE, options=options).double()
+    x, labels = torch.randn(40, 6, dtype=torch.float64), torch.arange(40) % 2
+    layer = model.classifier
+    start = layer.weight.detach()[0].clone(), layer.bias.detach()[0].clone()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.5, weight_decay=0.1)
+    for _ in range(20):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(model(x), labels).backward()
+        sgd.step()
+    w, b = logistic_descent(*start, x, 2.0 * labels - 1, lr=0.5, decay=0.1, steps=20)
+    torch.testing.assert_close(layer.weight.detach()[0], w)
+    torch.testing.assert_close(layer.bias.detach()[0], b)
+    margins = model(x).detach()
+    torch.testing.assert_close(margins[:, 1] - margins[:, 0], x @ w + b)
+
+
+def test_two_units_move_twice_as_far_as_the_one_of_the_logistic_output():
+    x, labels = torch.tensor([[1.0, 2.0], [3.0, -1.0]]), torch.tensor([0, 1])
+    moved = {}
+    for output in ("softmax", "logistic"):
+        options = {"start": "zeros", "output": output}
+        model = build("linear", shape=(2,), classes=2, norm=NONE, options=options)
+        nn.functional.cross_entropy(model(x), labels).backward()
+        gradient = model.classifier.weight.grad
+        moved[output] = gradient[-1] - (gradient[0] if output == "softmax" else 0)
+    torch.testing.assert_close(moved["softmax"], 2 * moved["logistic"])
+
+
+def test_the_logistic_output_is_for_two_classes():
+    with pytest.raises(ValueError, match="is for 2 classes, not 3: choose two with"):
+        options = {"output": "logistic"}
+        build("linear", shape=(2,), classes=3, norm=NONE, options=options)

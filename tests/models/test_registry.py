@@ -15,7 +15,7 @@ def make(name, shape=(3, 32, 32), **options):
 
 def test_options_are_the_own_settings_of_a_model():
     assert options("lenet5") == {}
-    assert options("linear") == {"start": "uniform"}
+    assert options("linear") == {"start": "uniform", "output": "softmax"}
     assert options("mlp") == {
         "width": 1000,
         "depth": 2,

@@ -223,6 +223,23 @@ def test_the_likelihood_loss_is_equation_21_summed_over_positions_and_layers():
     assert first._terms is None
 
 
+def test_the_mean_likelihood_does_not_grow_with_the_image():
+    """An image tiled twice a side has the same moments and four times the sum."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 3, 2, 2, dtype=torch.float64) + torch.arange(8).view(8, 1, 1, 1)
+    losses = {}
+    for kind in ("sum", "mean"):
+        for tiles in (1, 2):
+            layer = norms.DualNorm(3, likelihood=kind).double()
+            tiled = x.repeat(1, 1, tiles, tiles)
+            with norms.route(layer, clean=4), norms.likelihood(layer) as terms:
+                layer(tiled)
+            losses[kind, tiles] = terms[0].detach()
+    torch.testing.assert_close(losses["mean", 1], losses["sum", 1] / 12)
+    torch.testing.assert_close(losses["mean", 2], losses["mean", 1])
+    torch.testing.assert_close(losses["sum", 2], 4 * losses["sum", 1])
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_dual_stays_finite_in_half_precision(dtype, scale):

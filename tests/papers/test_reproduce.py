@@ -443,3 +443,26 @@ def test_who_comes_second_waits_and_uses_the_run(tmp_path):
         done = [f.result() for f in [pool.submit(run_job, job, folder) for _ in range(3)]]
     assert done[0].numbers == done[1].numbers == done[2].numbers
     assert len(Run.open(folder / done[0].run).epochs()) == TINY.epochs
+
+
+def test_ratios_are_to_all_columns_of_the_row_whichever_job_has_them():
+    """Of one row, two jobs with a column each: both are divided by the base row's own."""
+    base = {"clean": 50.0}, {"loss": 2.0}
+    other = {"clean": 25.0}, {"loss": 8.0}
+    done = [
+        LedgerEntry(
+            row=row,
+            seed=0,
+            fingerprint=f"{row}{n}",
+            run=row,
+            numbers=numbers,
+            counts={},
+            seconds=1.0,
+            machine="",
+        )
+        for row, parts in (("28", base), ("56", other))
+        for n, numbers in enumerate(parts)
+    ]
+    artefact = replace(ARTEFACTS["galloway2019/table13"], relative_to="28")
+    rows = gather(artefact, "full", 1, done, {}).rows
+    assert rows["56"]["clean"].mean == 0.5 and rows["56"]["loss"].mean == 4

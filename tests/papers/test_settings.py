@@ -39,7 +39,11 @@ def test_imagenet_networks_are_judged_on_every_class(name):
 def test_fooling_images_of_standardized_ones_may_be_negative(name, row):
     """galloway2019, J.1: clipped "to [0, 1], and for Per-img to [-1, 1]"."""
     for job in ARTEFACTS[f"galloway2019/{name}"].jobs("full"):
-        assert job.recipe.threat.bounds == ((-1, 1) if job.row == row else (0, 1))
+        standardized = job.row.startswith(row)
+        assert job.recipe.threat.bounds == ((-1, 1) if standardized else (0, 1))
+        spaces = [options.get("space", "pixels") for options in job.questions.values()]
+        if job.row != "Per-img":  # kept beside it: the layer is part of the attacked model
+            assert set(spaces) == {"normalized" if standardized else "pixels"}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -79,3 +83,35 @@ def _descend(weight: float, **settings: float) -> list[float]:
         optimizer.step()
         places.append(point.item())
     return places
+
+
+@pytest.mark.parametrize("kind", ["BN", "Fixup"])
+def test_residual_networks_are_trained_as_by_the_authors_code(kind):
+    """AngusG/bn-advex-zhang-fixup: 200 epochs, decay 5e-4, a tenth at 100 and at 150."""
+    jobs = ARTEFACTS["galloway2019/figure4"].jobs("full")
+    recipes = [job.recipe for job in jobs if job.row.startswith(kind)]
+    assert len(recipes) == 20
+    for recipe in recipes:
+        own = recipe.optimizer
+        assert (recipe.epochs, own.lr, own.weight_decay) == (200, 0.1, 5e-4)
+        assert (own.schedule.at, own.schedule.factor) == ((100, 150), 0.1)
+
+
+def test_l2_radii_are_those_of_linf_times_the_root_of_the_dimension():
+    """galloway2019, B.1, for the images of 3 x 32 x 32 values of its Figure 5."""
+    jobs = {job.row: job for job in ARTEFACTS["galloway2019/figure5"].jobs("full")}
+    for row in ("ResNet32, B-mis", "WRN, F-tgt-ll"):
+        plain, l2 = jobs[row], jobs[f"{row}, l2"]
+        for radius, number in plain.numbers.items():
+            if radius != "0":
+                other = l2.numbers[radius]
+                assert other.norm == "l2"
+                assert other.eps == pytest.approx(number.eps * 3072**0.5)
+
+
+def test_the_linear_models_of_galloway2019_have_one_unit():
+    """Section 3: a linear classifier w x + b, on the logistic loss (appendix F)."""
+    for name in ("figure1", "table1", "figure3", "figure10", "figure11"):
+        jobs = ARTEFACTS[f"galloway2019/{name}"].jobs("full")
+        linear = [job.recipe.model for job in jobs if job.recipe.model.name == "linear"]
+        assert linear and all(m.options["output"] == "logistic" for m in linear)

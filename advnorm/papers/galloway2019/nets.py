@@ -8,10 +8,10 @@ footnote 7), 0.5 for SVHN (pixels in [-1, 1]), 0.226 for ImageNet. The network's
 layer divides by the deviation that it measures on the training images. The paper's
 clipping to 1 or 2 deviations, without effect by its own words, is that to [0, 1].
 
-For CIFAR-10 the paper's own rule of thumb is half, not a fifth: its 8/255 "should be
-compared to" 4/255 of works with pixels in [0, 1]. By that rule the attacks here are weaker
-than the paper's, by a factor of 2.5 in the radius at full; which of the two is nearer to
-its accuracies was not measured.
+The authors' public code for Figure 4 (AngusG/bn-advex-zhang-fixup) does just that: it
+divides pixels by 0.2023, 0.1994 and 0.2010, and adds noise of deviation 1/4 and PGD after
+that. The paper's own rule of thumb, by which its 8/255 "should be compared to" 4/255 of
+works with pixels in [0, 1], is that of SVHN's pixels in [-1, 1].
 """
 
 from collections.abc import Mapping, Sequence

@@ -37,13 +37,14 @@ from advnorm.records import Scale
 def figure1(scale: Scale) -> Sequence[Job]:
     """Full-batch descent at rate 0.1 for 1,000 epochs on 1,000 points.
 
-    The paper gives no number of points; docs/results/galloway-toy.md shows what it moves.
+    One unit, ``w x + b``. The paper gives no number of points:
+    docs/results/galloway-toy.md shows what it moves.
     """
     epochs = 20 if scale == "smoke" else 1000
     recipe = PLAIN_SGD.replace(
         name="galloway2019.gaussians",
         data=DataSpec(name="gaussians"),
-        model=ModelSpec(name="linear", standardize="none"),
+        model=ModelSpec(name="linear", standardize="none", options={"output": "logistic"}),
         optimizer=OptimizerSpec(lr=0.1),
         batch_size=1000,
         epochs=epochs,
@@ -78,6 +79,10 @@ def _circles(name: str, norm: str, lr: float, options: dict[str, Option]) -> Rec
     )
 
 
+_BATCHES = {50: "", 16: ", batches of 16", 128: ", batches of 128"}
+"""Mini-batches of Figure 8, and what their rows are called after."""
+
+
 @artefact(
     "galloway2019/figure8",
     "Two mini-batches of two circles in a deep linear network at its start",
@@ -88,22 +93,32 @@ def _circles(name: str, norm: str, lr: float, options: dict[str, Option]) -> Rec
         ),
         Claim(
             "with batch norm, classes are mixed at layer 14 (asked for: under 0.75 of "
-            "neighbours of the same class, half-way to chance)",
-            (below("batch norm", "layer 14", 0.75),),
+            "neighbours of the same class, half-way to chance, in mini-batches of 16)",
+            (below("batch norm, batches of 16", "layer 14", 0.75),),
+        ),
+        Claim(
+            "they are mixed so in mini-batches of 50 and 128 too",
+            (
+                below("batch norm", "layer 14", 0.75),
+                below("batch norm, batches of 128", "layer 14", 0.75),
+            ),
         ),
         Claim(
             "with batch norm, they are mixed more at layer 14 than at layer 2",
             (more(("batch norm", "layer 2"), ("batch norm", "layer 14")),),
         ),
         Claim(
-            "without batch norm they are mixed less",
-            (more(("no norm", "layer 14"), ("batch norm", "layer 14")),),
+            "without batch norm they are mixed less, in mini-batches of 16, 50 and 128",
+            tuple(
+                more((f"no norm{batch}", "layer 14"), (f"batch norm{batch}", "layer 14"))
+                for batch in _BATCHES.values()
+            ),
         ),
     ),
     shown=("depth_pca",),
 )
 def figure8(scale: Scale) -> Sequence[Job]:
-    """Fourteen linear layers of 100, two mini-batches of 50, each layer by PCA.
+    """Fourteen linear layers of 100, two mini-batches of 16, 50 or 128, each layer by PCA.
 
     The paper gives neither width nor batch size, and compares by eye: here, the share
     of points whose nearest neighbour, of both mini-batches, is of their class (0.5 is
@@ -126,8 +141,11 @@ def figure8(scale: Scale) -> Sequence[Job]:
         }
         row = "batch norm" if norm == "batch" else "no norm"
         questions = {"depth_pca": {"layers": 14}}
-        jobs.append(Job(row, recipe, numbers, questions, samples=100, evaluations=()))
-    return jobs
+        jobs += [
+            Job(f"{row}{end}", recipe, numbers, questions, 2 * batch, evaluations=())
+            for batch, end in _BATCHES.items()
+        ]
+    return sorted(jobs, key=lambda job: job.samples != 100)
 
 
 @artefact(

@@ -57,16 +57,22 @@ _EPS: Mapping[Problem, float] = {
     "16/255": 16 / 255,
     "Imagenette": 16 / 255,
 }
+_MNIST_EPS: Mapping[Problem, float] = {"8/255": 0.15, "16/255": 0.3}
+"""The radii that stand for them at reduced, on MNIST."""
 _STEP: Mapping[Scale, float] = {"full": 0.25, "reduced": 1.25, "smoke": 1.25}
 """The step size of the training attack, in units of eps."""
-_LIKELIHOOD: Mapping[Scale, float] = {"full": 1, "reduced": 0.01, "smoke": 0.01}
-"""The weight of dual batch norm's likelihood loss (Eqn. 21).
+BATCH, NO_NORM = (NormSpec(name=name) for name in ("batch", "none"))
+"""Batch norm and none."""
+DUAL = NormSpec(name="dual", options={"likelihood": "mean"})
+"""Dual batch norm, whose likelihood loss (Eqn. 21) has weight 1.
 
-The paper states none: 1 at full is the literal reading. In small networks that loss
-dominates with weight 1 (docs/results/norm-grid.md): 0.01 there.
+The paper states no weight, and sums the loss over pixels. That sum is 187 in the small CNN
+and 4,693 in the pre-activation ResNet-18 at their starts, beside a cross-entropy of 2.3, so
+that a literal reading trains the gate and little else. Here it is the mean over positions
+and channels: a density is comparable then.
 """
-BATCH, DUAL, NO_NORM = (NormSpec(name=name) for name in ("batch", "dual", "none"))
-"""Batch norm, dual batch norm and none."""
+DUAL_SUM = NormSpec(name="dual", options={"likelihood": "sum"})
+"""The literal sum."""
 
 _SIZES: Mapping[Scale, RecipeChanges] = {
     "full": {
@@ -82,14 +88,10 @@ _SIZES: Mapping[Scale, RecipeChanges] = {
         "validation": ValidationSpec(every=1, samples=None, steps=10),
     },
     "reduced": {
-        "data": DataSpec(
-            name="cifar10", size=16, classes=(0, 1, 6, 7), train=2000, test=400
-        ),
+        "data": DataSpec(name="mnist", train=8000, test=1000),
         "model": ModelSpec(name="cnn_small"),
-        "optimizer": OptimizerSpec(
-            lr=0.05, weight_decay=5e-4, schedule=Piecewise(at=(16,), factor=0.1)
-        ),
-        "epochs": 20,
+        "optimizer": OptimizerSpec(lr=0.05),
+        "epochs": 3,
         "batch_size": 64,
         "validation": ValidationSpec(every=1000, samples=10, steps=1),
         "evaluation": EvaluationSpec(weights="last"),
@@ -128,12 +130,15 @@ def recipe(
     images are read as random parts of 8 to 100% of their area before that; tests and
     validation see the central square with 7/8 of the shorter side, resized to 160.
 
-    Reduced: four classes of CIFAR-10 at 16x16, the small CNN of sridhar2021, and a training
-    attack of one step of 1.25 eps: a weak attack is overfitted within seconds, while the
-    ten steps of the paper take a large network and hours. ``PGD`` is that attack, as it is
-    the training attack in the paper; ``AA`` is the suite ``strong``.
+    Reduced: 8,000 images of MNIST, the small CNN of sridhar2021, three epochs (339 steps)
+    of SGD at a constant rate without weight decay, and a training attack of one step of
+    1.25 eps, at 0.15 for 8/255 and 0.3 for 16/255: a weak attack is overfitted within
+    seconds, while the ten steps of the paper take a large network and hours. ``PGD`` is
+    that attack, as it is the training attack in the paper; ``AA`` is the suite ``strong``.
+    The setting was chosen for its false robustness, on other seeds than those of the
+    records (docs/results/sitawarin2021.md).
     """
-    eps = _EPS[problem]
+    eps = radius(scale, problem)
     base = Recipe(
         name=f"sitawarin2021.{problem}",
         threat=ThreatSpec(eps=eps),
@@ -148,17 +153,20 @@ def recipe(
     ).replace(**_SIZES[scale])
     if problem == "Imagenette":
         base = base.replace(**_IMAGENETTE)
-    if norm == DUAL:
-        base = base.replace(objective=ObjectiveSpec(likelihood=_LIKELIHOOD[scale]))
     return base.replace(objective=objective, norm=norm)
+
+
+def radius(scale: Scale, problem: Problem) -> float:
+    """Return the radius of a problem."""
+    return (_MNIST_EPS if scale == "reduced" else _EPS)[problem]
 
 
 def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, NumberSource]:
     """Return where the accuracies Clean, PGD and AA are, each name after a prefix."""
     return {
         f"{prefix}Clean": CLEAN,
-        f"{prefix}PGD": ResultNumber(_PGD[scale], eps=_EPS[problem]),
-        f"{prefix}AA": ResultNumber(STRONG[scale], eps=_EPS[problem]),
+        f"{prefix}PGD": ResultNumber(_PGD[scale], eps=radius(scale, problem)),
+        f"{prefix}AA": ResultNumber(STRONG[scale], eps=radius(scale, problem)),
     }
 
 
@@ -191,14 +199,23 @@ def tradeoff(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, Numb
     return {f"{prefix}{column}": number for column, number in numbers.items()}
 
 
+def standard() -> ObjectiveSpec:
+    """Return normal training, on clean images alone."""
+    return ObjectiveSpec(name="standard")
+
+
 def adversarial() -> ObjectiveSpec:
     """Return Adversarial Training, on adversarial images alone (Eqn. 5)."""
     return ObjectiveSpec(name="pgd")
 
 
-def mat(gamma: float, batching: Batching = "concatenated") -> ObjectiveSpec:
-    """Return Mixed Adversarial Training (MAT, Eqn. 1)."""
-    return ObjectiveSpec(name="mixed", gamma=gamma, batching=batching)
+def mat(
+    gamma: float, batching: Batching = "concatenated", clean_share: float | None = None
+) -> ObjectiveSpec:
+    """Return Mixed Adversarial Training (MAT, Eqn. 1), of a share of the clean images."""
+    return ObjectiveSpec(
+        name="mixed", gamma=gamma, batching=batching, clean_share=clean_share
+    )
 
 
 def trades(beta: float, batching: Batching = "concatenated") -> ObjectiveSpec:
