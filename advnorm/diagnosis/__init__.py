@@ -15,6 +15,7 @@ from advnorm.diagnosis.pca import pca
 from advnorm.diagnosis.registry import QUESTIONS, REVISIONS
 from advnorm.diagnosis.smoothness import smoothness
 from advnorm.diagnosis.source_target import source_target
+from advnorm.diagnosis.statistics_gap import statistics_gap
 from advnorm.diagnosis.surface import surface
 from advnorm.diagnosis.tilt import tilt
 from advnorm.diagnosis.top_k import top_k
@@ -50,6 +51,7 @@ __all__ = [
     "source_target",
     "spectrum",
     "squared_distance",
+    "statistics_gap",
     "surface",
     "tilt",
     "top_k",

@@ -44,11 +44,12 @@ The paper marks gaps of 27 and more, and the largest of a sound model is 14.28 (
 TRADES-Cat + DBN). Those are gaps of PGD-10, so the limit applies at scale full only: the
 single step of the reduced scale leaves sound models such gaps too.
 """
-_PGD: Mapping[Scale, str] = {
+TRAINING_ATTACK: Mapping[Scale, str] = {
     "full": "pgd-10",
     "reduced": "pgd-1+ratio=1.25",
     "smoke": "pgd-2",
 }
+"""The training attack, as an evaluation names it."""
 _STEPS: Mapping[Scale, int] = {"full": 10, "reduced": 1, "smoke": 2}
 STRONG: Mapping[Scale, str] = {"full": "standard", "reduced": "strong", "smoke": "quick"}
 """AutoAttack, and the suites that take its place at the other scales."""
@@ -147,7 +148,7 @@ def recipe(
             questions=("wasserstein",), every=1 if scale == "smoke" else 10
         ),
         evaluation=EvaluationSpec(
-            conditions=("clean", _PGD[scale], STRONG[scale]),
+            conditions=("clean", TRAINING_ATTACK[scale], STRONG[scale]),
             threat=EvaluationThreatSpec(eps=(eps,)),
         ),
     ).replace(**_SIZES[scale])
@@ -165,7 +166,7 @@ def accuracies(scale: Scale, problem: Problem, prefix: str = "") -> dict[str, Nu
     """Return where the accuracies Clean, PGD and AA are, each name after a prefix."""
     return {
         f"{prefix}Clean": CLEAN,
-        f"{prefix}PGD": ResultNumber(_PGD[scale], eps=radius(scale, problem)),
+        f"{prefix}PGD": ResultNumber(TRAINING_ATTACK[scale], eps=radius(scale, problem)),
         f"{prefix}AA": ResultNumber(STRONG[scale], eps=radius(scale, problem)),
     }
 
