@@ -149,7 +149,13 @@ class RecordingProgress:
         self.shares.append(done / total)
 
 
-ONE_PASS = {"moments", "depth_pca", "weights", "dead"}  # a part at a time, 256 or more
+ONE_PASS = {
+    "moments",
+    "depth_pca",
+    "weights",
+    "dead",
+    "nearest_centroid",
+}  # a part at a time, 256 or more
 SLOWER = {"gradient_norm": {"loss": "adversarial"}, "toy": {"samples": (20, 30)}}
 
 
