@@ -8,6 +8,7 @@ than the records', or belongs to no drawing.
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from result_figures import FIGURES
@@ -42,12 +43,21 @@ def stale(results: Path) -> dict[Path, Drawing | None]:
 
 
 def files(results: Path) -> dict[Path, Drawing]:
-    """Return every figure's files."""
+    """Return every figure's files; a figure without its record has none."""
+    drawings = filter(None, (_drawing(make, results) for make in FIGURES))
     return {
         _folder(results) / f"{drawing.name}{f'-{variant}' if variant else ''}.svg": drawing
-        for drawing in (make(Results(results)) for make in FIGURES)
+        for drawing in drawings
         for variant in drawing.variants
     }
+
+
+def _drawing(make: Callable[[Results], Drawing], results: Path) -> Drawing | None:
+    """Return a figure's contents, or nothing while what it shows is not measured."""
+    try:
+        return make(Results(results))
+    except FileNotFoundError:
+        return None
 
 
 def draw(path: Path, drawing: Drawing | None) -> None:

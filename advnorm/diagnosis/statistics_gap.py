@@ -64,7 +64,9 @@ def statistics_gap(
         batches = [
             _batch_moments(model, pair, names, mixed=batching == "concatenated")
             for pair in zip(
-                used.split(batch_size), adversarial.split(batch_size), strict=True
+                torch.split(used, batch_size),
+                torch.split(adversarial, batch_size),
+                strict=True,
             )
         ]
     for name in batches[0]:
