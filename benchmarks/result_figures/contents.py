@@ -99,7 +99,10 @@ class Results:
 
     def record(self, name: str) -> Reproduction:
         """Return the record ``PAPER/ARTEFACT-SCALE``."""
-        return read_reproduction(self.folder / f"{name}.json")
+        path = self.folder / f"{name}.json"
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        return read_reproduction(path)
 
     def run(self, name: str) -> Run:
         """Return a kept run folder."""
