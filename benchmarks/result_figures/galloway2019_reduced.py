@@ -54,7 +54,7 @@ def depth(results: Results) -> Drawing:
 
 
 def circles(results: Results) -> Drawing:
-    """Figure 8: two circles in a deep linear network."""
+    """Figure 8: two circles in a deep linear network, in mini-batches of 50."""
     record = results.record("galloway2019/figure8-full")
     titles = {
         "Input": "input",
@@ -69,7 +69,7 @@ def circles(results: Results) -> Drawing:
     }
     parts = []
     for title, name in titles.items():
-        for row in record.rows:
+        for row in ("batch norm", "no norm"):
             (panel,) = panels(record, f"{row}: {title}")
             series = [
                 replace(each, line="", marker=True) for each in curves(panel, classes)
