@@ -278,7 +278,7 @@ def test_a_command_that_fails_keeps_the_answers_that_are_there(call, folder):
 
 def test_logits_that_are_not_finite_are_refused_before_training(refuses):
     naming = "--set=model.name=mine.py:NotANumber"
-    words = "logits that are NaN or infinite"
+    words = "advnorm: the model returns logits that are NaN or infinite on valid images"
     refuses("train", "digits.pgd", *FEW, naming, "--out=run", words=words)
 
 

@@ -83,7 +83,10 @@ def check_eval_pass(model: nn.Module, images: Tensor, *, classes: int) -> None:
     """Refuse a model that returns no logits of all classes, or moves its statistics."""
     logits = fixed_statistics_pass(model, images)
     check_logits_of_classes(logits, rows=len(images), classes=classes)
-    check_finite(logits)
+    try:
+        check_finite(logits)
+    except ValueError as error:
+        raise RecipeError(str(error)) from None
 
 
 def check_logits_of_classes(logits: Any, *, rows: int, classes: int) -> None:

@@ -209,6 +209,15 @@ def test_a_model_that_does_not_fit_is_one_sentence(name, norm, words, mine, own)
     assert not (mine / "run").exists()
 
 
+def test_the_first_item_of_a_tuple_is_the_logits_if_it_has_the_classes(mine, own):
+    recipe = own("Pair").replace(epochs=1)
+    with use("Pair"):
+        run = train(recipe, mine / "run", device="cpu")
+        model = advnorm.load(run.path, model="mine.py:Pair").eval()
+    images = torch.rand(3, 1, 8, 8)
+    assert torch.equal(model(images), model.network.network(model.standardize(images))[0])
+
+
 @pytest.mark.parametrize("name", ["net", "plain", "build"])
 def test_norms_are_converted_where_the_recipe_says_so(name, mine, own):
     recipe = own(name, name="mixture", apply="convert")
