@@ -301,7 +301,7 @@ def test_a_study_says_a_reason_once_and_names_no_class(call, folder):
     data = "--set=data.name=npz:none.npz"
     code, _, err = call("study", "digits.pgd", over[0], data, "--out=s")
     assert code == 2 and err.count("none.npz") == 1
-    assert "0 make sense (group; layer; none: none.npz" in err
+    assert "0 make sense (group; layer; none: no file none.npz" in err
     assert not (folder / "s").exists()
 
 
