@@ -31,12 +31,12 @@ def test_every_page_is_quiet_linked_and_fits_on_its_screen(browser, site, part):
     assert len(paths) > 60
     for path in paths[part::PARTS]:
         page = browser.open(path)
-        found = [*page.requests_beyond(site), *broken_links(page), *overflowing(page)]
+        problems = [*page.requests_beyond(site), *broken_links(page), *overflowing(page)]
         drawn = page.value("[...document.images].every(i => i.complete && i.naturalWidth)")
-        found += [] if drawn else ["an image is not drawn"]
+        problems += [] if drawn else ["an image is not drawn"]
         page.resize(360)
-        found += [f"at 360: {name}" for name in overflowing(page)]
-        faults += [f"{path.relative_to(site)}: {text}" for text in page.errors + found]
+        problems += [f"at 360: {name}" for name in overflowing(page)]
+        faults += [f"{path.relative_to(site)}: {text}" for text in page.errors + problems]
     assert faults == []
 
 
