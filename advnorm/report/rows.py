@@ -249,7 +249,7 @@ def _row(
         model=first.choice("model"),
         norm=first.choice("norm"),
         objective=first.choice("objective"),
-        seeds=tuple(run.seed for run in runs),
+        seeds=tuple(sorted((run.seed for run in runs), key=lambda s: (len(s), s))),
         cells={key: _cell(key, runs) for key in keys},
         alarms=first.alarms,
         inconsistency=_row_inconsistency(runs),

@@ -91,7 +91,7 @@ def _plain(base: Recipe, out: Path) -> None:
     evaluate_run(run, override(base, [ATTACKS]), device="cpu")
     certify_run(run, override(base, [CERTIFICATE]), method="crown", device="cpu")
     audit_run(run, override(base, ["evaluation.samples=8"]), suite=("pgd-2",), device="cpu")
-    diagnose_run(run, base, parse_questions(QUESTIONS), samples=40, device="cpu")
+    list(diagnose_run(run, base, parse_questions(QUESTIONS), samples=40, device="cpu"))
 
 
 def _mixture(base: Recipe, out: Path) -> None:
