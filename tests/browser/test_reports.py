@@ -6,6 +6,7 @@ from report_pages import NAMES
 from tabbing import unreachable
 
 pytestmark = [pytest.mark.slow, pytest.mark.ci]
+PARTS = ["Overview", "Samples", "Radii", "Compare", "Training", "Diagnoses", "Provenance"]
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => { part.open = true })"
 EVERY = pytest.mark.parametrize("name", NAMES)
 
@@ -32,6 +33,13 @@ def test_a_report_breaks_no_rule_of_accessibility(browser, reports, violations, 
     page = browser.open(reports[name], dark=dark)
     page.value(OPEN_ALL)
     assert violations(page) == []
+
+
+@pytest.mark.parametrize("name", ["one", "many"])
+def test_a_report_of_runs_has_every_part(browser, reports, name):
+    headings = "[...document.querySelectorAll('h2')].map(heading => heading.textContent)"
+    assert browser.open(reports[name]).value(headings) == PARTS
+    assert browser.open(reports[name]).value("document.querySelectorAll('#why svg').length")
 
 
 @EVERY

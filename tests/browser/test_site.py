@@ -1,10 +1,13 @@
 """The site in a real browser, as ``make docs`` has built it."""
 
+from pathlib import Path
+
 import pytest
-from page_checks import broken_links, faint_labels, overflowing
+from page_checks import broken_links, faint_labels, outside, overflowing
 from tabbing import focus, unreachable
 
 CI = (pytest.mark.slow, pytest.mark.ci)
+DOCS = Path(__file__).parents[2] / "docs"
 PARTS = 4
 KINDS = (
     "index.html",
@@ -68,6 +71,19 @@ def test_no_page_breaks_a_rule_of_accessibility(browser, site, violations):
 @pytest.mark.parametrize("name", [pytest.param(KINDS[3], marks=CI)])
 def test_every_control_of_a_page_is_reached_by_tab(browser, site, name):
     assert unreachable(browser.open(site / name)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+def test_the_words_of_drawings_are_inside_of_them(browser):
+    drawings = [
+        *sorted(DOCS.glob("figures/*.svg")),
+        *sorted(DOCS.glob("results/figures/*.svg")),
+    ]
+    assert len(drawings) > 20
+    assert [
+        f"{p.stem}: {text}" for p in drawings for text in outside(browser.open(p))
+    ] == []
 
 
 @pytest.mark.slow
