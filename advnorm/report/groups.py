@@ -213,6 +213,11 @@ def _named_by_settings(groups: Sequence[Sequence[ReportRun]]) -> list[list[Repor
         values = [run.recipe.get(key, "unset") for key in keys]
         return cut(" ".join([*values, f"seed {run.seed}"]))
 
+    def place(run: ReportRun) -> tuple[bool, int, str]:
+        named = not _DIGEST.fullmatch(run.name)
+        return (named, 0, "") if named else (named, len(run.seed), run.seed)
+
+    groups = [sorted(group, key=place) for group in groups]  # a digest has no order
     names = [[name_of(run) for run in group] for group in groups]
     count = Counter(name for group in names for name in group)
     return [

@@ -12,7 +12,7 @@ import numpy as np
 from advnorm.records import Result
 from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.packing import PackedNumbers, pack
-from advnorm.report.rows import columns, condition_label
+from advnorm.report.rows import columns, condition_label, data_set
 from advnorm.report.verdict_arrays import (
     BROKEN,
     NOT_TESTED,
@@ -111,7 +111,7 @@ def _labelled(
 
 
 def _set_number(sets: list[SampleSet], result: Result, verdicts: VerdictArrays) -> int:
-    data = result.data.partition("[")[0]  # numbers of samples are those of the whole data
+    data = data_set(result)
     name = data if result.split == "test" else f"{data}, {result.split}"
     for number, samples in enumerate(sets):
         if samples.takes(name, verdicts):

@@ -68,8 +68,8 @@ def test_runs_of_a_study_are_named_by_their_settings_and_seed(maker):
     digests = ["0918b8685f4a32fb", "da3ff8e5aa12fe06", "e880b3e8855e9362"]
     runs = [
         maker.run(digests[0], norm="none", seed=2),
-        maker.run(digests[1], norm="batch", seed=2),
-        maker.run(digests[2], norm="batch", seed=10),
+        maker.run(digests[1], norm="batch", seed=10),
+        maker.run(digests[2], norm="batch", seed=2),
         maker.run("mine", norm="batch", seed=3),
     ]
     names = [run.name for group in load_groups(runs) for run in group.members]
