@@ -36,18 +36,18 @@ def test_every_page_is_quiet_linked_and_fits_and_each_kind_is_accessible(
     assert len(paths) > 60 and {site / name for name in KINDS} <= set(paths)
     for path in paths[part::PARTS]:
         page, name = browser.open(path), path.relative_to(site)
-        found = [*broken_links(page), *overflowing(page)]
+        problems = [*broken_links(page), *overflowing(page)]
         drawn = page.value("[...document.images].every(i => i.complete && i.naturalWidth)")
-        found += [] if drawn else ["an image is not drawn"]
+        problems += [] if drawn else ["an image is not drawn"]
         page.resize(360)
-        found += [f"at 360: {text}" for text in overflowing(page)]
-        found += [*page.errors, *page.requests_beyond(site)]
+        problems += [f"at 360: {text}" for text in overflowing(page)]
+        problems += [*page.errors, *page.requests_beyond(site)]
         if str(name) in KINDS:  # last: axe-core requests the sheets of styles
             page.resize(1280)
-            found += [*violations(page), *faint_labels(page)]
+            problems += [*violations(page), *faint_labels(page)]
             page.show(dark=True)
-            found += [f"dark: {text}" for text in violations(page)]
-        faults += [f"{name}: {text}" for text in found]
+            problems += [f"dark: {text}" for text in violations(page)]
+        faults += [f"{name}: {text}" for text in problems]
     assert faults == []
 
 

@@ -198,12 +198,12 @@ def test_faults_of_a_page_are_seen(tmp_path):
         '<img src="https://example.org/a.png"><pre>code</pre>'
         '<div class="table-wrapper"><table><tr><td>1</td></tr></table></div>'
     )
-    found = {page.resolve(): Page(page)}
-    assert sorted(broken_links(found, tmp_path)) == [
+    pages = {page.resolve(): Page(page)}
+    assert sorted(broken_links(pages, tmp_path)) == [
         "page.html: #nothing",
         "page.html: nowhere.html",
     ]
-    assert len(faults(found, tmp_path)) == 4 and len(requests(found, tmp_path)) == 1
+    assert len(faults(pages, tmp_path)) == 4 and len(requests(pages, tmp_path)) == 1
     assert words_missing(page, ["y", "code.more"]) == ["code.more"]
 
 

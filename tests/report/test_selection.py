@@ -177,9 +177,9 @@ def test_every_filter_selects_and_counts_what_the_records_say(page):
     ]
     filters += [{"condition": clean, "other": -1, "label": 5, "outcome": 1}]
     filters += [{"condition": certificate, "outcome": code} for code in range(1, 6)]
-    given = evaluate(CODE, {"data": data, "filters": filters})
+    results = evaluate(CODE, {"data": data, "filters": filters})
     sizes = set()
-    for filter_, result in zip(filters, given, strict=True):
+    for filter_, result in zip(filters, results, strict=True):
         assert result == Definition(page, filter_).result(), filter_
         sizes.add(len(result["samples"]))
     assert len(sizes) > 20, "the filters differ"

@@ -154,7 +154,7 @@ def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
         )
     )
     experiment.model.register_forward_hook(
-        lambda model, given, made: seen.append(made.detach())
+        lambda model, inputs, output: seen.append(output.detach())
     )
     numbers = Stepper(experiment)(batch, State())
     labels = batch.labels.repeat(2 if objective == "mixed" else 1)
