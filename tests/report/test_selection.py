@@ -196,6 +196,20 @@ def test_labels_that_do_not_agree_are_other_samples(maker):
     assert evaluate("new VerdictTable(values).runs(0)", values) == [0]
 
 
+def test_parts_of_one_data_set_are_one_set_and_other_data_are_another(maker):
+    runs = [maker.run(name, norm=name) for name in "abc"]
+    names = ("digits[test=2,seed=0]", "digits[test=2,seed=1]", "mnist")
+    for run, name, first in zip(runs, names, (0, 1, 0), strict=True):
+        samples = [first, first + 1]
+        labels = [5] * 2 if name == "mnist" else samples
+        maker.tested(
+            run, "clean", labels=labels, predictions=[0, 1], samples=samples, data=name
+        )
+    groups = load_groups(runs)
+    sets = sample_data(groups, all_verdicts(groups), None).values["sets"]
+    assert [(each["name"], each["size"]) for each in sets] == [("digits", 3), ("mnist", 2)]
+
+
 def test_verdicts_that_do_not_fit_are_left_out_and_said(maker, monkeypatch):
     from advnorm.report import sample_data as module
 
