@@ -62,8 +62,8 @@ class _Convolutions(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _convolve(  # noqa: PLR0913 (the arguments of torch.conv2d)
-    input: Tensor,  # noqa: A002
+def _convolve(
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: int | tuple[int, ...] = 1,
