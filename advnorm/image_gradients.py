@@ -76,8 +76,8 @@ def _convolve(
     supported = groups == 1 and input.ndim == 4 and not isinstance(padding, str)
     if not (frozen and supported and input.requires_grad and _pays(weight, stride)):
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
-    window = _Window(_pair(stride), _pair(padding), _pair(dilation))  # type: ignore[arg-type]
-    result: Tensor = _FewChannels.apply(input, weight, bias, window)
+    window = _Window(_pair(stride), _pair(padding), _pair(dilation))
+    result: Tensor = _FewChannels.apply(input, weight, bias, window)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -6,6 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import advnorm
+from advnorm import attacks
+from advnorm.draws import Draws
 from advnorm.evaluation.engine import logits_of
 from advnorm.image_gradients import faster_image_gradients
 
@@ -96,6 +98,7 @@ def test_a_second_derivative_is_that_of_the_library():
     torch.testing.assert_close(hessian, plain)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_is_attacked_as_the_plain_one():
     model, images = network(), torch.rand(6, 1, 8, 8)
     labels = model(images).argmax(1)
@@ -104,3 +107,21 @@ def test_a_compiled_model_is_attacked_as_the_plain_one():
         for each in (model, torch.compile(model, backend="eager"))
     ]
     assert results[0].verdicts == results[1].verdicts
+
+
+@pytest.mark.parametrize("attack", [attacks.apgd_t, attacks.fab_t, attacks.pgd])
+def test_an_attack_returns_the_images_of_plain_gradients(attack):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 6, 3, 2, 1), nn.Tanh(), nn.Flatten(), nn.Linear(96, 5)
+    )
+    model.double().requires_grad_(requires_grad=False)
+    images = torch.rand(12, 1, 8, 8, dtype=torch.float64)
+    labels, threat = model(images).argmax(1), advnorm.Linf(0.03)
+    run = {"steps": 10, "draws": Draws.of(0, torch.arange(12))}
+    run |= {"step_size": 0.01} if attack is attacks.pgd else {}
+    plain, faster = (
+        attack(each, images, labels, threat, **run) for each in (model, logits_of(model))
+    )
+    assert 0 < (model(plain).argmax(1) == labels).sum() < 12
+    torch.testing.assert_close(faster, plain, rtol=0, atol=1e-9)

@@ -112,7 +112,7 @@ def apgd_dlr(
     )
 
 
-def apgd_t(
+def apgd_t(  # noqa: PLR0913 (what every attack takes, and its targets)
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,

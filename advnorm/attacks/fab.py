@@ -54,7 +54,7 @@ _NORMS = {
 }
 
 
-def fab_t(  # noqa: PLR0913 (what every attack takes, and its targets)
+def fab_t(
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,
