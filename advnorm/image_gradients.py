@@ -73,9 +73,11 @@ def _convolve(
 ) -> Tensor:
     """Convolve as ``torch.conv2d`` does, with the faster gradient where it pays."""
     frozen = not weight.requires_grad and (bias is None or not bias.requires_grad)
-    supported = groups == 1 and input.ndim == 4 and not isinstance(padding, str)
-    if not (frozen and supported and input.requires_grad and _pays(weight, stride)):
-        return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
+    fits = frozen and groups == 1 and input.requires_grad and input.ndim == 4
+    if isinstance(padding, str):
+        return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    if not (fits and _pays(weight, stride)):
+        return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
     window = _Window(_pair(stride), _pair(padding), _pair(dilation))
     result: Tensor = _FewChannels.apply(input, weight, bias, window)  # type: ignore[no-untyped-call]
     return result
