@@ -2,7 +2,8 @@ r"""A faster gradient of convolutions with respect to images, on a CPU.
 
 With few input channels, the library kernel for the gradient of a convolution's input costs
 many times its forward pass, and is a large part of an attack's step on a small network for
-MNIST (benchmarks/image_gradients.py). It is also a matrix product followed by a sum over overlapping windows,
+MNIST (benchmarks/image_gradients.py). It is also a matrix product followed by a sum over
+overlapping windows,
 
 .. math:: \nabla_x = \operatorname{fold}(W^\top \nabla_y),
 
