@@ -30,7 +30,7 @@ from sound_models import digits, zoo
 
 from advnorm.evaluation import audit, evaluate
 from advnorm.evaluation.samples import Samples
-from advnorm.evaluation.screening import Suspicion, first_answers
+from advnorm.evaluation.screening import Screening, first_answers
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
@@ -125,7 +125,7 @@ def cost(rounds: int) -> None:
             start, threat = time.perf_counter(), Linf(8 / 255)
             history = first_answers(model, samples, threat)
             few = next(samples.batches(model, 64))
-            Suspicion(model, few, threat, history).flags()
+            Screening(model, few, threat, history).flags()
             checks.append(time.perf_counter() - start)
         shares = sorted(c / w for c, w in zip(checks, whole, strict=True))
         print(
