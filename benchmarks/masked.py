@@ -25,11 +25,12 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluation"))
 
 from masked_models import MASKED
+from public_models import load_public
 from sound_models import digits, zoo
 
 from advnorm.evaluation import audit, evaluate
 from advnorm.evaluation.samples import Samples
-from advnorm.evaluation.screening import Suspicion, first_answers
+from advnorm.evaluation.screening import Screening, first_answers
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
@@ -53,30 +54,10 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return model, batch.images, batch.labels
 
 
-def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network of auto_LiRPA's, whose shape follows from its weights; and MNIST."""
-    weights = torch.load(path, weights_only=True, map_location="cpu")
-    weights = weights.get("state_dict", weights)
-    layers: list[nn.Module] = []
-    for weight in [w for name, w in weights.items() if name.endswith("weight")]:
-        if weight.ndim == 4:
-            layers.append(nn.Conv2d(*weight.shape[1::-1], weight.shape[-1], 2, 1))
-        else:
-            is_first = all(isinstance(layer, nn.Conv2d | nn.ReLU) for layer in layers)
-            layers += [nn.Flatten()] if is_first else []
-            layers.append(nn.Linear(*weight.shape[::-1]))
-        layers.append(nn.ReLU())
-    model = nn.Sequential(*layers[:-1])
-    model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
-    data = load_data(find("mnist.ibp"), root=None)
-    batch = next(data.test.batches(torch.arange(1000), batch_size=1000, device=None))
-    return model.eval(), batch.images, batch.labels
-
-
 def table(count: int, names: list[str], path: Path | None) -> None:
     """Print a row a model: the number of each evaluation, without and with its flags."""
     with TemporaryDirectory() as folder:
-        model, images, labels = public(path) if path else base(Path(folder))
+        model, images, labels = load_public(path) if path else base(Path(folder))
     images, labels = images[:count], labels[:count]
     data, what = ("mnist", path.name) if path else ("digits", "digits.standard")
     eps = EPS[data]
@@ -144,7 +125,7 @@ def cost(rounds: int) -> None:
             start, threat = time.perf_counter(), Linf(8 / 255)
             history = first_answers(model, samples, threat)
             few = next(samples.batches(model, 64))
-            Suspicion(model, few, threat, history).flags()
+            Screening(model, few, threat, history).flags()
             checks.append(time.perf_counter() - start)
         shares = sorted(c / w for c, w in zip(checks, whole, strict=True))
         print(
