@@ -15,6 +15,7 @@ from advnorm.threat import Linf
 
 SHAPE = (1, 6, 6)
 QUICK = {
+    "statistics_gap": {"batch_size": 10},
     "hessian": {"steps": 3},
     "distances": {"steps": 2, "suite": "quick"},
     "pca": {"steps": 2, "suite": "quick"},
