@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from advnorm.norms import AffineNorm, BatchNorm, BorrowedNorm, BranchedNorm, MixtureNorm
+from advnorm.norms import (
+    AffineNorm,
+    BatchNorm,
+    BorrowedNorm,
+    BranchedNorm,
+    DualNorm,
+    MixtureNorm,
+)
 from advnorm.norms.mode import uses_batch
 
 _PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm, BorrowedNorm)
@@ -33,7 +40,10 @@ def is_foldable(layer: nn.Module) -> bool:
 
 
 def is_fixed(layer: nn.Module) -> bool:
-    """Tell whether a foldable norm now uses running statistics, of one branch."""
+    """Tell whether a norm now uses running statistics, of one branch where it has them."""
+    if isinstance(layer, DualNorm):
+        collects = layer._terms is not None
+        return not (uses_batch(layer.clean) or uses_batch(layer.adversarial) or collects)
     if isinstance(layer, BranchedNorm) and layer.route.clean is not None:
         return False
     return not uses_batch(_norm_of(layer))

@@ -15,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from advnorm.bounds.graph import Graph, Node, Ref, refs_in, replaced, walk
 from advnorm.folding import feature_maps as maps
+from advnorm.folding.dual_gate import DualStep
 from advnorm.folding.steps import (
     PRODUCTS,
     Bound,
@@ -26,6 +27,7 @@ from advnorm.folding.steps import (
     Step,
     SumStep,
 )
+from advnorm.norms import DualNorm
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,9 @@ class _Planner:
         elif layer is not None and maps.is_foldable(layer):
             self.norms.append(layer)
             self._add_map(index, partial(maps.map_of_norm, layer), self._input(node))
+        elif type(layer) is DualNorm:
+            self.norms.append(layer)
+            self.steps[index] = DualStep(layer, (self._input(node),), self.dims[index])
         elif type(layer) in PRODUCTS:
             self._add_product(index, layer, self._input(node))
         elif type(layer) is nn.ReLU and self._join_relu(index, self._input(node)):
@@ -232,8 +237,8 @@ class _Planner:
         constants = [self._vector(self.nodes[i]) for i in (sub, div)]
         if moves != ((-1, 1), (1, -1)) or None in constants:
             return None
-        for inner in (div, sub, first):
-            del self.steps[inner]
+        for value in (div, sub, first):
+            del self.steps[value]
         mean, std = constants
         return lambda c: maps.map_of_standardization(c[mean], c[std]), self.value_of[images]
 
