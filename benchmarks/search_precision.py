@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
-from masked import public
+from public_networks import public
 from torch import Tensor, nn
 
 import advnorm
