@@ -20,17 +20,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from public_networks import public
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluation"))
 
 from masked_models import MASKED
+from public_models import load_public
 from sound_models import digits, zoo
 
 from advnorm.evaluation import audit, evaluate
 from advnorm.evaluation.samples import Samples
-from advnorm.evaluation.screening import Suspicion, first_answers
+from advnorm.evaluation.screening import Screening, first_answers
 from advnorm.models import build
 from advnorm.norms import NORMS
 from advnorm.recipe import override
@@ -57,7 +57,7 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 def table(count: int, names: list[str], path: Path | None) -> None:
     """Print a row a model: the number of each evaluation, without and with its flags."""
     with TemporaryDirectory() as folder:
-        model, images, labels = public(path) if path else base(Path(folder))
+        model, images, labels = load_public(path) if path else base(Path(folder))
     images, labels = images[:count], labels[:count]
     data, what = ("mnist", path.name) if path else ("digits", "digits.standard")
     eps = EPS[data]
@@ -125,7 +125,7 @@ def cost(rounds: int) -> None:
             start, threat = time.perf_counter(), Linf(8 / 255)
             history = first_answers(model, samples, threat)
             few = next(samples.batches(model, 64))
-            Suspicion(model, few, threat, history).flags()
+            Screening(model, few, threat, history).flags()
             checks.append(time.perf_counter() - start)
         shares = sorted(c / w for c, w in zip(checks, whole, strict=True))
         print(

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import torch
-from public_networks import public
+from public_models import load_public
 from torch import Tensor, nn
 
 import advnorm
@@ -65,7 +65,7 @@ def own_problems(folder: Path, count: int) -> Iterator[Problem]:
 def public_problems(folder: Path, count: int) -> Iterator[Problem]:
     """Read public weights."""
     for name in ("mnist_a_adv.pth", "kw_mnist.pth"):
-        model, images, labels = public(folder / name)
+        model, images, labels = load_public(folder / name)
         yield Problem(f"auto_LiRPA, {name}", model, images[:count], labels[:count], 0.1)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
     *("text", "safe_yaml", "numbers", "labelled_data", "model_output", "significance"),
-    "t_test",
+    *("t_test", "image_gradients"),
 }
 
 # What each part may import from the rest of the package.
@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "t_test": set(),
     "labelled_data": set(),
     "allocator": set(),
+    "image_gradients": set(),
     "files": set(),
     "progress": {"text"},
     "model_state": set(),

@@ -11,6 +11,7 @@ from advnorm.attacks.names import AttackName, parse_attack
 from advnorm.attacks.pgd import NonFiniteGradientError, bim, fgsm, pgd
 from advnorm.attacks.registry import ATTACKS, AttackEntry
 from advnorm.attacks.square import square
+from advnorm.attacks.target_order import ORDERS, TargetOrder
 from advnorm.attacks.targets import (
     GOALS,
     AttackGoal,
@@ -25,6 +26,7 @@ from advnorm.attacks.targets import (
 __all__ = [
     "ATTACKS",
     "GOALS",
+    "ORDERS",
     "AttackEntry",
     "AttackGoal",
     "AttackName",
@@ -34,6 +36,7 @@ __all__ = [
     "Gain",
     "LogitsFn",
     "NonFiniteGradientError",
+    "TargetOrder",
     "apgd",
     "apgd_ce",
     "apgd_dlr",

@@ -10,6 +10,7 @@ from torch import Tensor
 from advnorm.attacks.auto_pgd import AutoPGDResult, auto_pgd
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.attacks.parallel_runs import runs_together
+from advnorm.attacks.target_order import TargetOrder, likeliest
 from advnorm.attacks.targets import AttackGoal, Gain, LogitsFn, hard_labels, untargeted
 from advnorm.draws import Draws, draws_of_call
 from advnorm.threat import Threat
@@ -111,7 +112,7 @@ def apgd_dlr(
     )
 
 
-def apgd_t(
+def apgd_t(  # noqa: PLR0913 (what every attack takes, and its targets)
     logits_fn: LogitsFn,
     clean: Tensor,
     labels: Tensor,
@@ -120,6 +121,7 @@ def apgd_t(
     steps: int = 100,
     rho: float = 0.75,
     targets: int = 9,
+    order: TargetOrder = likeliest,
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -127,8 +129,8 @@ def apgd_t(
 
     Each target is a run of its own from another random point, over the samples that no
     run has broken yet; runs towards several targets share a batch. The targets are ranked
-    by the clean logits, which costs one forward pass; a sample that this pass finds
-    misclassified is returned as it is.
+    by the clean logits, which costs one forward pass (:mod:`advnorm.attacks.target_order`
+    has another order); a sample that this pass finds misclassified is returned as it is.
 
     With 2 or 3 classes the plain margin is maximized instead:
     :func:`advnorm.attacks.losses.targeted_dlr_reason`.
@@ -141,6 +143,7 @@ def apgd_t(
         steps: Number of ascent steps of each run.
         rho: As in :func:`apgd`.
         targets: Number of target classes; all wrong ones where there are fewer.
+        order: Which wrong classes come first.
         draws: As in :func:`apgd`.
         generator: As in :func:`apgd`.
 
@@ -157,7 +160,9 @@ def apgd_t(
         return clean.clone()
     draws = draws_of_call(draws, generator, clean)
     hard = hard_labels(labels)
-    ranked, left = _rank(logits_fn, clean, hard)
+    logits, ranked = order(logits_fn, clean, hard, threat)
+    right = (logits.argmax(1) == hard) | ~logits.amax(1).isfinite()
+    left = right.nonzero().squeeze(1)
     images = clean.clone()
     gains = torch.full((len(clean),), -torch.inf, dtype=clean.dtype, device=clean.device)
     waiting = range(min(targets, ranked.shape[1]))
@@ -193,16 +198,6 @@ def _keep_best(
     images[left[better]] = result.images[chosen[better]]
     gains[left[better]] = result.gains[chosen[better]].to(gains.dtype)
     return left[~any_broken]
-
-
-def _rank(logits_fn: LogitsFn, clean: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return wrong classes, likeliest first, and the samples classified correctly."""
-    with torch.no_grad():
-        logits = logits_fn(clean)
-    wrong = logits.scatter(1, labels[:, None], -torch.inf)
-    ranked = wrong.argsort(dim=1, descending=True, stable=True)[:, :-1]
-    right = (logits.argmax(1) == labels) | ~logits.amax(1).isfinite()
-    return ranked, right.nonzero().squeeze(1)
 
 
 def _ratio(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:

@@ -11,7 +11,7 @@ the box, :math:`d = P(x) - x` and :math:`d_0 = P(x_0) - x_0`, one step is
     x &\leftarrow \Pi_{box}\bigl((1 - \alpha)(x + \eta d) + \alpha (x_0 + \eta d_0)\bigr) \\
     x &\leftarrow x_0 + \beta (x - x_0) \quad \text{if } x \text{ is adversarial}
 
-The targets are the wrong classes, those with the largest clean logits first.
+The targets are the wrong classes, those with the largest clean logits first by default.
 """
 
 from collections.abc import Callable
@@ -23,6 +23,7 @@ from torch import Tensor
 from advnorm.attacks.parallel_runs import drop_siblings, runs_together
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
+from advnorm.attacks.target_order import TargetOrder, likeliest
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
 from advnorm.threat import Bounds, Threat
@@ -61,6 +62,7 @@ def fab_t(
     *,
     steps: int = 100,
     targets: int = 9,
+    order: TargetOrder = likeliest,
     draws: Draws | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
@@ -77,6 +79,7 @@ def fab_t(
         threat: The set to search, of norm ``"linf"`` or ``"l2"``.
         steps: Number of steps for each target.
         targets: Number of target classes, at most all the wrong ones.
+        order: Which wrong classes come first.
         draws: Not used, as nothing here is random; every attack takes it.
         generator: Not used either.
 
@@ -86,7 +89,9 @@ def fab_t(
     Raises:
         NonFiniteGradientError: If a logit or a gradient held NaN or infinity.
     """
-    search = _search(logits_fn, clean, labels, threat, steps, targets, enough=threat.eps)
+    search = _search(
+        logits_fn, clean, labels, threat, steps, targets, enough=threat.eps, order=order
+    )
     inside = (search.distances <= threat.eps).view(-1, *(1,) * (clean.ndim - 1))
     return torch.where(inside, search.images, clean)
 
@@ -138,6 +143,7 @@ def _search(
     targets: int,
     *,
     enough: float,
+    order: TargetOrder = likeliest,
 ) -> _NearestExamples:
     """Run FAB against each target, on the samples with no distance <= ``enough`` yet."""
     flat, labels, norm = clean.detach().flatten(1), hard_labels(labels), _NORMS[threat.name]
@@ -146,15 +152,14 @@ def _search(
         return logits_fn(x.view(-1, *clean.shape[1:]))
 
     with torch.no_grad():
-        logits = logits_of(flat)
-        order = logits.scatter(1, labels[:, None], -torch.inf).argsort(1, descending=True)
+        logits, ranked = order(logits_fn, clean.detach(), labels, threat)
         best = torch.where(logits.argmax(1) == labels, torch.inf, 0.0).to(flat.dtype)
         nearest_so_far = _NearestExamples(flat.clone(), best)
-        waiting = range(min(targets, order.shape[1] - 1))
+        waiting = range(min(targets, ranked.shape[1]))
         left = (best > enough).nonzero().squeeze(1)
         while len(waiting) and len(left):
             chosen = runs_together(waiting, len(left))
-            owner, aimed = left.repeat(len(chosen)), order[left][:, chosen].T.flatten()
+            owner, aimed = left.repeat(len(chosen)), ranked[left][:, chosen].T.flatten()
             rows = torch.arange(len(owner), device=owner.device)
             start = flat[owner]
             batch = _Batch(rows, owner, start, start, labels[owner], aimed)

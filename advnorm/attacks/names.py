@@ -12,6 +12,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from advnorm.attacks.registry import ATTACKS, AttackEntry
+from advnorm.attacks.target_order import CANDIDATES
 from advnorm.numbers import parse_number
 from advnorm.registry import unknown
 
@@ -117,6 +118,9 @@ ATTACK_OPTIONS = {
         "step_size", "LENGTH", meaning="the step size, such as 1/255, in the norm's units"
     ),
     "ratio": NameOption("step_size", "RATIO", meaning="step size = RATIO x eps / STEPS"),
+    "malt": NameOption(
+        "order", meaning="targets by distance to first order, nearest first (MALT)"
+    ),
     "last": NameOption("curve", meaning="count each last iterate alone, as xie2020 does"),
 }
 """By word; an attack takes those that set an argument of its function."""
@@ -140,6 +144,12 @@ class AttackName:
         """The name of the goal: ``none``, ``random`` or ``least_likely``."""
         words = (word for word in self.options if ATTACK_OPTIONS[word].sets == "goal")
         return next(words, "none")
+
+    @property
+    def order(self) -> str:
+        """The name of the order of target classes: ``likeliest`` or ``malt``."""
+        words = (word for word in self.options if ATTACK_OPTIONS[word].sets == "order")
+        return next(words, "likeliest")
 
     @property
     def clean_start(self) -> float:
@@ -171,7 +181,8 @@ class AttackName:
         >>> parse_attack("pgd-10x2").passes, parse_attack("apgd_t-100").passes
         (60, 2700)
         """
-        return self.restarts * self.entry.passes(self.steps)
+        ranking = 2 * CANDIDATES if self.order == "malt" else 0
+        return self.restarts * (self.entry.passes(self.steps) + ranking)
 
     def step_size(self, eps: float, *, ratio: float) -> float:
         """Return the step size: as the name says, else ``ratio`` x eps / steps."""

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from advnorm.attacks import GOALS, AttackName
+from advnorm.attacks import GOALS, ORDERS, AttackName
 from advnorm.bounds.methods import METHODS
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
@@ -308,8 +308,10 @@ def _bind(name: AttackName, threat: Threat, step_ratio: float) -> BoundAttack:
     if "clean" in name.options:
         settings["clean_start"] = name.clean_start
     goal = {"goal": GOALS[name.target]} if name.target != "none" else {}
-    attack = partial(name.entry.function, threat=threat, **settings, **goal)
+    order = {"order": ORDERS[name.order]} if name.order != "likeliest" else {}
+    attack = partial(name.entry.function, threat=threat, **settings, **goal, **order)
     recorded: dict[str, Setting] = {"target": name.target} if goal else {}
+    recorded |= {"order": name.order} if order else {}
     recorded |= {"restarts": name.restarts, **settings}
     return BoundAttack(name.text, attack, name.restarts, recorded, name.random_stream)
 

@@ -17,6 +17,7 @@ from advnorm.evaluation.inputs import check_images, check_labels, check_logits
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import NOT_BROKEN, BatchVerdicts, StageInput, predict
 from advnorm.folding import fast_logits
+from advnorm.image_gradients import faster_image_gradients
 from advnorm.model_output import read_logits
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
@@ -156,7 +157,8 @@ def logits_of(model: nn.Module) -> LogitsFn:
     own, wide = _dtype(model), search_dtype(model)
 
     def logits_fn(images: Tensor) -> Tensor:
-        return read_logits(model(images.to(own))).to(wide)
+        with faster_image_gradients(images):
+            return read_logits(model(images.to(own))).to(wide)
 
     return logits_fn
 

@@ -1,16 +1,20 @@
-"""Public weights that benchmarks attack: networks of auto_LiRPA's for MNIST."""
+"""Networks that others trained: weights of auto_LiRPA's ``examples/vision/pretrained``."""
 
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from advnorm.recipes import find
 from advnorm.training.components import load_data
 
 
-def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network of auto_LiRPA's, whose shape follows from its weights; and MNIST."""
+def load_public(path: Path, count: int = 1000) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a network for MNIST whose shape follows from its weights, and test samples.
+
+    Convolutions have stride 2 and padding 1, as in ``mnist_a_adv.pth``, ``kw_mnist.pth``
+    and ``mnist_cnn_small.pth``. MNIST comes from ``ADVNORM_DATA``.
+    """
     weights = torch.load(path, weights_only=True, map_location="cpu")
     weights = weights.get("state_dict", weights)
     layers: list[nn.Module] = []
@@ -25,5 +29,5 @@ def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     model = nn.Sequential(*layers[:-1])
     model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
     data = load_data(find("mnist.ibp"), root=None)
-    batch = next(data.test.batches(torch.arange(1000), batch_size=1000, device=None))
+    batch = next(data.test.batches(torch.arange(count), batch_size=count, device=None))
     return model.eval(), batch.images, batch.labels
