@@ -43,9 +43,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BASE | {"norms"},
     "attacks": BASE | {"threat"},
     "bounds": BASE | {"norms", "threat"},
+    "folding": BASE | {"norms", "bounds"},
     "objectives": BASE | {"attacks", "bounds", "norms", "threat"},
     "gradients": BASE | {"objectives", "norms"},
-    "evaluation": BASE | {"attacks", "bounds", "norms", "threat", "data", "records"},
+    "evaluation": BASE
+    | {"attacks", "bounds", "folding", "norms", "threat", "data", "records"},
     "diagnosis": BASE
     | {"attacks", "bounds", "evaluation", "norms", "threat", "data", "records"},
     "report": {"records", "files", "registry", "text", "numbers", "significance"},

@@ -13,7 +13,12 @@ from advnorm.evaluation.condition_names import (
     NaturalName,
     parse_condition,
 )
-from advnorm.evaluation.conditions import Condition, certify_first, parse_conditions
+from advnorm.evaluation.conditions import (
+    Condition,
+    certify_first,
+    parse_conditions,
+    search_in,
+)
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
@@ -35,6 +40,7 @@ from advnorm.evaluation.samples import (
     isolated,
 )
 from advnorm.evaluation.screening import Screening, contradictions, first_answers
+from advnorm.folding import SearchPrecision
 from advnorm.labelled_data import Array, LabelledData
 from advnorm.norms import active_branch
 from advnorm.progress import Progress
@@ -57,6 +63,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     seed: int = 0,
     train_mode: Literal["set", "refuse"] = "set",
     keep: Literal["nothing", "adversarial"] = "nothing",
+    search_precision: SearchPrecision = "float32",
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -97,6 +104,8 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         train_mode: What to do about a model in train mode: set it to evaluation and put it
             back afterwards, or refuse it.
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
+        search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
+            faster on many machines; every success is confirmed in the model's own.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -108,7 +117,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
-    tests = certify_first(tests, certificate)
+    tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)

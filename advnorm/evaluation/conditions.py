@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from advnorm.evaluation.stages import (
     Stage,
     StepCurve,
 )
+from advnorm.folding import SearchPrecision
 from advnorm.records import (
     ConditionKind,
     Setting,
@@ -60,6 +61,8 @@ class Condition:
     threat: Threat | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
     attacks: tuple[AttackName, ...] = ()
+    precision: SearchPrecision = "float32"
+    """Of the passes of its searches; verdicts are in the model's own."""
 
     @property
     def searches(self) -> bool:
@@ -155,6 +158,24 @@ def certificate_condition(method: str, threat: Threat) -> Condition:
     """Return the condition under which ``method`` alone decides: certified or not."""
     stage = Certificate(method, threat, decides=True)
     return Condition(method, "certificate", stages=(stage,), threat=threat)
+
+
+def search_in(conditions: Sequence[Condition], precision: str) -> list[Condition]:
+    """Let attacks pass in ``precision``; the results record it where it is not the default.
+
+    ``float32`` means the model's own precision.
+    """
+    if precision not in get_args(SearchPrecision):
+        names = " or ".join(map(repr, get_args(SearchPrecision)))
+        raise ValueError(f"the precision of searches is {names}, not {precision!r}")
+    if precision == "float32":
+        return list(conditions)
+    return [
+        replace(c, precision="bfloat16", settings={**c.settings, "precision": precision})
+        if c.searches
+        else c
+        for c in conditions
+    ]
 
 
 def certify_first(conditions: Sequence[Condition], method: str) -> list[Condition]:

@@ -16,6 +16,7 @@ from advnorm.evaluation.conditions import Condition
 from advnorm.evaluation.inputs import check_images, check_labels, check_logits
 from advnorm.evaluation.sharding import failing_together, gather_rows, own_rows
 from advnorm.evaluation.stages import NOT_BROKEN, BatchVerdicts, StageInput, predict
+from advnorm.folding import fast_logits
 from advnorm.image_gradients import faster_image_gradients
 from advnorm.model_output import read_logits
 from advnorm.model_state import eval_mode, frozen_parameters
@@ -50,10 +51,11 @@ def run_condition(
     """Test every sample under ``condition``; ``done`` are verdicts to continue from.
 
     During the search the model is in evaluation mode with frozen parameters; afterwards it
-    is restored. ``save`` is called after each batch with all verdicts so far, and with the
-    examples of the first batch. Several ranks share each batch, and rank 0 saves.
+    is restored. Searches call its folded form where that is equal. ``save`` is called after
+    each batch with all verdicts so far, and with the examples of the first batch. Several
+    ranks share each batch, and rank 0 saves.
     """
-    verdicts = done or Verdicts()
+    verdicts, search = done or Verdicts(), SearchFunctions(model, condition)
     progress, logits_fn = progress or Quiet(), logits_of(model)
     allocator = freed_memory_kept(next(model.parameters(), None))
     with eval_mode(model), frozen_parameters(model), allocator:
@@ -64,7 +66,17 @@ def run_condition(
             images, labels = batch.images.to(search_dtype(model)), batch.labels
             rows, draws = own_rows(count), Draws.of(seed, batch.samples)
             with failing_together():
-                part = StageInput(model, logits_fn, images[rows], labels[rows], draws[rows])
+                own_images = images[rows]
+                search.prepare(own_images)
+                part = StageInput(
+                    model,
+                    logits_fn,
+                    own_images,
+                    labels[rows],
+                    draws[rows],
+                    search.fast_fn,
+                    search.half_fn,
+                )
                 own = condition.change.run(part)
                 for stage in condition.stages:
                     own = stage.run(part, own)
@@ -81,6 +93,25 @@ def run_condition(
             so_far = verdicts.accuracy()
             progress.update(so_far.n, total, f"{condition.key} {so_far.fraction:.1%}")
     return verdicts
+
+
+class SearchFunctions:
+    """The fast passes of a model under a condition, made at the first images."""
+
+    def __init__(self, model: nn.Module, condition: Condition) -> None:
+        self.model, self.condition = model, condition
+        self.fast_fn: LogitsFn | None = None
+        self.half_fn: LogitsFn | None = None
+        self._ready = not condition.searches
+
+    def prepare(self, images: Tensor) -> None:
+        """Fold the model, if that is not done and there is something to search."""
+        if self._ready or not len(images):
+            return
+        self._ready = True
+        self.fast_fn = fast_logits(self.model, images)
+        if self.fast_fn is not None and self.condition.precision == "bfloat16":
+            self.half_fn = fast_logits(self.model, images, "bfloat16")
 
 
 def check_model(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:

@@ -30,6 +30,20 @@ class StageInput(NamedTuple):
     clean: Tensor
     labels: Tensor
     draws: Draws
+    fast_fn: LogitsFn | None = None
+    """What searches call, where it has the model's logits by faster passes."""
+    half_fn: LogitsFn | None = None
+    """The same in half precision: what searches call first, where there is one."""
+
+    @property
+    def search_fn(self) -> LogitsFn:
+        """What a search calls; only :attr:`logits_fn` confirms what it returns."""
+        return self.half_fn or self.exact_fn
+
+    @property
+    def exact_fn(self) -> LogitsFn:
+        """What a search calls in the model's own precision."""
+        return self.fast_fn or self.logits_fn
 
 
 class BatchVerdicts(NamedTuple):
@@ -136,7 +150,9 @@ class AttackSearch:
 
     A misclassified or certified sample is not attacked; a broken one is dropped at once. A
     success counts only if a fresh forward pass confirms it, inside the ball and the bounds.
-    A ball of radius 0 holds the clean image alone: nothing is searched.
+    A ball of radius 0 holds the clean image alone: nothing is searched. Where a search in
+    half precision ends at an image that fools only the rounded model, it is run again in
+    the model's own precision.
     """
 
     attacks: Sequence[BoundAttack]
@@ -152,8 +168,14 @@ class AttackSearch:
                 break
             clean, labels = batch.clean[rows], batch.labels[rows]
             draws = batch.draws[rows].stream(*stream)
-            x = attack(logits_fn, clean, labels, draws=draws)
+            x = attack(batch.search_fn, clean, labels, draws=draws)
             predictions = predict(logits_fn, x, labels)
+            again = _only_rounded(batch.half_fn, x, labels, predictions)
+            if len(again):
+                x[again] = attack(
+                    batch.exact_fn, clean[again], labels[again], draws=draws[again]
+                )
+                predictions[again] = predict(logits_fn, x[again], labels[again])
             broken = (predictions != labels) & threat.contains(x, clean)
             verdicts.images[rows] = x
             verdicts.predictions[rows[broken]] = predictions[broken]
@@ -166,6 +188,17 @@ class AttackSearch:
         for number, bound in enumerate(self.attacks):
             for restart in range(bound.restarts if self.threat.eps else 0):
                 yield number, bound.attack, (bound.random_stream, restart)
+
+
+def _only_rounded(
+    half_fn: LogitsFn | None, x: Tensor, labels: Tensor, predictions: Tensor
+) -> Tensor:
+    """Return the rows that fool the model in half precision alone."""
+    if half_fn is None:
+        return labels.new_empty(0)
+    with torch.no_grad():
+        rounded = classify(half_fn(x), labels)
+    return ((rounded != labels) & (predictions == labels)).nonzero().squeeze(1)
 
 
 @dataclass(frozen=True)
@@ -232,11 +265,11 @@ class StepCurve:
                 return
             clean, labels = batch.clean[rows], batch.labels[rows]
             x[rows] = ascend(
-                batch.logits_fn,
+                batch.search_fn,
                 x[rows],
                 clean,
                 threat,
-                GOALS[name.target](batch.logits_fn, clean, labels, draws[rows]),
+                GOALS[name.target](batch.search_fn, clean, labels, draws[rows]),
                 steps=count - steps_done,
                 step_size=self.step_size,
             )

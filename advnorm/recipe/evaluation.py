@@ -83,6 +83,9 @@ class EvaluationSpec(Spec):
     """Samples that are attacked together. Verdicts do not depend on it."""
     weights: Literal["best", "last"] = "best"
     """The checkpoint with the best validation accuracy, or the last one."""
+    search_precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the passes of attacks: that of the model, or bfloat16, which is faster. Every
+    success is confirmed in that of the model."""
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
     """The branch of a mixture norm that is evaluated and attacked. With ``worst``, a sample
     is robust only if it is robust on both."""

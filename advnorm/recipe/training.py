@@ -55,6 +55,10 @@ class AttackSpec(Spec):
     """The statistics that norms use during the attack; or by epoch, such as
     ``{0: batch, 30: running}``."""
 
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the attack's passes: that of the training, or bfloat16, which is faster. Weights'
+    gradients and statistics stay in that of the training."""
+
     def statistics_at(self, epoch: float) -> Mode:
         """Return the statistics in use at a time in epochs."""
         if isinstance(self.statistics, str):

@@ -7,7 +7,7 @@ from advnorm import data as sets
 from advnorm.bounds import METHODS
 from advnorm.evaluation import Condition, certificate_condition, parse_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
-from advnorm.evaluation.conditions import certify_first
+from advnorm.evaluation.conditions import certify_first, search_in
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
@@ -86,7 +86,7 @@ def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
         step_ratio=spec.step_ratio,
         shape=shape,
     )
-    return certify_first(conditions, spec.certificate)
+    return search_in(certify_first(conditions, spec.certificate), spec.search_precision)
 
 
 def _run_conditions(

@@ -11,6 +11,7 @@ from advnorm import ranks
 from advnorm.attacks import GOALS, AttackGoal, Gain, LogitsFn, NonFiniteGradientError, pgd
 from advnorm.data import AUGMENTATIONS, Batch, mixup, smooth_labels
 from advnorm.draws import Draws
+from advnorm.folding import fast_logits
 from advnorm.gradients import BatchObjective
 from advnorm.norms import freeze_statistics, unsynced_statistics
 from advnorm.objectives import Adversary, Loss, Objective
@@ -184,6 +185,8 @@ class Stepper:
         def search(
             logits_fn: LogitsFn, clean: Tensor, labels: Tensor, goal: AttackGoal
         ) -> Tensor:
+            if isinstance(logits_fn, nn.Module):
+                logits_fn = fast_logits(logits_fn, clean, spec.precision) or logits_fn
             for scale in self.gradient_scales:
                 adversarial, failed = clean, None
                 try:

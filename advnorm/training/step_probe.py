@@ -6,10 +6,11 @@ them an extra clean pass with batch statistics is made.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from advnorm.diagnosis import spectrum
 from advnorm.diagnosis.features import feature_layers
@@ -22,6 +23,8 @@ from advnorm.norms.moments import measure_moments
 from advnorm.norms.route import DOMAINS, current_route
 from advnorm.objectives import Adversary, AdversaryCache, Loss, Objective
 
+Hook = Callable[[nn.Module, tuple[Tensor, ...]], None]
+
 
 class StepProbe:
     """Measures one step; the numbers stay on the device until they are read."""
@@ -32,7 +35,7 @@ class StepProbe:
         self.model, self.questions, self.certified = model, questions, certified
         self._numbers: dict[str, Tensor] = {}
         self._deepest: dict[Domain, Tensor] = {}
-        self._open = False
+        self._handles: list[RemovableHandle] | None = None
         self._loss: Callable[[int | None], Tensor] | None = None
 
     def attach(
@@ -113,38 +116,45 @@ class StepProbe:
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
-        """Do not measure while an attack runs."""
-        before, self._open = self._open, False
+        """Take the hooks off while an attack runs: its fast path would not see them."""
+        hooked = self._handles is not None
+        self._remove()
         try:
             yield
         finally:
-            self._open = before
+            if hooked:
+                self._register()
 
     @contextmanager
     def _hooked(self) -> Iterator[None]:
-        with ExitStack() as handles:
-            for layer in last_layers(self.model) if "moments" in self.questions else ():
-                handle = layer.register_forward_pre_hook(self._record_deepest)
-                handles.callback(handle.remove)
-            for layer in self._tracking() if "wasserstein" in self.questions else ():
-                handle = layer.register_forward_pre_hook(self._record_distance)
-                handles.callback(handle.remove)
-            self._open = True
-            try:
-                yield
-            finally:
-                self._open = False
+        self._register()
+        try:
+            yield
+        finally:
+            self._remove()
+
+    def _register(self) -> None:
+        pairs: list[tuple[nn.Module, Hook]] = []
+        if "moments" in self.questions:
+            pairs += [(layer, self._record_deepest) for layer in last_layers(self.model)]
+        if "wasserstein" in self.questions:
+            pairs += [(layer, self._record_distance) for layer in self._tracking()]
+        self._handles = [layer.register_forward_pre_hook(hook) for layer, hook in pairs]
+
+    def _remove(self) -> None:
+        for handle in self._handles or ():
+            handle.remove()
+        self._handles = None
 
     def _tracking(self) -> list[nn.Module]:
         layers = feature_layers(self.model).values()
         return [layer for layer in layers if running_moments_of(layer, "clean") is not None]
 
     def _record_deepest(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if self._open:
-            self._deepest |= self._by_domain(inputs[0])
+        self._deepest |= self._by_domain(inputs[0])
 
     def _record_distance(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        for domain, rows in self._by_domain(inputs[0]).items() if self._open else ():
+        for domain, rows in self._by_domain(inputs[0]).items():
             running = running_moments_of(layer, domain)
             assert running is not None
             key = f"wasserstein/{domain}"
