@@ -59,11 +59,11 @@ class _Convolutions(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if func is torch.conv2d and not torch.compiler.is_compiling():
-            return _convolve(*args, **(kwargs or {}))
+            return convolve(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-def _convolve(
+def convolve(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -75,20 +75,19 @@ def _convolve(
     """Convolve as ``torch.conv2d`` does, with the faster gradient where it pays."""
     frozen = not weight.requires_grad and (bias is None or not bias.requires_grad)
     fits = frozen and groups == 1 and input.requires_grad and input.ndim == 4
-    if isinstance(padding, str):
-        return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
-    if not (fits and _pays(weight, stride)):
+    if isinstance(padding, str) or not (fits and pays(weight, stride)):
         return torch.conv2d(input, weight, bias, stride, padding, dilation, groups)
     window = _Window(_pair(stride), _pair(padding), _pair(dilation))
     result: Tensor = _FewChannels.apply(input, weight, bias, window)  # type: ignore[no-untyped-call]
     return result
 
 
-def _pays(weight: Tensor, stride: int | tuple[int, ...]) -> bool:
+def pays(weight: Tensor, stride: int | tuple[int, ...]) -> bool:
     """Return whether the product is faster; only on types that ``fold`` knows."""
     channels, strided = weight.shape[1], max(_pair(stride)) > 1
     few = channels == 1 or (channels <= _FEW and strided)
-    return few and weight.dtype in (torch.float32, torch.float64)
+    known = weight.dtype in (torch.float32, torch.float64)
+    return few and known and weight.device.type == "cpu"
 
 
 def _pair(size: int | tuple[int, ...]) -> tuple[int, ...]:

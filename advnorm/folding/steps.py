@@ -6,7 +6,6 @@ in place: of a convolution it reads the input alone, of a ReLU the output.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional as F
 
 from advnorm.bounds.graph import replaced
 from advnorm.folding.feature_maps import Constants, FeatureMap, MapSource
+from advnorm.image_gradients import convolve, pays
 
 Product = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -81,8 +81,8 @@ class ProductStep:
         after = self.after and self.after(constants)
         weight, bias = folded(self.layer, before, after)
         layer, relu, kind = self.layer, self.relu, layout.dtype
-        if has_few_columns(layer):  # as fast in the wider precision
-            return lambda x: _ColumnConv.apply(x, weight, bias, layer, relu).to(kind)  # type: ignore[no-untyped-call]
+        if type(layer) is nn.Conv2d and layer.padding_mode == "zeros":
+            return _convolution(layer, weight, bias, relu, layout)
         weight = layout.cast(weight)
         bias = None if bias is None else bias.to(kind)
         linear = isinstance(layer, nn.Linear)
@@ -98,53 +98,29 @@ class ProductStep:
         return run
 
 
-MOST_COLUMNS = 16
+def _convolution(
+    layer: nn.Conv2d, weight: Tensor, bias: Tensor | None, relu: bool, layout: Layout
+) -> Bound:
+    """Return a convolution; one with a faster gradient of images keeps its precision."""
+    stride, padding, dilation, groups = (
+        layer.stride,
+        layer.padding,
+        layer.dilation,
+        layer.groups,
+    )
+    wide = groups == 1 and not isinstance(padding, str) and pays(weight, stride)
+    if not wide:
+        weight = layout.cast(weight)
+    bias = None if bias is None else bias.to(weight.dtype)
+    inside, kind = weight.dtype, layout.dtype
 
-
-def has_few_columns(layer: nn.Module) -> bool:
-    """Tell whether the input gradient is faster by columns than by torch's own kernel.
-
-    So it is for grey images on a CPU: a single channel fills no vector register.
-    """
-    if type(layer) is not nn.Conv2d or layer.padding_mode != "zeros":
-        return False
-    columns = prod(layer.kernel_size) / prod(layer.stride)
-    on_cpu = layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32
-    single = layer.in_channels == 1 and not isinstance(layer.padding, str)
-    return single and on_cpu and columns <= MOST_COLUMNS
-
-
-class _ColumnConv(torch.autograd.Function):
-    """A convolution of grey images; the input gradient is that of its columns, added up."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Any, relu: bool
-    ) -> Tensor:
-        x = x.to(weight.dtype)
-        y: Tensor = layer._conv_forward(x, weight, bias)
+    def run(x: Tensor) -> Tensor:
+        x = x if x.dtype == inside else x.to(inside)
+        y = convolve(x, weight, bias, stride, padding, dilation, groups)
         y = y.relu_() if relu else y
-        ctx.save_for_backward(weight, *([y] if relu else []))
-        ctx.layer, ctx.size = layer, x.shape[2:]
-        return y
+        return y if inside == kind else y.to(kind)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, of_y: Tensor) -> tuple[Any, ...]:
-        weight, *outputs = ctx.saved_tensors
-        for y in outputs:
-            of_y = torch.ops.aten.threshold_backward(of_y, y, 0)
-        layer = ctx.layer
-        columns = torch.matmul(weight.flatten(1).t(), of_y.flatten(2))
-        of_x = F.fold(
-            columns,
-            ctx.size,
-            layer.kernel_size,
-            dilation=layer.dilation,
-            padding=layer.padding,
-            stride=layer.stride,
-        )
-        return of_x, None, None, None, None
+    return run
 
 
 def folded(
