@@ -31,7 +31,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import torch
@@ -48,6 +48,7 @@ MNIST = ("mnist_a_adv", "kw_mnist")
 RESIDUAL = ("resnet", "wrn_10_1")
 PASSES = (50, 100, 250, 500, 1000)
 """Images a pass."""
+CLOCKS = {"wall": perf_counter, "processor": process_time}
 WARM = 5.0
 """Seconds of a call that needs no other one to warm up."""
 TRIAL = {"ibp": 1000, "crown-ibp": 250, "crown": 50}
@@ -113,36 +114,41 @@ def passes(task: Problem, size: int) -> None:
             task.model(part)
 
 
-def timed(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def timed(
+    sides: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Return the seconds of each side, in turn, after a call each that warms up."""
     spent: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, run in sides.items():
-            begin = perf_counter()
+            begin = clock()
             run()
-            spent[name].append(perf_counter() - begin)
+            spent[name].append(clock() - begin)
         if max(seconds[0] for seconds in spent.values()) > WARM and number + 1 == rounds:
             return spent  # a call that long needs none before it
     return {name: seconds[1:] for name, seconds in spent.items()}
 
 
-def fastest(runs: dict[str, Callable[[], object]], rounds: int = 2) -> str:
+def fastest(
+    runs: dict[str, Callable[[], object]], rounds: int, clock: Callable[[], float]
+) -> str:
     """Return which of some ways is the fastest."""
-    spent = timed(runs, rounds)
+    spent = timed(runs, rounds, clock)
     return min(spent, key=lambda name: min(spent[name]))
 
 
 def measure(name: str, method: str, arguments: argparse.Namespace) -> dict[str, object]:
     """Measure one method on one network."""
     task = problem(name, arguments, _count(name, method, arguments))
-    best = best_way(name, method, task)
+    clock = CLOCKS[arguments.clock]
+    best = arguments.way or best_way(name, method, task, clock)
     sides: dict[str, Callable[[], object]] = {
         "ours": partial(ours, task, method),
         "theirs": partial(theirs, task, method, *_settings(best)),
     }
     if method == "ibp":
         runs = {str(n): partial(passes, task, n) for n in PASSES if n <= len(task.images)}
-        sides["passes"] = runs[fastest(runs, 5)]
+        sides["passes"] = runs[fastest(runs, 5, clock)]
     rounds = arguments.crown_rounds if method == "crown" else arguments.rounds
     first = task.first(2 if name in RESIDUAL else 20)
     mine, peers = (
@@ -151,14 +157,16 @@ def measure(name: str, method: str, arguments: argparse.Namespace) -> dict[str, 
     )
     scale = peers.abs().amax(1, keepdim=True)
     return {
-        **timed(sides, rounds),
+        **timed(sides, rounds, clock),
         "images": len(task.images),
         "way": best,
         "difference": float(((mine - peers).abs() / scale).max()),
     }
 
 
-def best_way(name: str, method: str, task: Problem) -> str:
+def best_way(
+    name: str, method: str, task: Problem, clock: Callable[[], float]
+) -> str:
     """Return the images a call and the mode in which auto_LiRPA is the fastest."""
     if name in RESIDUAL:
         trial, splits = task.first(2), (1, 2)
@@ -169,7 +177,7 @@ def best_way(name: str, method: str, task: Problem) -> str:
     if method == "crown":
         ways += [f"{n} matrix" for n in splits if n == 1 or name not in RESIDUAL]
     runs = {way: partial(theirs, trial, method, *_settings(way)) for way in ways}
-    return fastest(runs, 1 if method == "crown" else 2)
+    return fastest(runs, 1 if method == "crown" else 2, clock)
 
 
 def _settings(way: str) -> tuple[int, str]:
@@ -253,6 +261,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--crown-rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    parser.add_argument("--way", help="of auto_LiRPA, such as '1 patches': no trial")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -260,6 +270,7 @@ def main() -> None:
     if arguments.one:
         one(arguments)
         return
+    print(f"{arguments.clock} time, {arguments.threads} threads")
     print(
         "| network | method | images | ours | auto_LiRPA | its images a call, mode | ratio "
         "| 2 passes, ours over it | peak MB, ours / peer / neither | difference |"

@@ -13,15 +13,12 @@ from torch import Tensor, nn
 
 from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box, between
+from advnorm.bounds.budget import fitting
 from advnorm.bounds.entry_bounds import bound_entries
 from advnorm.bounds.graph import Graph, Node
 from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.patch_plan import plan_patches
 from advnorm.bounds.receptive_field import Outputs
-
-BUDGET = 2**22
-"""Coefficients that are taken backward together."""
-
 
 class EntryBounds(NamedTuple):
     """Places in a value, and lower bounds of their entries and of the negatives."""
@@ -60,7 +57,7 @@ def _by_rows(
     flat = unsure.flatten(1)
     count = int(flat.sum(1).max())
     chosen = flat.to(torch.uint8).argsort(1, descending=True)[:, :count]
-    some = max(1, BUDGET // (2 * len(flat) * backward.widest()))
+    some = fitting(2 * len(flat) * backward.widest(), backward.boxes[0].radius)
     samples = torch.arange(len(flat), device=flat.device)
     for index in torch.split(chosen.T, some):
         start, rows, off = _begin(backward, source, index, unsure.shape)
@@ -107,7 +104,7 @@ def _by_entries(
     """Bound entries of a map by patches as far as these go; then by maps of one sample."""
     source, drop = _skip_identities(backward, source), _may_drop(backward.graph)
     plan, entries = plan_patches(backward, source), unsure.nonzero()
-    some = max(1, BUDGET // (2 * plan.largest))
+    some = fitting(2 * plan.largest, backward.boxes[0].radius)
     if not plan.is_whole:
         for part in torch.split(entries, some):
             outputs = Outputs(*part.unbind(1))
