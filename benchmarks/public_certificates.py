@@ -164,9 +164,7 @@ def measure(name: str, method: str, arguments: argparse.Namespace) -> dict[str, 
     }
 
 
-def best_way(
-    name: str, method: str, task: Problem, clock: Callable[[], float]
-) -> str:
+def best_way(name: str, method: str, task: Problem, clock: Callable[[], float]) -> str:
     """Return the images a call and the mode in which auto_LiRPA is the fastest."""
     if name in RESIDUAL:
         trial, splits = task.first(2), (1, 2)

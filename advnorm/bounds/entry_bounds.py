@@ -22,6 +22,8 @@ from advnorm.bounds.receptive_field import Outputs, ReceptiveField
 
 FEWER = 0.9
 """Share of the entries that may be left for the others to be dropped."""
+BENDS = 2
+"""Activations to pass before a check: behind one, forms are no tighter than intervals."""
 
 
 def bound_entries(
@@ -52,15 +54,14 @@ class _Walk:
     waiting: dict[int, Tensor] = field(default_factory=dict)
 
     def run(self, source: int, *, drop: bool) -> Tensor:
-        bounds, is_bent = torch.zeros_like(self.bias), False
+        bounds, bends = torch.zeros_like(self.bias), 0
         left = torch.arange(self.bias.shape[1], device=self.bias.device)
         for index in range(source, 0, -1):
             if index not in self.waiting:
                 continue
             if self.backward.is_images(index) and len(self.waiting) == 1:
                 break
-            near = index in self.backward.exact_nodes.exact  # the end is as near
-            if drop and is_bent and index in self.backward.tightened and not near:
+            if drop and bends >= BENDS and self._is_worth_a_check(index):
                 lower = self.concretized()
                 sure = (lower >= 0).any(0)
                 kept = (~sure).nonzero().squeeze(1)
@@ -70,9 +71,15 @@ class _Walk:
                     self.keep(kept)
                     if not len(left):
                         return bounds
-            is_bent = is_bent or self.backward.graph.nodes[index].operation.relaxation is not None
+            operation = self.backward.graph.nodes[index].operation
+            bends += operation.relaxation is not None
             self.step(index)
         return bounds.index_copy(1, left, self.concretized())
+
+    def _is_worth_a_check(self, index: int) -> bool:
+        """Tell whether a node has a tight box, and is not next to the end anyway."""
+        is_near = index in self.backward.exact_nodes.exact
+        return index in self.backward.tightened and not is_near
 
     def keep(self, kept: Tensor) -> None:
         """Go on with some of the entries."""

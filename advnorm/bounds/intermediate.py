@@ -20,6 +20,7 @@ from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.patch_plan import plan_patches
 from advnorm.bounds.receptive_field import Outputs
 
+
 class EntryBounds(NamedTuple):
     """Places in a value, and lower bounds of their entries and of the negatives."""
 
@@ -50,9 +51,7 @@ def tighten(backward: Backward, node: Node, box: Box) -> Box:
     return between(None, low, high)
 
 
-def _by_rows(
-    backward: Backward, source: int, unsure: Tensor
-) -> Iterator[EntryBounds]:
+def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryBounds]:
     """Bound entries by forms over whole maps, as many at a time as the budget allows."""
     flat = unsure.flatten(1)
     count = int(flat.sum(1).max())
@@ -98,9 +97,7 @@ def _skip_identities(backward: Backward, index: int) -> int:
     return index
 
 
-def _by_entries(
-    backward: Backward, source: int, unsure: Tensor
-) -> Iterator[EntryBounds]:
+def _by_entries(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryBounds]:
     """Bound entries of a map by patches as far as these go; then by maps of one sample."""
     source, drop = _skip_identities(backward, source), _may_drop(backward.graph)
     plan, entries = plan_patches(backward, source), unsure.nonzero()

@@ -58,9 +58,7 @@ def plan_patches(backward: Backward, source: int) -> PatchPlan:
             break
         for number in backward.graph.nodes[index].inputs:
             seen = number in plan.fields
-            plan.fields[number] = (
-                _merged(plan.fields[number], before) if seen else before
-            )
+            plan.fields[number] = _merged(plan.fields[number], before) if seen else before
             waiting.add(number)
     if 0 in waiting and (here := plan.fields[0]):
         plan.fields[0] = here if _is_worth_it(here, backward.boxes[0]) else None
@@ -79,9 +77,7 @@ def _is_worth_it(field: ReceptiveField, box: Box) -> bool:
     return field.size[0] * field.size[1] < WHOLE * height * width
 
 
-def _before(
-    backward: Backward, index: int, here: ReceptiveField
-) -> ReceptiveField | None:
+def _before(backward: Backward, index: int, here: ReceptiveField) -> ReceptiveField | None:
     """Return the field in the inputs of a node, if patches go through it."""
     node, call = backward.graph.nodes[index], backward.calls[index]
     if node.operation.backward is None or len(call.boxes[0].shape) != 4:

@@ -77,7 +77,9 @@ def _without_zero(node: Node) -> Node:
     is_sum = node.function in ("add", "iadd") and len(node.args) == 2 and not node.kwargs
     if not is_sum or len(node.inputs) != 1 or len(others) != 1 or not _is_zero(others[0]):
         return node
-    return Node("layer", node.name, nn.Identity(), args=(Ref(node.inputs[0]),), inputs=node.inputs)
+    return Node(
+        "layer", node.name, nn.Identity(), args=(Ref(node.inputs[0]),), inputs=node.inputs
+    )
 
 
 def _is_zero(value: object) -> bool:
