@@ -1,8 +1,8 @@
 r"""Patches: backward passes of some entries of a map over their receptive fields alone.
 
-An entry of an early map depends on a small patch of each map before it. The coefficients on
-that patch, ``(2, entries, maps, *patch)`` for an entry and its negative, go through the same
-rules as whole maps (:mod:`.linear_forms`), with the patches of each sample's lines and
+An entry of an early map depends on a small patch of each map before it. The coefficients
+on that patch, ``(2, entries, maps, *patch)`` for an entry and its negative, go through the
+same rules as whole maps (:mod:`.linear_forms`), with the patches of each sample's lines and
 images cut out (:mod:`.receptive_field`). Coefficients beyond the edge of a map are zero.
 """
 

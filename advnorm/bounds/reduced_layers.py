@@ -42,19 +42,6 @@ def fewer_inputs(layer: Linear, kept: Tensor, each: int) -> Linear:
     return _like(layer, parts.flatten(1, 2), layer.bias)
 
 
-def channels_last(layer: nn.Conv2d) -> nn.Conv2d:
-    """Return the layer with weights that make its outputs channels-last: faster on a CPU.
-
-    The strides are set by hand, as those of a single channel would pass for both layouts.
-    """
-    _, maps, height, width = layer.weight.shape
-    strides = (maps * height * width, 1, maps * width, maps)
-    weight = torch.empty_strided(
-        layer.weight.shape, strides, dtype=layer.weight.dtype, device=layer.weight.device
-    )
-    return _like(layer, weight.copy_(layer.weight), layer.bias)
-
-
 def _like(layer: L, weight: Tensor, bias: Tensor | None) -> L:
     """Return a layer with the settings of another one and with weights of its own."""
     new, dtype = copy(layer), layer.weight.dtype

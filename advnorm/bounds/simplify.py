@@ -22,7 +22,6 @@ from advnorm.bounds.graph import Graph, Node, Ref
 from advnorm.bounds.interval import interval_bounds
 from advnorm.bounds.reduced_layers import (
     Linear,
-    channels_last,
     fewer_inputs,
     fewer_outputs,
     with_norm,
@@ -66,9 +65,7 @@ def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
     for index in range(len(nodes)):
         _prune(nodes, index, boxes, readers)
     sizes = [box.shape[1:].numel() for box in boxes if isinstance(box, Box)]
-    return SimplifiedGraph(
-        replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1]
-    )
+    return SimplifiedGraph(replace(graph, nodes=tuple(nodes)), max(sizes), sizes[-1])
 
 
 def _without_zero(node: Node) -> Node:
@@ -84,14 +81,6 @@ def _without_zero(node: Node) -> Node:
 
 def _is_zero(value: object) -> bool:
     return type(value) in (int, float) and value == 0
-
-
-def _laid_out(node: Node) -> Node:
-    """Give a convolution's weights the memory format that is fastest on their device."""
-    if node.kind != "layer" or type(node.layer) is not nn.Conv2d:
-        return node
-    on_cpu = node.layer.weight.device.type == "cpu"
-    return replace(node, target=channels_last(node.layer)) if on_cpu else node
 
 
 def _readers(graph: Graph) -> Readers:

@@ -121,7 +121,7 @@ def test_patches_are_differentiable_in_the_weights():
 
 
 def shifted_sum(true):
-    """The branches of a sum are laid beside each other with a wrong padding."""
+    """Align the branches of a sum with a wrong padding."""
     return lambda self, a, wide: true(self, a, wide).roll(int(self != wide), -1)
 
 
@@ -158,7 +158,7 @@ def first_sample_for_all(true):
 
 
 def branch_forgotten_in_a_check(true):
-    """A sign is taken for sure without what waits at other nodes: a stale mask."""
+    """Take a sign for sure without what waits at other nodes: a stale mask."""
 
     def wrong(self):
         others, is_end = self.waiting, len(self.waiting) == 1
