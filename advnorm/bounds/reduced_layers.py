@@ -6,7 +6,6 @@ Every weight and bias is rounded once. The new layers have no gradients.
 from copy import copy
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 Linear = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
