@@ -16,7 +16,7 @@ median and the range of ``--rounds`` calls after one that warms up (``crown``: o
 (patches or matrix) that suit it best, which is measured first. ``2 passes`` is the time of
 two forward passes of the model, at the number of images a pass that suits it best. Peaks of
 memory are those of a process that runs one library alone. The last column is the largest
-difference of margins, relative to the largest margin of the image, where auto_LiRPA cuts
+difference of margins in float64, relative to the largest margin of the image, where auto_LiRPA cuts
 its bounds with intervals as ours does (``compare_crown_with_ibp``).
 """
 
@@ -27,6 +27,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -151,6 +152,9 @@ def measure(name: str, method: str, arguments: argparse.Namespace) -> dict[str, 
         sides["passes"] = runs[fastest(runs, 5, clock)]
     rounds = arguments.crown_rounds if method == "crown" else arguments.rounds
     first = task.first(2 if name in RESIDUAL else 20)
+    first = first._replace(
+        model=deepcopy(task.model).double(), images=first.images.double()
+    )
     mine, peers = (
         ours(first, method),
         theirs(first, method, len(first.images), "patches", cut=True),
