@@ -16,8 +16,8 @@ median and the range of ``--rounds`` calls after one that warms up (``crown``: o
 (patches or matrix) that suit it best, which is measured first. ``2 passes`` is the time of
 two forward passes of the model, at the number of images a pass that suits it best. Peaks of
 memory are those of a process that runs one library alone. The last column is the largest
-difference of margins in float64, relative to the largest margin of the image, where auto_LiRPA cuts
-its bounds with intervals as ours does (``compare_crown_with_ibp``).
+difference of margins in float64, relative to the largest margin of the image, where
+auto_LiRPA cuts its bounds with intervals as ours does (``compare_crown_with_ibp``).
 """
 
 import argparse

@@ -123,6 +123,7 @@ class _Walk:
         if is_sum(call):
             return rows, here
         if node.operation.identity:
+            assert node.operation.backward is not None
             (forms,) = node.operation.backward(call, rows.coefficients, None)
             return LinearForms(forms.coefficients, rows.bias), here
         window, outputs = patches.window_of(node.target), self.outputs

@@ -108,7 +108,7 @@ def _by_entries(backward: Backward, source: int, unsure: Tensor) -> Iterator[Ent
             lower = bound_entries(backward, plan, source, outputs, drop=drop)
             yield EntryBounds(tuple(outputs), *lower)
         return
-    for sample in entries[:, 0].unique().tolist():
+    for sample in sorted(set(entries[:, 0].tolist())):
         own = backward.of_sample(sample)
         for part in torch.split(entries[entries[:, 0] == sample], some):
             outputs = Outputs(*part.unbind(1))
