@@ -171,6 +171,7 @@ def peer(
     *,
     cut: bool = False,
     batch: int = 100,
+    conv_mode: str = "patches",
 ) -> Tensor:
     """Return auto_LiRPA's margins, all columns, the label's 0; the model is wrapped once.
 
@@ -183,7 +184,7 @@ def peer(
     wrapped = BoundedModule(
         model,
         torch.zeros_like(images[:batch]),
-        bound_opts={"compare_crown_with_ibp": cut},
+        bound_opts={"compare_crown_with_ibp": cut, "conv_mode": conv_mode},
         device="cpu",
     )
     eye, parts = torch.eye(model(images[:1]).shape[1], dtype=images.dtype), []

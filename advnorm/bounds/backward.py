@@ -8,6 +8,7 @@ images that are only standardized, once all forms have arrived there: their box 
 """
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import reduce
 from operator import add
 from typing import Any
@@ -42,11 +43,29 @@ class Backward:
         self._counted = counts_rounding(images)
         images = widen(images, image_error(images)) if self._counted else images
         self.boxes: dict[int, Box] = {0: images}
+        self.tightened: dict[int, Box] = {}
+        """Boxes of the inputs of activations, where these are narrower."""
         self.errors: dict[int, Tensor] = {}
         self._prepared: dict[int, Any] = {}
         self._tighten = tighten
         self._index = {id(node): index for index, node in enumerate(graph.nodes)}
         walk(graph, images, self._forward)
+
+    def of_sample(self, index: int) -> "Backward":
+        """Return the same of one sample alone."""
+        if len(self.boxes[0].radius) == 1:
+            return self
+        rows = slice(index, index + 1)
+        part = copy(self)
+        part.boxes = {i: box.rows(rows) for i, box in self.boxes.items()}
+        part.tightened = {i: box.rows(rows) for i, box in self.tightened.items()}
+        part.errors = {i: e[rows] if len(e) > 1 else e for i, e in self.errors.items()}
+        part.calls = {
+            i: Call(call.target, *_rows_of((call.args, call.kwargs), rows))
+            for i, call in self.calls.items()
+        }
+        part._prepared = {}
+        return part
 
     def widest(self) -> int:
         """Return the number of entries per sample of the largest value so far."""
@@ -58,9 +77,9 @@ class Backward:
         for index in range(start, 0, -1):
             if index in waiting:
                 a = waiting.pop(index)
-                if self._is_images(index) and not waiting:
+                if self.is_images(index) and not waiting:
                     return concretize(self.boxes[index], LinearForms(a, bias))
-                parts, more = self._step(index, a)
+                parts, more = self.step(index, a)
                 bias = bias + more - self.error(index, a)
                 for source, part in parts:
                     waiting[source] = waiting[source] + part if source in waiting else part
@@ -75,7 +94,7 @@ class Backward:
         size = a.abs().sum(tuple(spread)) if spread else a.abs()
         return linear_forms.inner(size, error.flatten(1) if spread else error)
 
-    def _is_images(self, index: int) -> bool:
+    def is_images(self, index: int) -> bool:
         """Tell whether a node's set is that of the images, only scaled and moved."""
         here, images = (self.boxes[i].shape[1:].numel() for i in (index, 0))
         return index in self.exact_nodes.boxes and here == images  # else some are repeated
@@ -92,14 +111,16 @@ class Backward:
     def _forward(self, node: Node, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Box:
         index = self._index[id(node)]
         if self._tighten and node.operation.needs_bounds:
-            args = (self._tighten(self, node, args[0]), *args[1:])
+            box = self._tighten(self, node, args[0])
+            self.tightened[node.inputs[0]] = box
+            args = (box, *args[1:])
         self.calls[index] = call = Call(node.target, args, kwargs)
         self.boxes[index], error = enclose(node, call, counted=self._counted)
         if error is not None:
             self.errors[index] = error
         return self.boxes[index]
 
-    def _step(self, index: int, a: Tensor) -> tuple[list[tuple[int, Tensor]], Tensor]:
+    def step(self, index: int, a: Tensor) -> tuple[list[tuple[int, Tensor]], Tensor]:
         """Take coefficients of a node to its inputs; the last is what adds to the bias."""
         node = self.graph.nodes[index]
         if node.operation.backward is None:
@@ -111,3 +132,14 @@ class Backward:
         bias = reduce(add, (form.bias for form in forms))
         coefficients = (form.coefficients for form in forms)
         return list(zip(node.inputs, coefficients, strict=True)), bias
+
+
+def _rows_of(value: Any, rows: slice) -> Any:
+    """Return nested arguments with some samples of their boxes."""
+    if isinstance(value, Box):
+        return value.rows(rows)
+    if isinstance(value, tuple | list):
+        return type(value)(_rows_of(item, rows) for item in value)
+    if isinstance(value, dict):
+        return {key: _rows_of(item, rows) for key, item in value.items()}
+    return value

@@ -65,6 +65,16 @@ class Ball:
         error = None if self.error is None else (self.error * factor).abs()
         return Ball(centre, self.scale * factor, self.eps, error)
 
+    def rows(self, rows: slice) -> "Ball":
+        """Return the ball of some samples."""
+        parts = (
+            part if part is None or len(part) == 1 else part[rows]
+            for part in (self.centre, self.scale, self.error)
+        )
+        centre, scale, error = parts
+        assert centre is not None and scale is not None
+        return Ball(centre, scale, self.eps, error)
+
     def room(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         r"""Return how large :math:`|\delta|` may be in a box, on the way down and up."""
         size = self.scale.abs()
@@ -120,6 +130,15 @@ class Box:
     def centre(self) -> Tensor:
         """The middle of the bounds."""
         return self.parts[-1]
+
+    def rows(self, rows: slice) -> "Box":
+        """Return the box of some samples."""
+        return Box(
+            torch.cat([part[rows] for part in self.parts]),
+            self.radius[rows],
+            self.ball and self.ball.rows(rows),
+            None if self.terms is None else self.terms[rows],
+        )
 
     @property
     def lower(self) -> Tensor:

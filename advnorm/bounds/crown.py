@@ -18,6 +18,7 @@ from torch import Tensor
 
 from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box
+from advnorm.bounds.budget import fitting
 from advnorm.bounds.graph import Graph, logits_node
 from advnorm.bounds.intermediate import tighten
 from advnorm.bounds.interval import Margins, margins_at
@@ -81,8 +82,14 @@ def _linear(backward: Backward, labels: Tensor) -> Margins:
     rows = logits.radius.new_zeros((classes - 1, count, classes))
     rows.scatter_(2, wrong.unsqueeze(2), -1)
     rows.scatter_(2, labels.expand_as(wrong).unsqueeze(2), 1)
-    lower = backward.lower_bounds(
-        backward.graph.output, LinearForms(rows, rows.new_zeros(wrong.shape))
+    some = fitting(count * backward.widest(), rows)
+    lower = torch.cat(
+        [
+            backward.lower_bounds(
+                backward.graph.output, LinearForms(part, part.new_zeros(part.shape[:2]))
+            )
+            for part in torch.split(rows, some)
+        ]
     )
     margins = lower.new_zeros((count, classes)).scatter(1, wrong.T, lower.T)
     return Margins(margins, logits.clean)

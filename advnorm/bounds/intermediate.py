@@ -6,22 +6,19 @@ computes from a box of images has exact interval bounds, which nothing can tight
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.bounds import linear_forms, patches
 from advnorm.bounds.backward import Backward
 from advnorm.bounds.box import Box, between
-from advnorm.bounds.concretize import concretize
-from advnorm.bounds.graph import Node
+from advnorm.bounds.budget import fitting
+from advnorm.bounds.entry_bounds import bound_entries
+from advnorm.bounds.graph import Graph, Node
 from advnorm.bounds.linear_forms import LinearForms
-from advnorm.bounds.patches import Outputs, ReceptiveField
-from advnorm.bounds.relax import Lines
-
-BUDGET = 2**22
-"""Coefficients that are taken backward together."""
+from advnorm.bounds.patch_plan import plan_patches
+from advnorm.bounds.receptive_field import Outputs
 
 
 class EntryBounds(NamedTuple):
@@ -43,9 +40,9 @@ def tighten(backward: Backward, node: Node, box: Box) -> Box:
     unsure = (low < 0) & (high > 0) if node.operation.bends_at_zero else low < high
     if not unsure.any():
         return box
-    chain = _chain(backward, source)
-    rows = _by_patches(backward, chain, unsure) if chain else None
-    for part in rows or _by_rows(backward, source, unsure):
+    is_map = len(box.shape) == 4
+    rows = (_by_entries if is_map else _by_rows)(backward, source, unsure)
+    for part in rows:
         low[part.place] = torch.maximum(low[part.place], part.lower)
         high[part.place] = torch.minimum(high[part.place], -part.lower_negative)
     # Rows that only fill a batch up must not matter: no sample's bounds depend on others.
@@ -59,7 +56,7 @@ def _by_rows(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryB
     flat = unsure.flatten(1)
     count = int(flat.sum(1).max())
     chosen = flat.to(torch.uint8).argsort(1, descending=True)[:, :count]
-    some = max(1, BUDGET // (2 * len(flat) * backward.widest()))
+    some = fitting(2 * len(flat) * backward.widest(), backward.boxes[0].radius)
     samples = torch.arange(len(flat), device=flat.device)
     for index in torch.split(chosen.T, some):
         start, rows, off = _begin(backward, source, index, unsure.shape)
@@ -91,28 +88,6 @@ def _begin(
     return source, LinearForms(picks.view(*index.shape, *shape[1:]), zero), zero
 
 
-def _chain(backward: Backward, source: int) -> list[int] | None:
-    """Return the nodes from a convolution's output back to a box, if patches suit them.
-
-    They do where only convolutions, norms and activations lie between, and no patch is
-    larger than the images.
-    """
-    nodes, chain, field = backward.graph.nodes, [], None
-    index = _skip_identities(backward, source)
-    while index not in backward.exact_nodes.boxes:
-        node = nodes[index]
-        if not _suits(node, first=field is None):
-            return None
-        if type(node.layer) is nn.Conv2d:
-            field = (field or ReceptiveField((1, 1))).before(node.layer)
-        chain.append(index)
-        index = _skip_identities(backward, node.inputs[0])
-    sides = backward.boxes[index].shape[2:]
-    if field is None or any(n > side for n, side in zip(field.size, sides, strict=True)):
-        return None
-    return chain
-
-
 def _skip_identities(backward: Backward, index: int) -> int:
     """Return the node whose value reaches this one unchanged."""
     node = backward.graph.nodes[index]
@@ -122,93 +97,34 @@ def _skip_identities(backward: Backward, index: int) -> int:
     return index
 
 
-def _suits(node: Node, *, first: bool) -> bool:
-    if node.operation.channel_affine is not None or patches.fits(node.target):
-        return True
-    return node.operation.relaxation is not None and not first
+def _by_entries(backward: Backward, source: int, unsure: Tensor) -> Iterator[EntryBounds]:
+    """Bound entries of a map by patches as far as these go; then by maps of one sample."""
+    source, drop = _skip_identities(backward, source), _may_drop(backward.graph)
+    plan, entries = plan_patches(backward, source), unsure.nonzero()
+    some = fitting(2 * plan.largest, backward.boxes[0].radius)
+    if not plan.is_whole:
+        for part in torch.split(entries, some):
+            outputs = Outputs(*part.unbind(1))
+            lower = bound_entries(backward, plan, source, outputs, drop=drop)
+            yield EntryBounds(tuple(outputs), *lower)
+        return
+    for sample in sorted(set(entries[:, 0].tolist())):
+        own = backward.of_sample(sample)
+        for part in torch.split(entries[entries[:, 0] == sample], some):
+            outputs = Outputs(*part.unbind(1))
+            alone = outputs._replace(sample=torch.zeros_like(outputs.sample))
+            lower = bound_entries(own, plan, source, alone, drop=drop)
+            yield EntryBounds(tuple(outputs), *lower)
 
 
-def _by_patches(
-    backward: Backward, chain: list[int], unsure: Tensor
-) -> Iterator[EntryBounds]:
-    """Bound entries by forms over their receptive fields alone."""
-    some = max(1, BUDGET // (2 * _largest(backward, chain)))
-    for part in torch.split(unsure.nonzero(), some):
-        outputs = Outputs(*part.unbind(1))
-        yield EntryBounds(
-            tuple(outputs), *_bound_patches(backward, chain, outputs, unsure.shape)
-        )
+def _may_drop(graph: Graph) -> bool:
+    """Tell whether the sign of an entry is all that matters once it is sure.
 
-
-def _largest(backward: Backward, chain: list[int]) -> int:
-    """Return the number of coefficients of the largest patch on the way."""
-    field, largest = ReceptiveField((1, 1)), 1
-    for index in chain:
-        node = backward.graph.nodes[index]
-        if type(node.layer) is nn.Conv2d:
-            field = field.before(node.layer)
-            largest = max(largest, node.layer.in_channels * field.size[0] * field.size[1])
-    return largest
-
-
-def _bound_patches(
-    backward: Backward, chain: list[int], outputs: Outputs, shape: torch.Size
-) -> Tensor:
-    """Return lower bounds of outputs and of their negatives: ``(2, outputs)``."""
-    field, rows = ReceptiveField((shape[2], shape[3])), None
-    scale = torch.ones_like(outputs.sample, dtype=backward.boxes[0].radius.dtype)
-    shift = off = torch.zeros_like(scale)
-    for index in chain:
-        off = off + _error(backward, index, rows or scale, field, outputs)
-        layer, prepared = backward.graph.nodes[index].layer, backward.prepared(index)
-        if isinstance(layer, nn.Conv2d):
-            field, source = field.before(layer), backward.graph.nodes[index].inputs[0]
-            size = backward.boxes[source].shape[2:]
-            if rows is None:
-                rows = patches.begin(layer, outputs, scale, shift, size, field)
-            else:
-                rows = patches.through(layer, rows, field, size, outputs)
-        elif rows is None:
-            own_scale, own_shift = (
-                values.flatten()[outputs.channel] for values in prepared
-            )
-            scale, shift = scale * own_scale, shift + scale * own_shift
-        else:
-            rows = _entrywise(rows, prepared, field, outputs)
-    assert rows is not None
-    end = backward.boxes[backward.graph.nodes[chain[-1]].inputs[0]]
-    return concretize(patches.cut_box(end, field, outputs), rows) - off
-
-
-def _error(
-    backward: Backward,
-    index: int,
-    rows: LinearForms | Tensor,
-    field: ReceptiveField,
-    outputs: Outputs,
-) -> Tensor | float:
-    """Return what rounding of a node's value may cost patches, or multiples of outputs."""
-    error = backward.errors.get(index)
-    if error is None:
-        return 0.0
-    if not isinstance(rows, LinearForms):
-        error = error.expand(backward.boxes[index].shape)
-        return rows.abs() * error[tuple(outputs)]
-    if error.shape[2:].numel() == 1:
-        size = rows.coefficients.abs().sum((3, 4))
-        cost: Tensor = (size * error.flatten(1)[outputs.sample]).sum(2)
-        return cost
-    error = error.expand(backward.boxes[index].shape)
-    return linear_forms.inner(rows.coefficients.abs(), field.cut(error, outputs))
-
-
-def _entrywise(
-    rows: LinearForms, prepared: Any, field: ReceptiveField, outputs: Outputs
-) -> LinearForms:
-    """Take patches through a norm or an activation."""
-    if isinstance(prepared, Lines):
-        lines = patches.cut_lines(prepared, field, outputs)
-        forms = linear_forms.through_lines(rows.coefficients, lines)
-    else:
-        forms = linear_forms.through_channels(rows.coefficients, *prepared)
-    return LinearForms(forms.coefficients, rows.bias + forms.bias)
+    It is where all bends are at zero: max pooling, say, looks at the bounds themselves.
+    """
+    return all(
+        node.operation.backward is not None
+        and (node.operation.bends_at_zero or not node.operation.needs_bounds)
+        for node in graph.nodes
+        if node.kind in ("layer", "function")
+    )

@@ -76,4 +76,6 @@ def times_bias(a: Tensor, bias: Tensor | None, dim: int) -> Tensor:
 
 def inner(a: Tensor, value: Tensor) -> Tensor:
     """Return the inner products of forms with one value per sample: ``(rows, batch)``."""
+    if a.shape[1] == 1 and value.shape == a.shape[1:]:  # a matrix times a vector: faster
+        return (a.flatten(1) @ value.flatten()).unsqueeze(1)
     return (a * value).flatten(2).sum(2)

@@ -5,12 +5,14 @@ verdicts that follow are in :mod:`advnorm.bounds.verdicts`.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import ceil, isfinite
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.allocator import keep_freed_memory
+from advnorm.allocator import freed_memory_kept, keep_freed_memory
+from advnorm.bounds import budget
 from advnorm.bounds.box import Box, InputSet, input_box
 from advnorm.bounds.crown import crown_ibp_margins, crown_margins
 from advnorm.bounds.graph import Graph
@@ -25,10 +27,8 @@ from advnorm.registry import Registry
 Method = Callable[[Graph, Box, Tensor], Margins]
 METHODS: Registry[Method] = Registry("certificate")
 """Each maps a graph, a box of inputs and labels to lower bounds of the margins."""
-_BATCH_SIZES = {"ibp": 1000, "crown-ibp": 200, "crown": 50}
+_BATCH_SIZES = {"ibp": 250, "crown-ibp": 50, "crown": 50}
 """Most images of a pass; another method is taken to cost as much as crown."""
-_ENTRIES = 2**22
-"""Most entries of a pass's largest value, rows of all images."""
 
 METHODS.register("ibp")(ibp_margins)
 METHODS.register("crown-ibp")(crown_ibp_margins)
@@ -42,6 +42,7 @@ def margin_bounds(
     threat: InputSet,
     *,
     method: str = "crown",
+    memory: float = budget.MEGABYTES,
 ) -> Tensor:
     """Return lower bounds of all margins, shape (batch, classes); the label's column is 0.
 
@@ -62,8 +63,10 @@ def margin_bounds(
         labels: One class number per image.
         threat: ``Linf`` or ``L2``.
         method: ``"ibp"``, ``"crown-ibp"`` or ``"crown"``.
+        memory: Megabytes that the bounds may take, about, beside model and images:
+            images and rows are split to fit.
     """
-    with exact_products(images.device):
+    with exact_products(images.device), budget.limited(memory):
         graph = prepare_graph(model, images, labels, threat)
         return compute_margins(graph, images, labels.long(), threat, method)
 
@@ -115,22 +118,23 @@ def _check(images: Tensor, labels: Tensor, threat: InputSet) -> None:
         )
 
 
-def batch_size(graph: SimplifiedGraph, count: int, method: str) -> int:
+def batch_size(graph: SimplifiedGraph, images: Tensor, method: str) -> int:
     """Return how many images to bound at a time; few where the widest value is unknown."""
     most = _BATCH_SIZES.get(method, _BATCH_SIZES["crown"])
     if not graph.widest:
         return min(most, 50)
     rows = 1 if method == "ibp" else graph.outputs
-    most = max(1, min(most, _ENTRIES // (graph.widest * rows)))
-    return ceil(count / ceil(count / most))
+    most = min(most, budget.fitting(graph.widest * rows, images))
+    return ceil(len(images) / ceil(len(images) / most))
 
 
 def compute_margins(
     graph: SimplifiedGraph, images: Tensor, labels: Tensor, threat: InputSet, method: str
 ) -> Tensor:
     """Return :func:`margin_bounds` of a prepared model, in batches of a suitable size."""
-    bound, size = METHODS[method], batch_size(graph, len(images), method)
+    bound, size = METHODS[method], batch_size(graph, images, method)
     batches = zip(torch.split(images, size), torch.split(labels, size), strict=True)
-    return torch.cat(
-        [bound(graph.graph, input_box(x, threat), y).lower for x, y in batches]
-    )
+    with nullcontext() if method == "ibp" else freed_memory_kept(images):
+        return torch.cat(
+            [bound(graph.graph, input_box(x, threat), y).lower for x, y in batches]
+        )

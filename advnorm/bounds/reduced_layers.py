@@ -6,7 +6,6 @@ Every weight and bias is rounded once. The new layers have no gradients.
 from copy import copy
 from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 Linear = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -40,19 +39,6 @@ def fewer_inputs(layer: Linear, kept: Tensor, each: int) -> Linear:
     out, _, *kernel = layer.weight.shape
     parts = layer.weight.reshape(out, -1, each, *kernel).index_select(1, kept)
     return _like(layer, parts.flatten(1, 2), layer.bias)
-
-
-def channels_last(layer: nn.Conv2d) -> nn.Conv2d:
-    """Return the layer with weights that make its outputs channels-last: faster on a CPU.
-
-    The strides are set by hand, as those of a single channel would pass for both layouts.
-    """
-    _, maps, height, width = layer.weight.shape
-    strides = (maps * height * width, 1, maps * width, maps)
-    weight = torch.empty_strided(
-        layer.weight.shape, strides, dtype=layer.weight.dtype, device=layer.weight.device
-    )
-    return _like(layer, weight.copy_(layer.weight), layer.bias)
 
 
 def _like(layer: L, weight: Tensor, bias: Tensor | None) -> L:

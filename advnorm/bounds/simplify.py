@@ -2,6 +2,7 @@ r"""Smaller graphs with the same bounds, for verification: fewer and narrower la
 
 - A norm with fixed moments, :math:`z \mapsto f z + s`, is folded into the linear layer or
   convolution before it: :math:`W' = f W` and :math:`b' = f b + s`, each rounded once.
+- A sum with the number 0 is the identity: ``sum(parts)`` begins with one.
 - A feature that ReLU sends to zero for *every* image of the call is left out of the layer
   that computes it and of the layer that reads it. One walk over the hull of all images, a
   box that holds every admissible one, tells which: intervals only grow with the box, so
@@ -17,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from advnorm.bounds.box import Box, InputSet, between, input_box
-from advnorm.bounds.graph import Graph, Node
+from advnorm.bounds.graph import Graph, Node, Ref
 from advnorm.bounds.interval import interval_bounds
 from advnorm.bounds.reduced_layers import (
     Linear,
-    channels_last,
     fewer_inputs,
     fewer_outputs,
     with_norm,
@@ -59,22 +59,28 @@ def simplify(graph: Graph, images: Box) -> SimplifiedGraph:
     """Return a smaller graph whose bounds are the same for every box inside ``images``."""
     boxes = interval_bounds(graph, images)
     nodes, readers = list(graph.nodes), _readers(graph)
+    nodes = [_without_zero(node) for node in nodes]
     for index in range(len(nodes)):
         _fold(nodes, index, boxes, readers)
     for index in range(len(nodes)):
         _prune(nodes, index, boxes, readers)
     sizes = [box.shape[1:].numel() for box in boxes if isinstance(box, Box)]
-    return SimplifiedGraph(
-        replace(graph, nodes=tuple(map(_laid_out, nodes))), max(sizes), sizes[-1]
+    return SimplifiedGraph(replace(graph, nodes=tuple(nodes)), max(sizes), sizes[-1])
+
+
+def _without_zero(node: Node) -> Node:
+    """Replace the sum of a value and zero, with which ``sum`` begins, by the identity."""
+    others = [value for value in node.args if not isinstance(value, Ref)]
+    is_sum = node.function in ("add", "iadd") and len(node.args) == 2 and not node.kwargs
+    if not is_sum or len(node.inputs) != 1 or len(others) != 1 or not _is_zero(others[0]):
+        return node
+    return Node(
+        "layer", node.name, nn.Identity(), args=(Ref(node.inputs[0]),), inputs=node.inputs
     )
 
 
-def _laid_out(node: Node) -> Node:
-    """Give a convolution's weights the memory format that is fastest on their device."""
-    if node.kind != "layer" or type(node.layer) is not nn.Conv2d:
-        return node
-    on_cpu = node.layer.weight.device.type == "cpu"
-    return replace(node, target=channels_last(node.layer)) if on_cpu else node
+def _is_zero(value: object) -> bool:
+    return type(value) in (int, float) and value == 0
 
 
 def _readers(graph: Graph) -> Readers:

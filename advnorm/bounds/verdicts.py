@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm.bounds import budget
 from advnorm.bounds.box import InputSet, input_box
 from advnorm.bounds.interval import ibp_margins_and_rounding
 from advnorm.bounds.methods import METHODS, batch_size, compute_margins, prepare_graph
@@ -55,6 +56,7 @@ def certify(
     threat: InputSet | None = None,
     *,
     method: str = "crown",
+    memory: float = budget.MEGABYTES,
 ) -> Certificates:
     """Prove which images keep their label under every perturbation of the threat.
 
@@ -77,6 +79,8 @@ def certify(
         labels: One class number per image; ``None`` with a Dataset or DataLoader.
         threat: ``Linf`` or ``L2``. It cannot be left out.
         method: ``"ibp"`` (fastest), ``"crown-ibp"`` or ``"crown"`` (tightest).
+        memory: Megabytes that the bounds may take, about, beside model and images:
+            images and rows are split to fit.
 
     Returns:
         ``certified``, one bool an image, with all margins and what rounding may cost them.
@@ -86,7 +90,7 @@ def certify(
         raise ValueError("a threat is missing: pass one, such as threat=Linf(8/255)")
     check_threat(threat)
     x, y = _as_tensors(images, labels)
-    with torch.no_grad(), exact_products(x.device):
+    with torch.no_grad(), exact_products(x.device), budget.limited(memory):
         graph = prepare_graph(model, x, y, threat)
         margins, slack = _interval_margins(graph, x, y, threat)
         if method != "ibp":
@@ -101,6 +105,7 @@ def is_certified(
     threat: InputSet,
     *,
     method: str = "crown",
+    memory: float = budget.MEGABYTES,
 ) -> Tensor:
     """Tell which images ``method``, or a cheaper one, certifies; shape (batch,).
 
@@ -112,7 +117,7 @@ def is_certified(
     check_threat(threat)
     if not len(images):
         return labels.new_zeros(0, dtype=torch.bool)
-    with torch.no_grad(), exact_products(images.device):
+    with torch.no_grad(), exact_products(images.device), budget.limited(memory):
         graph = prepare_graph(model, images, labels, threat)
         margins, slack = _interval_margins(graph, images, labels, threat)
         certified = is_proof(margins, slack, labels)
@@ -150,7 +155,7 @@ def _interval_margins(
 ) -> tuple[Tensor, Tensor]:
     """Return the interval bounds of all margins, and the slack of each."""
     margins, roundings = [], []
-    size = batch_size(graph, len(images), "ibp")
+    size = batch_size(graph, images, "ibp")
     for x, y in zip(torch.split(images, size), torch.split(labels, size), strict=True):
         bounds, rounding = ibp_margins_and_rounding(graph.graph, input_box(x, threat), y)
         margins.append(bounds.lower)

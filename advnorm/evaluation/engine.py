@@ -110,8 +110,15 @@ class SearchFunctions:
             return
         self._ready = True
         self.fast_fn = fast_logits(self.model, images)
-        if self.fast_fn is not None and self.condition.precision == "bfloat16":
+        if self.condition.precision == "bfloat16":
             self.half_fn = fast_logits(self.model, images, "bfloat16")
+            if self.half_fn is None:
+                raise ValueError(
+                    "a search in bfloat16 passes a folded model, and this one cannot be "
+                    "folded (it cannot be traced, has hooks or random layers, computes "
+                    "under autocast, or its norms use the batch): leave search_precision "
+                    "at float32"
+                )
 
 
 def check_model(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:

@@ -157,15 +157,16 @@ def test_what_is_read_twice_is_kept_whole(by_size):
     torch.testing.assert_close(smaller, plain)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @torch.no_grad()
-def test_centres_and_radii_are_laid_out_alike(channels):
+def test_centres_and_radii_are_laid_out_alike(channels, layout):
     model = nn.Sequential(nn.Conv2d(channels, 4, 3, stride=2), nn.ReLU())
+    model = model.to(memory_format=layout)
     images = input_box(torch.rand(5, channels, 9, 9), Linf(0.1))
     graph, *_ = simplify(trace(model), images)
     for box in interval.interval_bounds(graph, images)[1:]:
         assert box.lead.stride() == box.radius.stride()
-        assert box.lead.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_hull_holds_every_image():
@@ -203,3 +204,25 @@ def test_all_pairs_at_once_give_the_margins_of_each_label(classes, monkeypatch):
     monkeypatch.setattr(interval, "FEW", classes)
     other = margin_bounds(model, clean, labels, Linf(0.1), method="ibp")
     torch.testing.assert_close(one, other)
+
+
+class ReluOfSum(nn.Module):
+    """A sum that begins with a number, behind a linear layer and before a norm."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.linear, self.norm, self.start = nn.Linear(4, 3), nn.BatchNorm1d(3), start
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.start + self.linear(x)))
+
+
+@pytest.mark.parametrize("start, folds", [(0, True), (0.0, True), (1, False)])
+def test_a_sum_with_zero_is_left_out(start, folds):
+    model = settled(nn.Sequential(nn.Flatten(), ReluOfSum(start), nn.Linear(3, 2)))
+    clean, labels = torch.rand(3, 4).double(), torch.tensor([0, 1, 0])
+    with torch.no_grad():
+        graph = simplify(trace(model), hull(clean, Linf(0.1))).graph
+    assert any(node.function == "add" for node in graph.nodes) != folds
+    plain, smaller = both(model, clean, Linf(0.1), labels, "crown")
+    torch.testing.assert_close(smaller, plain)

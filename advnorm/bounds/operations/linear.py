@@ -154,10 +154,12 @@ def _size(call: Call) -> Tensor:
 def _linear_rounding(call: Call, output: Box) -> Tensor:
     """Bound ``|W| |h| + |b|``; one number per sample and feature."""
     weight, bias = call.target.weight, _bias_terms(call.target)
-    largest = call.box.magnitude
-    length = torch.linalg.vector_norm(largest, dim=-1, keepdim=True)
+    length = sum(
+        torch.linalg.vector_norm(part, dim=-1, keepdim=True)
+        for part in (call.box.centre, call.box.radius)
+    )
     sizes = torch.minimum(
-        largest.amax(-1, keepdim=True) * weight.abs().sum(1),
+        _largest(call.box, -1).unsqueeze(-1) * weight.abs().sum(1),
         length * torch.linalg.vector_norm(weight, dim=1),
     )
     return sizes if bias is None else sizes + bias
@@ -166,13 +168,17 @@ def _linear_rounding(call: Call, output: Box) -> Tensor:
 def _convolution_rounding(call: Call, output: Box) -> Tensor:
     """Bound the same; one number per sample and map."""
     weight, bias = call.target.weight.flatten(1), _bias_terms(call.target)
-    centre, radius = call.box.centre, call.box.radius
-    sides = tuple(range(1, centre.ndim))
-    largest = torch.maximum(centre.amax(sides), -centre.amin(sides)) + radius.amax(sides)
+    largest = _largest(call.box, 1)
     sizes = largest.unsqueeze(1) * weight.abs().sum(1)
     sizes = sizes if bias is None else sizes + bias
-    shaped: Tensor = sizes.view(*sizes.shape, *(1,) * (centre.ndim - 2))
+    shaped: Tensor = sizes.view(*sizes.shape, *(1,) * (len(call.box.shape) - 2))
     return shaped
+
+
+def _largest(box: Box, start: int) -> Tensor:
+    """Bound the largest absolute value over the dimensions from one on."""
+    centre, radius = box.centre.flatten(start), box.radius.flatten(start)
+    return torch.maximum(centre.amax(-1), -centre.amin(-1)) + radius.amax(-1)
 
 
 def _of_weight(name: str, dim: int, groups: bool = False) -> LayerSetting:
