@@ -84,3 +84,19 @@ def test_an_unknown_precision_is_refused():
     images, labels = torch.rand(4, 1, 2, 2), torch.zeros(4, dtype=torch.long)
     with pytest.raises(ValueError, match="'float32' or 'bfloat16', not 'float16'"):
         advnorm.evaluate(model, images, labels, Linf(0.1), search_precision="float16")
+
+
+def test_bfloat16_is_refused_where_the_model_cannot_be_folded():
+    """Else the result would name a precision that no pass had."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    model[1].register_forward_hook(lambda *_: None)
+    images, labels = torch.rand(6, 1, 2, 2), torch.arange(6) % 3
+    with pytest.raises(ValueError, match="cannot be folded.*leave search_precision"):
+        advnorm.evaluate(
+            model,
+            images,
+            labels,
+            Linf(0.1),
+            conditions=["pgd-2"],
+            search_precision="bfloat16",
+        )
