@@ -91,7 +91,7 @@ def test_bfloat16_is_refused_where_the_model_cannot_be_folded():
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     model[1].register_forward_hook(lambda *_: None)
     images, labels = torch.rand(6, 1, 2, 2), torch.arange(6) % 3
-    with pytest.raises(ValueError, match="cannot be folded.*leave search_precision"):
+    with pytest.raises(ValueError, match=r"cannot be folded.*leave search_precision"):
         advnorm.evaluate(
             model,
             images,
