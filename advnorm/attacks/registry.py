@@ -21,6 +21,7 @@ _GRADIENT = 3
 """Passes of a step with a gradient: backward costs as much as two forward passes."""
 _TARGETS = 9
 """Target classes of a targeted attack, where there are as many."""
+_EVERY_NORM = ("linf", "l2", "l1", "l0")
 _DEFAULT_STEPS = 10
 """Of an attack whose function has no default."""
 
@@ -88,18 +89,21 @@ for _entry in (
         "fgsm",
         fgsm,
         "FGSM: fast gradient sign method (Goodfellow et al., 2015)",
+        norms=_EVERY_NORM,
         from_clean=True,
     ),
     AttackEntry(
         "bim",
         bim,
         "BIM: basic iterative method, PGD from the clean image (Kurakin et al., 2017)",
+        norms=_EVERY_NORM,
         from_clean=True,
     ),
     AttackEntry(
         "pgd",
         pgd,
         "PGD: projected gradient descent, from a random start (Madry et al., 2018)",
+        norms=_EVERY_NORM,
         curve=True,
     ),
     AttackEntry(

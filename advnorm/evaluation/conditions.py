@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks import GOALS, AttackName
+from advnorm.bounds.box import refuse_uncertified
 from advnorm.bounds.methods import METHODS
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
@@ -153,6 +154,7 @@ def parse_conditions(
 
 def certificate_condition(method: str, threat: Threat) -> Condition:
     """Return the condition under which ``method`` alone decides: certified or not."""
+    refuse_uncertified(threat)
     stage = Certificate(method, threat, decides=True)
     return Condition(method, "certificate", stages=(stage,), threat=threat)
 
@@ -166,6 +168,9 @@ def certify_first(conditions: Sequence[Condition], method: str) -> list[Conditio
         return list(conditions)
     if method not in METHODS:
         raise unknown("certificate", method, ["none", *METHODS])
+    for condition in conditions:
+        if condition.attacks and condition.threat:
+            refuse_uncertified(condition.threat)
     return [
         replace(
             condition,

@@ -56,7 +56,7 @@ class MonitorSpec(Spec):
 class EvaluationThreatSpec(Spec):
     """The ball and the radii of an evaluation, where they differ from ``threat``."""
 
-    norm: Literal["linf", "l2"] | None = None
+    norm: Literal["linf", "l2", "l1", "l0"] | None = None
     """By default the norm of ``threat``; another norm needs its own ``eps``."""
     eps: Annotated[tuple[Factor, ...], BeforeValidator(sequence), Unit("pixel values")] = ()
     """A radius, or a list of them. By default half the radius of ``threat``, and all of
