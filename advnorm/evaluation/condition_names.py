@@ -25,6 +25,20 @@ SUITES = {
 
 ``strong`` has the same kinds of attacks, shorter.
 """
+_L1_STANDARD = ("apgd_ce-100x5", "apgd_t-100", "fab_t-100", "square-5000")
+_SUITES_IN = {
+    "l1": {
+        "standard": _L1_STANDARD,
+        "full": (*_L1_STANDARD, "apgd_dlr-100x5", "fmn-1000", "pgd-200x5"),
+    },
+    "l0": {
+        "quick": ("fmn-100",),
+        "strong": ("sigma_zero-100", "fmn-100"),
+        "standard": ("sigma_zero-1000",),
+        "full": ("sigma_zero-1000", "fmn-1000", "pgd-200x5"),
+    },
+}
+"""The suites of a norm, where they differ: ``standard`` in L1 is AutoAttack's for L1."""
 ALL_CORRUPTIONS = "corruptions"
 """The name of every corruption at every severity."""
 
@@ -75,6 +89,11 @@ class SuiteName:
     text: str
     attacks: tuple[AttackName, ...]
 
+    def attacks_in(self, norm: str) -> tuple[AttackName, ...]:
+        """Return the attacks of a norm."""
+        own = _SUITES_IN.get(norm, {}).get(self.text)
+        return self.attacks if own is None else tuple(map(parse_attack, own))
+
 
 @dataclass(frozen=True)
 class CertificateName:
@@ -116,11 +135,11 @@ def parse_condition(text: str) -> ConditionName:
     )
 
 
-def parse_attacks(text: str) -> tuple[AttackName, ...]:
+def parse_attacks(text: str, norm: str = "linf") -> tuple[AttackName, ...]:
     """Read the name of an attack or a suite as attacks; anything else is refused."""
     name = parse_condition(text)
     if isinstance(name, SuiteName):
-        return name.attacks
+        return name.attacks_in(norm)
     if not isinstance(name, AttackName):
         raise ValueError(f"{text!r} has no adversary: name an attack, such as 'pgd-40'")
     return (name,)

@@ -192,7 +192,7 @@ def bind_attacks(
 
 def attack_search(name: str, threat: Threat, *, step_ratio: float = 2.5) -> AttackSearch:
     """Return the search of one attack or suite by name."""
-    names = parse_attacks(name)
+    names = parse_attacks(name, threat.name)
     return AttackSearch(bind_attacks(names, threat, step_ratio=step_ratio), threat)
 
 
@@ -213,11 +213,16 @@ def _check_attacks(
     searched = [threat for threat in threats if threat.eps > 0]
     if not searched or isinstance(name, NaturalName | CertificateName):
         return
-    for attack in name.attacks if isinstance(name, SuiteName) else (name,):
-        try:
-            attack.entry.check(searched, shape)
-        except ValueError as error:
-            raise ValueError(f"{name.text}: {error}") from None
+    for threat in searched:
+        for attack in _attacks_in(name, threat):
+            try:
+                attack.entry.check([threat], shape)
+            except ValueError as error:
+                raise ValueError(f"{name.text}: {error}") from None
+
+
+def _attacks_in(name: SuiteName | AttackName, threat: Threat) -> tuple[AttackName, ...]:
+    return name.attacks_in(threat.name) if isinstance(name, SuiteName) else (name,)
 
 
 def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
@@ -254,7 +259,7 @@ def _attack_condition(
     name: SuiteName | AttackName, threat: Threat, step_ratio: float
 ) -> Condition:
     """Make one condition of an attack, of all attacks of a suite, or of a curve."""
-    attacks = name.attacks if isinstance(name, SuiteName) else (name,)
+    attacks = _attacks_in(name, threat)
     bound = bind_attacks(attacks, threat, step_ratio=step_ratio)
     settings, stage = merged_settings(bound), AttackSearch(bound, threat)
     if isinstance(name, SuiteName) or not name.counts:
