@@ -82,9 +82,11 @@ def top_signs(grad: Tensor, count: Tensor) -> Tensor:
     >>> top_signs(torch.tensor([[3.0, -4.0, 1.0]]), torch.tensor([2]))
     tensor([[ 0.5000, -0.5000,  0.0000]])
     """
+    if not len(grad):
+        return grad
     size = grad.abs()
-    largest = size.topk(int(count.max()) if len(count) else 0, dim=1).values
-    limit = largest.gather(1, count[:, None] - 1) if len(count) else largest
+    largest = size.topk(int(count.max()), dim=1).values
+    limit = largest.gather(1, count[:, None] - 1)
     signs = grad.sign().mul_(size >= limit)
     return signs / signs.abs().sum(1, keepdim=True).clamp(min=1)
 

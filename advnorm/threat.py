@@ -256,8 +256,8 @@ class L1(_Ball):
     """
 
     name: ClassVar[str] = "l1"
-    SHARE: ClassVar[float] = 0.01
-    """Share of the features that a step changes (Tramer & Boneh, 2019)."""
+    SHARE: ClassVar[float] = 0.05
+    """Share of the features that a step changes: SLIDE has 0.01, for larger images."""
 
     def sample(self, clean: Tensor, draws: Draws) -> Tensor:
         r"""Draw uniformly from the ball, then clip.

@@ -125,7 +125,11 @@ def test_a_constant_model_has_no_adversarial_image(search):
     nearest, kind, _ = NEAREST[search]
     clean, labels = torch.rand(3, 4), torch.zeros(3, dtype=torch.long)
     images, distances = nearest(
-        lambda x: torch.tensor([2.0, 0.0, 1.0]) + 0 * x[:, :3], clean, labels, kind(1), steps=3
+        lambda x: torch.tensor([2.0, 0.0, 1.0]) + 0 * x[:, :3],
+        clean,
+        labels,
+        kind(1),
+        steps=3,
     )
     assert (distances == torch.inf).all()
     assert torch.equal(images, clean)
@@ -135,10 +139,10 @@ def test_more_steps_come_nearer_where_the_boundary_is_curved(network):
     model, clean = network
     labels = model(clean).argmax(1)
     few, many = (
-        fmn_nearest(model, clean, labels, L2(1), steps=steps).distances.mean()
+        fmn_nearest(model, clean, labels, L2(1), steps=steps).distances
         for steps in (2, 100)
     )
-    assert many < few
+    assert many.isfinite().any() and (many <= few).all() and (many < few - 1e-3).any()
 
 
 @pytest.mark.parametrize(("attack", "threat"), ATTACKS, ids=str)
