@@ -235,7 +235,7 @@ def test_l1_samples_are_uniform_in_the_ball():
     x = L1(1.0, (-2.0, 2.0)).sample(clean, Draws.of(0, torch.arange(20000)))
     length = x.abs().sum(1)
     assert abs((length < 0.5).float().mean() - 1 / 8) < 0.01 and length.max() > 0.99
-    assert abs(x.mean()) < 0.01 and abs((x.abs().mean() - 1 / 4)) < 0.01
+    assert abs(x.mean()) < 0.01 and abs(x.abs().mean() - 1 / 4) < 0.01
 
 
 def test_l0_samples_change_as_many_features_as_they_may():

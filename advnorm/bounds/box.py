@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 Map = Callable[[Tensor], Tensor]
+CERTIFIED_NORMS = ("linf", "l2")
+"""The norms of balls in which certificates bound a model."""
 
 
 class InputSet(Protocol):
@@ -152,7 +154,7 @@ def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
 
 def refuse_uncertified(threat: InputSet) -> None:
     """Refuse a norm that no certificate bounds."""
-    if threat.name not in ("linf", "l2"):
+    if threat.name not in CERTIFIED_NORMS:
         raise ValueError(
             f"certificates bound a model in linf and l2 balls, not in {threat.name}: use "
             "one of these norms, or attacks alone"

@@ -1,7 +1,8 @@
 """Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ from advnorm.evaluation.stages import NOT_BROKEN, BatchVerdicts, StageInput, pre
 from advnorm.model_output import read_logits
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
-from advnorm.records import Verdicts
+from advnorm.records import Bracket, Verdicts
 from advnorm.threat import Bounds
 
 
@@ -63,7 +64,14 @@ def run_condition(
             images, labels = batch.images.to(search_dtype(model)), batch.labels
             rows, draws = own_rows(count), Draws.of(seed, batch.samples)
             with failing_together():
-                part = StageInput(model, logits_fn, images[rows], labels[rows], draws[rows])
+                part = StageInput(
+                    model,
+                    logits_fn,
+                    images[rows],
+                    labels[rows],
+                    draws[rows],
+                    batch.samples[rows],
+                )
                 own = condition.change.run(part)
                 for stage in condition.stages:
                     own = stage.run(part, own)
@@ -146,6 +154,7 @@ def _extend(
     names = {NOT_BROKEN: ""} | {i: a.text for i, a in enumerate(condition.attacks)}
     certified = tested.certified.tolist() if condition.certifies else []
     curve = [] if tested.curve is None else tested.curve.tolist()
+    radii = [] if tested.radii is None else map(_bracket, tested.radii.tolist())
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
@@ -155,7 +164,13 @@ def _extend(
         by=(*done.by, *(names[number] for number in tested.broken_by.tolist())),
         certified=(*done.certified, *certified),
         curve=(*done.curve, *curve),
+        radii=(*done.radii, *radii),
     )
+
+
+def _bracket(radii: Sequence[float]) -> Bracket:
+    certified, broken = radii
+    return certified, broken if isfinite(broken) else None
 
 
 def _examples(logits_fn: LogitsFn, batch: Batch, seen: Tensor) -> Examples:

@@ -77,9 +77,13 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
         certified,
     )
     rows = zip(*columns, strict=True)
-    return [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    table = [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    for line, bracket in zip(table, verdicts.radii, strict=False):
+        line["certified_radius"], line["broken_radius"] = bracket
+    return table
 
 
 def _beside(result: Result) -> str:
-    """Return what is printed beside a number: flags, then notes."""
-    return "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
+    """Return what is printed beside a number: radii, flags, then notes."""
+    radii = f"  {result.radii}" if result.radii else ""
+    return radii + "".join(f"  ! {text}" for text in (*result.flags, *result.notes))

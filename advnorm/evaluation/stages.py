@@ -30,6 +30,8 @@ class StageInput(NamedTuple):
     clean: Tensor
     labels: Tensor
     draws: Draws
+    samples: Tensor | None = None
+    """Their numbers in the data."""
 
 
 class BatchVerdicts(NamedTuple):
@@ -47,6 +49,8 @@ class BatchVerdicts(NamedTuple):
     certified: Tensor
     curve: Tensor | None = None
     """Of a curve: whether a sample is robust at each step count, ``(batch, counts)``."""
+    radii: Tensor | None = None
+    """Of radii: the largest certified and the smallest broken one, ``(batch, 2)``."""
 
     def to_attack(self) -> Tensor:
         """Return the rows that are robust so far, and that no certificate covers."""

@@ -72,6 +72,8 @@ class EvaluationSpec(Spec):
     """The ball and the radii, where they differ from those of training."""
     certificate: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
     """A certificate that is computed before attacks; certified samples are not attacked."""
+    radii: bool = False
+    """Bracket the robust radius of each sample too: the condition ``radii``."""
     step_ratio: Positive = 2.5
     """Step size of an attack: ``step_ratio * eps / steps``."""
     data: str | None = None
