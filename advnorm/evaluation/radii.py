@@ -17,7 +17,7 @@ from torch import Tensor
 from advnorm.attacks import AttackName
 from advnorm.attacks.minimum_norm import column
 from advnorm.bounds import is_certified
-from advnorm.evaluation.certificates import CertificateError
+from advnorm.evaluation.certificates import CertificateError, certified_samples
 from advnorm.evaluation.stages import (
     NOT_BROKEN,
     BatchVerdicts,
@@ -192,9 +192,10 @@ def with_certificate(search: RadiusSearch, method: str) -> RadiusSearch:
 def tighten(
     verdicts: Verdicts, result: Result, others: Iterable[ResultAndVerdicts]
 ) -> Verdicts:
-    """Count what other conditions broke inside smaller balls of the same norm.
+    """Count what other conditions broke and certified in balls of the same norm.
 
-    An attack that broke a sample inside a ball proves that its radius is not larger.
+    An attack that broke a sample inside a ball proves that its radius is not larger, and a
+    certificate that it is not smaller.
     """
     radii = list(verdicts.radii)
     place = {sample: row for row, sample in enumerate(verdicts.samples)}
@@ -202,12 +203,16 @@ def tighten(
         if other.key == result.key or not _is_same_problem(other, result):
             continue
         assert other.threat
+        eps, sure = other.threat.eps, certified_samples(other, its)
         for sample, by in zip(its.samples, its.by, strict=True):
-            if by and sample in place:
+            if sample in place and (by or sample in sure):
                 certified, broken = radii[place[sample]]
-                nearer = broken is None or broken > other.threat.eps
-                radii[place[sample]] = certified, other.threat.eps if nearer else broken
-                _refuse_crossing(sample, other, radii[place[sample]])
+                if by:
+                    broken = eps if broken is None else min(broken, eps)
+                if sample in sure:
+                    certified = max(certified, eps)
+                radii[place[sample]] = certified, broken
+                _refuse_crossing(sample, other, (certified, broken))
     return verdicts.model_copy(update={"radii": tuple(radii)})
 
 
@@ -225,6 +230,7 @@ def _refuse_crossing(sample: int, other: Result, bracket: Bracket) -> None:
     certified, broken = bracket
     if broken is not None and certified > broken * (1 + 1e-6) + 1e-9:
         raise CertificateError(
-            f"{other.key} broke sample {sample}, which is certified up to {certified:.6g}: "
-            "one of them is wrong, please report it"
+            f"with {other.key}, sample {sample} is certified up to a radius of "
+            f"{certified:.6g} and broken at {broken:.6g}: one of them is wrong, please "
+            "report it"
         )
