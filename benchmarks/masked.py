@@ -25,6 +25,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "evaluation"))
 
 from masked_models import MASKED
+from public_networks import public
 from sound_models import digits, zoo
 
 from advnorm.evaluation import audit, evaluate
@@ -51,26 +52,6 @@ def base(folder: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     model, _, _ = load_trained(run, recipe, data, weights="last", warnings=[])
     batch = next(data.test.batches(torch.arange(360), batch_size=360, device=None))
     return model, batch.images, batch.labels
-
-
-def public(path: Path) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Return a network of auto_LiRPA's, whose shape follows from its weights; and MNIST."""
-    weights = torch.load(path, weights_only=True, map_location="cpu")
-    weights = weights.get("state_dict", weights)
-    layers: list[nn.Module] = []
-    for weight in [w for name, w in weights.items() if name.endswith("weight")]:
-        if weight.ndim == 4:
-            layers.append(nn.Conv2d(*weight.shape[1::-1], weight.shape[-1], 2, 1))
-        else:
-            is_first = all(isinstance(layer, nn.Conv2d | nn.ReLU) for layer in layers)
-            layers += [nn.Flatten()] if is_first else []
-            layers.append(nn.Linear(*weight.shape[::-1]))
-        layers.append(nn.ReLU())
-    model = nn.Sequential(*layers[:-1])
-    model.load_state_dict(dict(zip(model.state_dict(), weights.values(), strict=True)))
-    data = load_data(find("mnist.ibp"), root=None)
-    batch = next(data.test.batches(torch.arange(1000), batch_size=1000, device=None))
-    return model.eval(), batch.images, batch.labels
 
 
 def table(count: int, names: list[str], path: Path | None) -> None:

@@ -48,7 +48,7 @@ class _SparseState(NamedTuple):
     grad: Tensor
     best_grad: Tensor
     step_size: Tensor
-    count: Tensor  # features that a step changes
+    width: Tensor  # features that a step changes
     changed: Tensor  # features of the best point that differ, at the last checkpoint
 
     def keep(self, rows: Tensor) -> "_SparseState":
@@ -130,7 +130,7 @@ def _begin(
         grad=zeros,
         best_grad=zeros,
         step_size=step_size,
-        count=_fewer(changed),
+        width=_fewer(changed),
         changed=changed,
     )
 
@@ -211,11 +211,11 @@ def _review(s: _SparseState, eps: float) -> _SparseState:
         x=torch.where(wide, s.best_x, s.x),
         grad=torch.where(wide, s.best_grad, s.grad),
         step_size=torch.where(sparser, eps, shorter),
-        count=_fewer(changed),
+        width=_fewer(changed),
         changed=changed,
     )
 
 
 def _step(s: _SparseState, ball: Threat) -> _SparseState:
-    direction = top_signs(s.grad.flatten(1), s.count) * s.step_size[:, None]
+    direction = top_signs(s.grad.flatten(1), s.width) * s.step_size[:, None]
     return s._replace(x=ball.project(s.x + direction.view_as(s.x), s.clean))

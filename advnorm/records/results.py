@@ -169,8 +169,8 @@ class Verdicts(Record):
 
     def first(self, count: int) -> Self:
         """Return the verdicts on the first ``count`` samples."""
-        rows = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
-        rows = (*rows, "radii")
+        each = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
+        rows = (*each, "radii")
         return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:

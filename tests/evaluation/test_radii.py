@@ -112,9 +112,7 @@ def test_what_another_attack_broke_in_a_smaller_ball_counts(monkeypatch):
         model[1].weight.mul_(6)
     images = torch.rand(20, 1, 4, 4)
     labels = model(images).argmax(1)
-    result = evaluate(
-        model, images, labels, L2(0.6), conditions=["apgd_ce-50"], radii=True
-    )
+    result = evaluate(model, images, labels, L2(0.6), conditions=["apgd_ce-50"], radii=True)
     attacked, brackets = result.verdicts.values()
     by = [bool(by) for by in attacked.by]
     assert any(by)
