@@ -153,8 +153,9 @@ def cost(network: Network, norm: str) -> bool:
     times = seconds["radii"] / seconds["standard"]
     good = times <= TIMES
     print(
-        f"| {network.name} | {threat} | {robust['standard']} | {seconds['standard']:.1f} s | "
-        f"{seconds['radii']:.1f} s | {times:.2f}{'' if good else ' MISSED'} |",
+        f"| {network.name} | {threat} | {robust['standard']} | "
+        f"{seconds['standard']:.1f} s | {seconds['radii']:.1f} s | "
+        f"{times:.2f}{'' if good else ' MISSED'} |",
         flush=True,
     )
     return good

@@ -30,7 +30,7 @@ sample: :mod:`advnorm.evaluation.radii`.
 RADII = "radii"
 """The name of the condition that has no radius of its own."""
 _L1_STANDARD = ("apgd_ce-100x5", "apgd_t-100", "fab_t-100", "square-5000")
-_SUITES_IN = {
+_SUITES_IN: dict[str, dict[str, tuple[str, ...]]] = {
     "l1": {
         "standard": _L1_STANDARD,
         "full": (*_L1_STANDARD, "apgd_dlr-100x5", "fmn-1000", "pgd-200x5"),

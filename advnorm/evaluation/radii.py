@@ -74,7 +74,7 @@ class RadiusSearch:
 
     def _search(
         self, attack: RadiusAttack, batch: StageInput, rows: Tensor, best: Tensor
-    ) -> "list[tuple[Tensor, Tensor]]":
+    ) -> list[tuple[Tensor, Tensor]]:
         """Return candidate images and the rows that they belong to."""
         if not len(rows):
             return []
@@ -155,7 +155,7 @@ class RadiusSearch:
         for _ in range(GRID_RADII.bit_length()):
             middle = (below + above) // 2
             proved = torch.zeros_like(middle, dtype=torch.bool)
-            for step in middle.unique().tolist():
+            for step in sorted(set(middle.tolist())):
                 eps, of = min(step * GRID * self.threat.eps, most), middle == step
                 images, labels = batch.clean[rows[of]].to(dtype), batch.labels[rows[of]]
                 proved[of] = is_certified(
