@@ -73,6 +73,7 @@ def peer_attacks(checkout: Path, norm: str) -> dict[str, PeerAttack]:
     logger = ModuleType("adv_lib.utils.visdom_logger")
     logger.VisdomLogger = object  # type: ignore[attr-defined]
     sys.modules.setdefault("adv_lib.utils.visdom_logger", logger)
+    sys.modules.setdefault("tqdm", ModuleType("tqdm"))  # imported there, and not used
 
     def peer(module: str, name: str) -> Callable[..., Tensor]:
         function: Callable[..., Tensor] = getattr(

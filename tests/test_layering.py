@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recipe": {"threat", "schedules", "files", "safe_yaml", "text", "numbers"},
     "recipes": {"recipe", "registry"},
     "models": BASE | {"norms"},
-    "attacks": BASE | {"threat"},
+    "attacks": BASE | {"threat", "sparse_balls"},
     "bounds": BASE | {"norms", "threat"},
     "objectives": BASE | {"attacks", "bounds", "norms", "threat"},
     "gradients": BASE | {"objectives", "norms"},

@@ -136,7 +136,7 @@ def _begin(
 
 
 def _fewer(changed: Tensor) -> Tensor:
-    return (changed / _DENSITY).long().clamp_(min=1)
+    return (changed / _DENSITY).ceil().long().clamp_(min=1)
 
 
 def _run(

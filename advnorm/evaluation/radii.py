@@ -53,6 +53,8 @@ class RadiusSearch:
     threat: Threat
     certificate: str | None
     """The method of certificates; ``None`` for a norm that has none."""
+    required: bool = False
+    """Whether a model that the certificate does not support is refused."""
 
     def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
         """Return brackets, and verdicts at the threat's radius."""
@@ -64,7 +66,7 @@ class RadiusSearch:
         for number, attack in enumerate(self.attacks):
             for x, of in self._search(attack, batch, rows, best):
                 self._keep(batch, verdicts, best, by, x, of, number)
-        certified = self._certify(batch, rows)
+        certified = self._certify_if_supported(batch, rows)
         self._check(batch, certified, best)
         near = right & (best <= self.threat.eps)
         verdicts.broken_by[near] = by[near]
@@ -140,6 +142,15 @@ class RadiusSearch:
         inside = distance[nearer] <= self.threat.eps
         verdicts.predictions[of[inside]] = predictions[nearer][inside]
 
+    def _certify_if_supported(self, batch: StageInput, rows: Tensor) -> Tensor:
+        """Return certified radii, 0 for a model that no rule covers, unless required."""
+        try:
+            return self._certify(batch, rows)
+        except (NotImplementedError, ValueError):
+            if self.required:
+                raise
+            return torch.zeros(len(batch.clean)).to(batch.clean)
+
     def _certify(self, batch: StageInput, rows: Tensor) -> Tensor:
         """Return the largest radius of the grid that is certified; 0 without any.
 
@@ -186,7 +197,9 @@ class RadiusSearch:
 
 def with_certificate(search: RadiusSearch, method: str) -> RadiusSearch:
     """Return the search with another method of certificates, where the norm has any."""
-    return search if search.certificate is None else replace(search, certificate=method)
+    if search.certificate is None:
+        return search
+    return replace(search, certificate=method, required=True)
 
 
 def tighten(

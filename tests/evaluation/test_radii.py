@@ -89,6 +89,24 @@ def test_a_sample_that_nothing_breaks_has_no_broken_radius():
     assert "6 of 6 never broken" in str(result)
 
 
+class Sorted(nn.Module):
+    """A model with an operation that no certificate has a rule for."""
+
+    def forward(self, x):
+        return x.flatten(1).sort(1).values[:, :2].flip(1)
+
+
+def test_a_model_that_cannot_be_bounded_has_no_certified_radius_unless_asked_for():
+    images, labels = torch.rand(4, 1, 2, 2), torch.zeros(4, dtype=torch.long)
+    result = evaluate(Sorted(), images, labels, Linf(0.05), conditions=["radii"])
+    (verdicts,) = result.verdicts.values()
+    assert all(certified == 0 for certified, _ in verdicts.radii)
+    with pytest.raises(NotImplementedError):
+        evaluate(
+            Sorted(), images, labels, Linf(0.05), conditions=["radii"], certificate="ibp"
+        )
+
+
 def test_a_crossing_bracket_is_an_error_that_names_the_sample(monkeypatch):
     from advnorm.evaluation import radii
 
