@@ -32,22 +32,25 @@ def read_logits(output: Any) -> Tensor:
 class LogitsOnly(nn.Module):
     """A model that returns its logits alone, where the network's output names them."""
 
-    def __init__(self, network: nn.Module, *, item: bool = False) -> None:
+    def __init__(self, network: nn.Module, *, item: str | int | None = None) -> None:
         super().__init__()
         self.network, self.item = network, item
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits: the item, or the attribute, of that name."""
+        """Return an item of the output, or its attribute ``logits``."""
         output = self.network(images)
-        logits: Tensor = output["logits"] if self.item else output.logits
+        logits: Tensor = output.logits if self.item is None else output[self.item]
         return logits
 
 
-def with_logits_only(network: nn.Module, images: Tensor) -> nn.Module:
-    """Return the network, or one that returns the logits that its output names.
+def with_logits_only(
+    network: nn.Module, images: Tensor, *, classes: int | None = None
+) -> nn.Module:
+    """Return the network, or one that returns the logits alone.
 
-    A copy of it is run once on ``images``. One that does not run on them is returned as it
-    is: who uses it says why.
+    They are what its output names ``logits``; or the first item of a tuple or list, if it
+    has as many columns as there are ``classes``. A copy of the network is run once on
+    ``images``. One that does not run on them is returned as it is: who uses it says why.
     """
     like = next(network.parameters(), images)
     try:
@@ -60,5 +63,8 @@ def with_logits_only(network: nn.Module, images: Tensor) -> nn.Module:
     if isinstance(getattr(output, "logits", None), Tensor):
         return LogitsOnly(network)
     if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
-        return LogitsOnly(network, item=True)
+        return LogitsOnly(network, item="logits")
+    first = output[0] if isinstance(output, tuple | list) and output else None
+    if isinstance(first, Tensor) and first.shape == (len(images), classes):
+        return LogitsOnly(network, item=0)
     return network

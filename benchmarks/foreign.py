@@ -608,8 +608,10 @@ def reasons(rows: dict[str, Any]) -> Iterator[str]:
 def totals(rows: dict[str, Any]) -> str:
     """Say how many took all steps, and how many only refused some, or failed."""
     kinds = Counter(
-        next((k for k in ("failed", "refused") if k in found), "passed")
-        for found in ({step[0] for step in row["steps"].values()} for row in rows.values())
+        next((k for k in ("failed", "refused") if k in outcomes), "passed")
+        for outcomes in (
+            {step[0] for step in row["steps"].values()} for row in rows.values()
+        )
     )
     partly = sum(
         all(status == "passed" for status, *_ in row["steps"].values())

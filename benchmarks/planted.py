@@ -74,8 +74,8 @@ def main() -> None:
         print(line(name, sum((counts[o] for o in operations), Counts())))
     total = sum(counts.values(), Counts())
     print(line(f"all, seeds {arguments.seed} to {seed - 1}", total))
-    for made in total.false:
-        print(f"certified: {made}")
+    for false_certificate in total.false:
+        print(f"certified: {false_certificate}")
     raise SystemExit(total.certified > 0)
 
 

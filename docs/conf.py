@@ -54,6 +54,7 @@ templates_path = []
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 highlight_language = "text"
+smartquotes = False  # options of commands keep their two dashes
 
 _tools = sorted((Path(__file__).parent / "tools").glob("*.py"))
 tools_digest = sha256(b"".join(path.read_bytes() for path in _tools)).hexdigest()

@@ -42,6 +42,26 @@ class Moving(nn.Module):
         mean, var = self.norm.running_mean, self.norm.running_var
         return nn.functional.batch_norm(self.inner(x), mean, var, training=True)
 
+class Raises(nn.Module):
+    def __init__(self, calls=0):
+        super().__init__()
+        self.inner, self.calls = build(nn.BatchNorm2d, 10), calls
+    def forward(self, x):
+        self.calls -= 1
+        if self.calls < 0:
+            raise {"kind": KeyError}["kind"]("no such\\nlayer")
+        return self.inner(x)
+
+def late():
+    return Raises(4)
+
+class NotANumber(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = build(nn.BatchNorm2d, 10)
+    def forward(self, x):
+        return self.inner(x) / 0 * 0
+
 class OwnNorm(nn.Module):
     def forward(self, x):
         return x / x.std() if x.std() > 0 else x
@@ -179,6 +199,112 @@ def test_a_file_that_changed_or_is_gone_leaves_the_run_as_it_was(call, refuses, 
     assert code == 0 and "n=4" in out, err
 
 
+DIGITS = ("--set=data.name=digits",)
+COMMANDS = {
+    "evaluate": (*DIGITS, "--set=samples=4", "--out=a/run"),
+    "audit": (*DIGITS, "--set=samples=4", "--out=a/run"),
+    "certify": (*DIGITS, "--set=samples=4", "--out=a/run"),
+    "diagnose": ("dead", *DIGITS, "--samples=4", "--out=a/run"),
+    "transfer": ("mine.py:net", *DIGITS, "--set=samples=4", "--out=a.json"),
+    "perturb": (*DIGITS, "--set=evaluation.samples=4", "--out=a/run"),
+    "report": (*DIGITS, "--set=samples=4", "--out=a.html"),
+    "export": (*DIGITS, "--to=torch", "--out=a.py"),
+    "plan": DIGITS,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_model_whose_forward_fails(command, refuses):
+    words = "to logits: KeyError: 'no such\\nlayer'; give the data that it is made for"
+    refuses(command, "mine.py:Raises", *COMMANDS[command], words=words)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "diagnose", "transfer"])
+def test_a_model_that_fails_later_leaves_no_folder(command, call, folder):
+    before = digests(folder)
+    code, _, err = call(command, "mine.py:late", *COMMANDS[command])
+    last = err.splitlines()[-1]
+    assert code == 2 and "Traceback" not in err
+    assert (
+        last == "advnorm: mine.py, line 37: KeyError: 'no such\\nlayer'; correct the file"
+    )
+    assert digests(folder) == before
+
+
+def test_an_error_of_a_module_beside_the_file_names_that_module(call, folder):
+    late = "from mine import Raises\nclass Late(Raises):\n  def forward(self, x):\n"
+    late += (
+        "    self.calls -= 1\n    return self.inner(x) * (self.calls // (self.calls > 0))\n"
+    )
+    (folder / "parts.py").write_text(late)
+    (folder / "whole.py").write_text("from parts import Late\nnet = Late(6)\n")
+    code, _, err = call("evaluate", "whole.py:net", *COMMANDS["evaluate"])
+    assert code == 2 and "Traceback" not in err
+    assert "parts.py, line 5: ZeroDivisionError: " in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "more", "words"),
+    [
+        ("perturb", "bare", (), "no batch norm, so there are no statistics to perturb"),
+        ("perturb", "net", ("--set=radii=[-1]",), "greater than or equal to 0"),
+        ("evaluate", "net", ("--set=conditions=[fgms]",), "did you mean 'fgsm'"),
+        ("evaluate", "net", ("--set=eps=-1",), "greater than or equal to 0"),
+        ("certify", "net", ("--set=samples=0",), "greater than or equal to 1"),
+        ("audit", "net", ("--suite=apgd_x",), "no condition 'apgd_x'"),
+    ],
+)
+def test_a_command_that_fails_leaves_no_folder(command, model, more, words, call, folder):
+    before = digests(folder)
+    code, _, err = call(command, f"mine.py:{model}", *COMMANDS[command], *more)
+    assert code == 2 and words in err.splitlines()[-1]
+    assert digests(folder) == before
+
+
+def test_a_command_that_fails_keeps_the_answers_that_are_there(call, folder):
+    clean = "--set=conditions=[clean]"
+    code, _, err = call("evaluate", "mine.py:net", *COMMANDS["evaluate"], clean)
+    assert code == 0, err
+    before = digests(folder)
+    unknown = "--set=conditions=[unknown]"
+    code, _, err = call("evaluate", "mine.py:net", *COMMANDS["evaluate"], unknown)
+    assert code == 2 and digests(folder) == before
+    both = "--set=conditions=[clean, no]"
+    others = ("--set=samples=5", *DIGITS, "--out=b/run")
+    (folder / "b").mkdir()
+    code, _, err = call("evaluate", "mine.py:net", *others, both)
+    assert code == 2 and (folder / "b").is_dir()
+
+
+def test_logits_that_are_not_finite_are_refused_before_training(refuses):
+    naming = "--set=model.name=mine.py:NotANumber"
+    words = "advnorm: the model returns logits that are NaN or infinite on valid images"
+    refuses("train", "digits.pgd", *FEW, naming, "--out=run", words=words)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("few", "the model returns (1, 4) for 1 images: return at least 10 logits"),
+        ("big", "does not map images of shape (1, 8, 8) to logits"),
+    ],
+)
+def test_a_model_that_does_not_fit_has_no_plan(model, words, refuses):
+    refuses("plan", f"mine.py:{model}", *DIGITS, "--set=norm.name=none", words=words)
+
+
+def test_a_study_says_a_reason_once_and_names_no_class(call, folder):
+    over = ("--over=norm.name=group,layer,none", "--set=model.name=mine.py:big")
+    code, _, err = call("study", "digits.pgd", *over, "--out=s")
+    assert code == 2 and err.count("\n") == 1 and "RecipeError" not in err
+    assert "0 make sense (group: model 'mine.py:big' does not have the norm" in err
+    data = "--set=data.name=npz:none.npz"
+    code, _, err = call("study", "digits.pgd", over[0], data, "--out=s")
+    assert code == 2 and err.count("none.npz") == 1
+    assert "0 make sense (group; layer; none: no file none.npz" in err
+    assert not (folder / "s").exists()
+
+
 def arrays(kind):
     test = load("digits").test
     images, labels = test.images[:100].float().numpy() / 255, test.labels[:100].numpy()
@@ -261,6 +387,7 @@ def test_a_model_of_a_missing_package(name, package, refuses, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     words = f"{name} needs the package {package}"
     refuses("evaluate", name, "--set=data.name=digits", "--out=run", words=words)
+    refuses("plan", name, words=words)
     naming = f"--set=model.name={name}"
     refuses("train", "digits.pgd", naming, "--out=run", words=words)
 

@@ -26,6 +26,7 @@ from advnorm.cli import (
     transfer,
 )
 from advnorm.cli.output import echo
+from advnorm.cli.user_models import explained_code
 from advnorm.text import MESSAGE, cut
 
 __all__ = ["app", "main"]
@@ -74,13 +75,18 @@ app.add_typer(_data, name="data")
 def main() -> None:
     """Run the command line; a user's mistake is one sentence, not a traceback."""
     try:
-        copy_context().run(app)  # which forgets the models that the user names
+        copy_context().run(_run)  # which forgets the models that the user names
     except (ValueError, OSError, NotImplementedError, FloatingPointError) as error:
         _fail(error)
     except Exception as error:
         if type(error).__name__ != "StoppedError":
             raise
         _stopped(error)
+
+
+def _run() -> None:
+    with explained_code():
+        app()
 
 
 def _fail(error: Exception) -> None:

@@ -32,11 +32,11 @@ def diagnose(
     from advnorm.cli.targets import (
         OF_RECIPE,
         TargetOptions,
-        is_model,
         open_targets,
         say_next,
         split_settings,
     )
+    from advnorm.cli.user_models import is_model
     from advnorm.diagnosis import QUESTIONS
     from advnorm.progress import show_progress
     from advnorm.runs import diagnose_run, parse_questions

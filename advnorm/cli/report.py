@@ -10,10 +10,10 @@ from advnorm.cli.output import echo, exit_with, say
 from advnorm.cli.targets import (
     TargetOptions,
     for_each_target,
-    is_model,
     open_targets,
     split_settings,
 )
+from advnorm.cli.user_models import is_model
 
 
 def report(

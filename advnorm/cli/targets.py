@@ -1,13 +1,14 @@
 """What commands work on: run folders, or models of the user's own in their place."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from advnorm.cli.output import say
-from advnorm.cli.user_models import name_models, use_named_model
+from advnorm.cli.output import is_first_process, say
+from advnorm.cli.user_models import is_model, name_models, use_named_model
 
 if TYPE_CHECKING:
     from advnorm.recipe import Recipe
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 OF_RECIPE = ("data.", "model.", "norm.")
 """The settings of a model of the user's own, beside those of a command."""
+_ANSWERS = ("verdicts", "results", "audits", "diagnoses", "answers")
+"""Where a run folder has what was measured of a model."""
 
 
 class Target(NamedTuple):
@@ -50,8 +53,8 @@ def open_targets(
 ) -> Iterator[list[Target]]:
     """Open run folders; for a model of the user's own, make one that lasts for the block.
 
-    With ``options.out`` that folder is kept. Beside runs, the model is tested on the data
-    of the first one, unless a setting names other data.
+    With ``options.out`` that folder is kept, once it has an answer. Beside runs, the model
+    is tested on the data of the first one, unless a setting names other data.
     """
     from advnorm.recipe import Recipe
     from advnorm.records import Run
@@ -66,7 +69,7 @@ def open_targets(
         text: _of_run(run, changes, options.of_recipe) for text, run in opened.items()
     }
     base = Recipe(data=next(iter(recipes.values()), Recipe()).data)
-    with TemporaryDirectory(prefix="advnorm-") as folder:
+    with TemporaryDirectory(prefix="advnorm-") as folder, _kept_if_used(options.out):
         targets = []
         for number, text in enumerate(texts):
             if text in own:
@@ -77,16 +80,23 @@ def open_targets(
         yield targets
 
 
-def is_model(text: str) -> bool:
-    """Return whether a text names a model, and not a run folder."""
-    if ":" not in text and not text.endswith(".py"):
-        return False
-    from advnorm.models import PACKAGES, is_file_model
-
-    package, colon, _ = text.partition(":")
-    if is_file_model(text):
-        return not Path(text).is_dir()
-    return bool(colon) and package in PACKAGES and not Path(text).exists()
+@contextmanager
+def _kept_if_used(folder: Path | None) -> Iterator[None]:
+    """Remove a folder that the block makes, if it fails before the folder has an answer."""
+    if folder is None or folder.exists() or not is_first_process():
+        yield
+        return
+    made = [folder, *(parent for parent in folder.parents if not parent.exists())]
+    try:
+        yield
+    except BaseException:
+        answers = [path for name in _ANSWERS for path in folder.glob(f"{name}/*")]
+        if not answers:
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # not there, or not empty: others use it too
+                for parent in made[1:]:
+                    parent.rmdir()
+        raise
 
 
 def _of_model(

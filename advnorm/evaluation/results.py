@@ -1,11 +1,15 @@
 """What an evaluation returns: results, verdicts, tables, and adversarial images."""
 
 from dataclasses import dataclass, field
+from textwrap import fill
 from typing import Any
 
 from torch import Tensor
 
 from advnorm.records import Result, Verdicts
+
+WIDTH = 88
+"""Characters of a line of a note."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +27,16 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
+        """Return a line for each result; below, radii, and flags and notes, numbered."""
         width = max(len(result.key) for result in self.results)
-        return "\n".join(
-            f"{r.key:<{width}}  {r.accuracy}{_beside(r)}" for r in self.results
-        )
+        texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
+        marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
+        lines = [
+            " ".join([f"{r.key:<{width}}  {r.accuracy}", *(marks[n] for n in _notes(r))])
+            for r in self.results
+        ]
+        radii = [f"  {r.key}: {r.radii}" for r in self.results if r.radii]
+        return "\n".join([*lines, *radii, *(_note(marks[text], text) for text in texts)])
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per condition: plain values, for csv, json or a data frame.
@@ -83,7 +93,16 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
     return table
 
 
-def _beside(result: Result) -> str:
-    """Return what is printed beside a number: radii, flags, then notes."""
-    radii = f"  {result.radii}" if result.radii else ""
-    return radii + "".join(f"  ! {text}" for text in (*result.flags, *result.notes))
+def _notes(result: Result) -> tuple[str, ...]:
+    """Return what has to be said beside a number: flags, then notes."""
+    return (*result.flags, *result.notes)
+
+
+def _note(mark: str, text: str) -> str:
+    return fill(
+        text,
+        WIDTH,
+        initial_indent=f"{mark} ",
+        subsequent_indent="   ",
+        break_on_hyphens=False,
+    )

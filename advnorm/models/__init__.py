@@ -29,7 +29,7 @@ from advnorm.models.registry import (
 )
 from advnorm.models.standardize import PerImageStandardize, Standardize
 from advnorm.models.tiled_linear import TiledLinear, untile
-from advnorm.models.user_files import as_user_model, load_user_model
+from advnorm.models.user_files import as_user_model, load_user_model, place_in_files
 from advnorm.models.user_models import Source, takes_norm
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "models_in_use",
     "options",
     "packages",
+    "place_in_files",
     "preact_resnet",
     "takes_norm",
     "untile",

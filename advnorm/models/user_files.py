@@ -6,7 +6,7 @@ holds: only with one that the user has typed on the command line, or passed in P
 
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
@@ -24,6 +24,8 @@ from advnorm.text import cut, on_one_line
 
 _MODULE = "user_file"
 """The module of a file's classes. TorchScript needs an identifier here."""
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTALLED = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
 
 
 def as_user_model(model: Source | str) -> UserModel:
@@ -51,6 +53,26 @@ def load_user_model(text: str) -> UserModel:
         values = runpy.run_path(str(file), run_name=_MODULE)
     source = _select(values, name, file)
     return UserModel(text, entry_of(source, name, partial(_explained, file)), digest)
+
+
+def place_in_files(error: BaseException, names: Sequence[str]) -> str:
+    """Return the file and line of the user's code that raised an error, or ``""``.
+
+    ``names`` are those of models, ``FILE.py:NAME``; modules beside a file are the user's
+    too. Where that code called advnorm, the error is not the file's own.
+    """
+    files = [Path(name.rpartition(":")[0]) for name in names if is_file_model(name)]
+    folders = {file.resolve().parent for file in files}
+    for frame in reversed(extract_tb(error.__traceback__)):
+        path = Path(frame.filename).resolve()
+        if path.is_relative_to(_PACKAGE):
+            return ""
+        installed = (
+            any(map(path.is_relative_to, _INSTALLED)) or "site-packages" in path.parts
+        )
+        if path.is_file() and not installed and folders.intersection(path.parents):
+            return f"{frame.filename}, line {frame.lineno}"
+    return ""
 
 
 def _select(values: dict[str, Any], name: str, file: Path) -> Source:

@@ -53,7 +53,9 @@ def entry_of(
                 f"{name} is neither a torch.nn.Module nor a function that returns one"
             )
         images = torch.zeros(2, *context.shape)
-        return context.assemble_network(with_logits_only(network, images))
+        return context.assemble_network(
+            with_logits_only(network, images, classes=context.classes)
+        )
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{name}: a model of your own."

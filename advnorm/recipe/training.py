@@ -64,7 +64,7 @@ class AttackSpec(Spec):
 
 
 class ObjectiveSpec(Spec):
-    """The loss. A setting that is left out has the objective's own default."""
+    """A setting that is left out has the objective's own default."""
 
     name: str = "pgd"
     """``advnorm list objectives``."""

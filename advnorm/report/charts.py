@@ -6,7 +6,7 @@ reader step through the marks, and ``zoom.js`` stretches the horizontal axis: bo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, log10
 
 from markupsafe import Markup, escape
@@ -17,6 +17,8 @@ from advnorm.text import cut, printable
 
 WIDTH, HEIGHT = 420, 300
 LEFT, RIGHT, TOP, BOTTOM = 48, 22, 14, 46
+CHARACTER = 7.5
+"""The width of a character of a label on a narrow screen, where labels are larger."""
 MOST_POINTS = 240
 """The most points of a line; longer ones are subsampled."""
 _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -116,6 +118,13 @@ def fitted_percent_axis(label: str, shares: Sequence[float]) -> Axis:
     return Axis(label, low, high, tuple((tick / 100, f"{tick:g}") for tick in ticks))
 
 
+def count_axis(label: str, values: Sequence[float]) -> Axis:
+    """Return an axis of whole numbers, such as epochs."""
+    axis = linear_axis(label, values)
+    whole = tuple((tick, text) for tick, text in axis.ticks if tick == round(tick))
+    return replace(axis, ticks=whole)
+
+
 def linear_axis(label: str, values: Sequence[float], *, count: int = 6) -> Axis:
     """Return an axis that holds all values, with ticks at round numbers."""
     finite = [v for v in map(finite_or_nan, values) if isfinite(v)]
@@ -147,7 +156,8 @@ def decade_axis(label: str, values: Sequence[float]) -> Axis:
     """Return a logarithmic axis that holds positive values, with round ticks."""
     positive = [v for v in map(finite_or_nan, values) if v > 0]
     low, high = min(positive, default=1.0), max(positive, default=10.0)
-    steps = (1.0,) if high / low > 1e3 else (1.0, 2.0, 5.0)
+    few, many = (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    steps = (1.0,) if high / low > 1e3 else few if high / low > 2 else many
     exponents = range(floor(log10(low)) - 1, ceil(log10(high)) + 2)
     ticks = [step * 10.0**exponent for exponent in exponents for step in steps]
     inside = [t for t in ticks if low / 1.6 <= t <= high * 1.6][:12]
@@ -193,11 +203,15 @@ def draw(chart: Chart, prefix: str) -> SvgPanel:
 def _grid(x: Axis, y: Axis) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/><g class="x-ticks">']
+    free = 0.0
     for value, text in x.ticks:
-        place = _x(x, value)
+        place, half = _x(x, value), CHARACTER * (len(text) + 1) / 2
+        parts.append(f'<path class="grid" d="M{place} {TOP}V{bottom}"/>')
+        if float(place) - half < free:
+            continue  # it would overlap the label before
+        free = float(place) + half
         parts.append(
-            f'<path class="grid" d="M{place} {TOP}V{bottom}"/><text x="{place}" '
-            f'y="{bottom + 16}" text-anchor="middle">{_text(text)}</text>'
+            f'<text x="{place}" y="{bottom + 16}" text-anchor="middle">{_text(text)}</text>'
         )
     parts.append("</g>")
     for value, text in y.ticks:

@@ -1,8 +1,9 @@
 """Read run folders, and group the runs that differ only in their seed."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from advnorm.text import cut
 
 KEYS_OF_A_RUN = ("name", "seed", "out")
 """Recipe keys in which the runs of one group may differ."""
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+"""The folder of a run that a study or a paper trained."""
+_MOST_VALUES = 3
+"""The most settings in the name of such a run."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,11 @@ class ReportRun:
 
     run: Run
     name: str
-    """The folder's name, with as many parents as make it unique."""
+    """The folder's name, with as many parents as make it unique.
+
+    Where the folder is named by a digest: the settings in which its group differs from
+    others, and the seed.
+    """
     recipe: dict[str, str]
     """Dotted keys to values as text: ``{"norm.name": "batch", ...}``."""
     text: str
@@ -105,7 +114,7 @@ def load_groups(runs: Sequence[Run]) -> list[RunGroup]:
         loaded = _load(first[path], names[path])
         identity = tuple(sorted(group_recipe(loaded.recipe).items()))
         groups.setdefault(identity, []).append(loaded)
-    members = list(groups.values())
+    members = _named_by_settings(list(groups.values()))
     labels = _labels([group[0] for group in members])
     return [RunGroup(label, tuple(g)) for label, g in zip(labels, members, strict=True)]
 
@@ -192,6 +201,32 @@ def _names(paths: Sequence[Path]) -> dict[Path, str]:
             if count[names[path]] > 1:
                 names[path] = str(Path(*path.parts[-depth:]))
     return names
+
+
+def _named_by_settings(groups: Sequence[Sequence[ReportRun]]) -> list[list[ReportRun]]:
+    """Give runs whose folder is a digest a name that says more, where it is unique."""
+    keys = differences([group[0].recipe for group in groups])[:_MOST_VALUES]
+
+    def name_of(run: ReportRun) -> str:
+        if not _DIGEST.fullmatch(run.name):
+            return run.name
+        values = [run.recipe.get(key, "unset") for key in keys]
+        return cut(" ".join([*values, f"seed {run.seed}"]))
+
+    def place(run: ReportRun) -> tuple[bool, int, str]:
+        named = not _DIGEST.fullmatch(run.name)
+        return (named, 0, "") if named else (named, len(run.seed), run.seed)
+
+    groups = [sorted(group, key=place) for group in groups]  # a digest has no order
+    names = [[name_of(run) for run in group] for group in groups]
+    count = Counter(name for group in names for name in group)
+    return [
+        [
+            replace(run, name=name) if count[name] == 1 else run
+            for run, name in zip(group, own, strict=True)
+        ]
+        for group, own in zip(groups, names, strict=True)
+    ]
 
 
 def _labels(firsts: Sequence[ReportRun]) -> list[str]:

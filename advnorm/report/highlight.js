@@ -29,6 +29,7 @@ function startHighlight() {
       highlight("");
     }, { class: "point", "aria-pressed": "false", title: "Highlight in the figures" });
     point.append(...[...head.childNodes].filter(node => !node.matches?.("sup, small")));
+    point.lastChild.textContent = point.lastChild.textContent.trim(); // no line below a space
     head.prepend(point);
     row.addEventListener("pointerenter", () => highlight(key));
     row.addEventListener("pointerleave", () => highlight(""));

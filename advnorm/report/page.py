@@ -66,6 +66,7 @@ def render(runs: Sequence[Run]) -> str:
     worst = worst_case(groups, verdicts, _headline(loaded, key))
     sections = diagnoses.question_sections(groups, styles, "why")
     seconds = {run.name: training_seconds(run) for run in loaded}
+    comparison = compare(groups, rows, styles, worst)
     return (
         environment()
         .get_template("page.html")
@@ -83,7 +84,8 @@ def render(runs: Sequence[Run]) -> str:
                 for c in CHAPTERS
                 if c[0] != "why" or any(not _watched(s) for s in sections)
             ],
-            comparison=compare(groups, rows, styles, worst),
+            comparison=comparison,
+            note_numbers={text: n for n, text in enumerate(comparison.notes, start=1)},
             worst=worst,
             costs=_costs(groups, rows, worst, key),
             cost_chart=cost_panel(groups, styles, key, seconds, "cost") if key else None,

@@ -138,6 +138,14 @@ def condition_label(result: Result) -> str:
     return ", ".join(filter(None, parts))
 
 
+def data_set(result: Result) -> str:
+    """Name the data of a result, whichever samples of them it has.
+
+    ``digits[test=60,seed=2]`` are 60 samples of ``digits``, numbered as in all of them.
+    """
+    return result.data.partition("[")[0]
+
+
 def column_inconsistency(results: Sequence[Result]) -> str:
     """Say how the results of one column differ in what a comparison needs to be equal."""
     differences = _differences(
@@ -249,7 +257,7 @@ def _row(
         model=first.choice("model"),
         norm=first.choice("norm"),
         objective=first.choice("objective"),
-        seeds=tuple(run.seed for run in runs),
+        seeds=tuple(sorted((run.seed for run in runs), key=lambda s: (len(s), s))),
         cells={key: _cell(key, runs) for key in keys},
         alarms=first.alarms,
         inconsistency=_row_inconsistency(runs),

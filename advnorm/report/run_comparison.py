@@ -46,8 +46,17 @@ class PairedComparison:
     raw_p: float
     p: float
     """Corrected for all comparisons beside it."""
-    warnings: tuple[str, ...] = ()
-    """Flags of either result, and unfinished training."""
+    flags: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Those of the first and of the second run's result."""
+    remarks: tuple[str, ...] = ()
+    """Different settings, and unfinished training."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Remarks, and the flags of either result, each with its run."""
+        runs = zip((self.first, self.second), self.flags, strict=True)
+        flags = [f"{name}: {flag}" for name, own in runs for flag in own]
+        return (*self.remarks, *flags)
 
     @property
     def first_accuracy(self) -> Accuracy:
@@ -136,7 +145,8 @@ def _pair(
             second_only=tuple(second_only),
             raw_p=p,
             p=p,
-            warnings=tuple(_warnings(first.name, second.name, *results)),
+            flags=(results[0].flags, results[1].flags),
+            remarks=tuple(_remarks(first.name, second.name, *results)),
         )
 
 
@@ -144,10 +154,9 @@ def _alike(first: Result, second: Result) -> bool:
     return (first.data, first.split) == (second.data, second.split)
 
 
-def _warnings(first: str, second: str, one: Result, other: Result) -> Iterator[str]:
+def _remarks(first: str, second: str, one: Result, other: Result) -> Iterator[str]:
     if one.settings != other.settings:
         yield "the two were measured with different settings"
     for name, result in ((first, one), (second, other)):
-        yield from (f"{name}: {flag}" for flag in result.flags)
         if text := unfinished_text(unfinished_runs([result])):
             yield f"{name}: {text}"

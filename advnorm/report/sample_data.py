@@ -12,7 +12,7 @@ import numpy as np
 from advnorm.records import Result
 from advnorm.report.groups import ReportRun, RunGroup
 from advnorm.report.packing import PackedNumbers, pack
-from advnorm.report.rows import columns, condition_label
+from advnorm.report.rows import columns, condition_label, data_set
 from advnorm.report.verdict_arrays import (
     BROKEN,
     NOT_TESTED,
@@ -69,10 +69,11 @@ def sample_data(
     first: dict[str, Result] = {}
     for run in reversed(runs):
         first.update(run.results)
+    results = {(run.name, key): r for run in runs for key, r in run.results.items()}
     order = sorted(keys, key=lambda key: first[key].key_without_branch != headline)
     sets: list[SampleSet] = []
     numbers = {
-        pair: _set_number(sets, first[pair[1]], verdicts[pair])
+        pair: _set_number(sets, results[pair], verdicts[pair])
         for key in order
         for pair in ((run.name, key) for run in runs)
         if pair in verdicts
@@ -110,7 +111,8 @@ def _labelled(
 
 
 def _set_number(sets: list[SampleSet], result: Result, verdicts: VerdictArrays) -> int:
-    name = result.data if result.split == "test" else f"{result.data}, {result.split}"
+    data = data_set(result)
+    name = data if result.split == "test" else f"{data}, {result.split}"
     for number, samples in enumerate(sets):
         if samples.takes(name, verdicts):
             return number

@@ -261,7 +261,7 @@ function startSamples() {
     const [first, second] = [find(row.dataset.first), find(row.dataset.second)];
     if (condition < 0 || !browser.table.record(first, condition) || !browser.table.record(second, condition)) continue;
     const cell = row.cells[row.cells.length - 1];
-    cell.append(button("show samples", () => {
+    cell.append(button("samples", () => {
       browser.update({ ...ANY, condition, run: first, other: second });
       document.getElementById("sample-browser").scrollIntoView();
       document.getElementById("filter-condition").focus({ preventScroll: true });

@@ -9,8 +9,8 @@ from advnorm.report.charts import (
     Chart,
     ChartLine,
     ChartMark,
+    count_axis,
     draw,
-    linear_axis,
     percent_axis,
     value_axis,
 )
@@ -107,7 +107,7 @@ def _curve(
     ends = [
         f"{line.name} ends at {_value(line.values[-1], title)}{line.mark}" for line in lines
     ]
-    x = linear_axis("epoch", epochs)
+    x = count_axis("epoch", epochs)
     chart = Chart(
         title, join_limited(ends), x, y, tuple(drawn), tuple(marks), zoomable=True
     )

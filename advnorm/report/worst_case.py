@@ -9,7 +9,7 @@ import numpy as np
 from advnorm.records import Result, ThreatRecord
 from advnorm.report.completion_marks import unfinished_runs
 from advnorm.report.groups import ReportRun, RunGroup
-from advnorm.report.rows import TableCell, threat_label
+from advnorm.report.rows import TableCell, data_set, threat_label
 from advnorm.report.verdict_arrays import LoadedVerdicts
 
 ATTACKED = ("attack", "suite", "curve")
@@ -68,7 +68,7 @@ def _run_cell(
         for result in run.results.values()
         if result.kind in ATTACKED
         and result.threat == threat
-        and (result.data, result.other) == (headline.data, headline.other)
+        and (data_set(result), result.other) == (data_set(headline), headline.other)
         and (run.name, result.key) in verdicts
     ]
     branches = {result.branch for result in results}

@@ -152,10 +152,17 @@ def worst_branch(
 
 
 def worst_of(verdicts: Sequence[Verdicts]) -> Verdicts:
-    """Combine verdicts on the same samples: a robust one is robust in all of them."""
+    """Combine verdicts on the same samples: a robust one is robust in all of them.
+
+    Of several failures one that needs no attack counts: it holds at radius 0 too.
+    """
     rows = [zip(v.predictions, v.robust, v.by, strict=True) for v in verdicts]
     worst = [
-        next((row for row in each if not row[1]), each[0])
+        min(
+            (row for row in each if not row[1]),
+            key=lambda row: bool(row[2]),
+            default=each[0],
+        )
         for each in zip(*rows, strict=True)
     ]
     predictions, robust, by = zip(*worst, strict=True)

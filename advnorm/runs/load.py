@@ -19,12 +19,14 @@ from advnorm.norms import check_statistics
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, read
 from advnorm.records import Run, TrainingProgress
+from advnorm.text import MESSAGE, on_one_line
 from advnorm.threat import Threat
 from advnorm.training import checkpoints
 from advnorm.training.build import choose_device
 from advnorm.training.completion import completion_from, read_completion
 from advnorm.training.components import build_model, evaluation_threats, load_data
 from advnorm.training.state import MismatchError, restore
+from advnorm.training.stop import StoppedError
 from advnorm.training.user_inputs import passed_in_python
 from advnorm.training.user_model_checks import fixed_statistics_pass
 
@@ -199,8 +201,10 @@ def explain_misfit(shape: Sequence[int]) -> Iterator[None]:
     """Say that a model does not take images of a shape, where it fails on a few of them."""
     try:
         yield
-    except (RuntimeError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, OSError, StoppedError):
+        raise
+    except Exception as error:  # of any model, also of the user's own
         raise ValueError(
-            f"the model does not map images of shape {tuple(shape)} to logits: {error}; "
-            "give the data that it is made for (data.name)"
+            f"the model does not map images of shape {tuple(shape)} to logits: "
+            f"{on_one_line(error, MESSAGE)}; give the data that it is made for (data.name)"
         ) from error

@@ -36,6 +36,7 @@ from advnorm.training.dry_run import check_batch_statistics
 from advnorm.training.recipe_checks import check_recipe
 from advnorm.training.state import State
 from advnorm.training.step import Stepper
+from advnorm.training.user_model_checks import check_logits_of_classes
 
 SETS: dict[str, tuple[tuple[int, int, int], int, int]] = {
     "digits": ((1, 8, 8), 10, 1437),
@@ -223,7 +224,8 @@ def _batch(experiment: Experiment) -> Batch:
 def _forward(model: nn.Module, data: DataSet) -> int:
     model.eval()
     with torch.no_grad(), OperationCounter() as counter:
-        model(torch.empty((1, *data.shape), device="meta"))
+        logits = model(torch.empty((1, *data.shape), device="meta"))
+    check_logits_of_classes(logits, rows=1, classes=len(data.classes))
     flops: int = counter.flops
     return flops
 

@@ -93,6 +93,8 @@ def run_study(
         raise ValueError(f"--budget {budget:g}: hours, more than 0")
     if workspace.out.is_file():
         raise ValueError(f"--out {workspace.out} is a file: choose another --out")
+    if (workspace.out / "recipe.yaml").exists():
+        raise ValueError(f"--out {workspace.out} is a run folder: choose another --out")
     combinations = combine(recipe, over)
     data = workspace.data and workspace.data.absolute()  # Ray's workers are elsewhere
     workspace = replace(workspace, out=workspace.out.absolute(), data=data)

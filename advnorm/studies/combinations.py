@@ -31,6 +31,8 @@ from advnorm.training.recipe_checks import check_recipe
 
 _WITH_BRANCHES = ("mixture", "affine")
 _OF_TWO_DOMAINS = (*_WITH_BRANCHES, "borrowed")
+_SENTENCE = re.compile(r"^(Value|Recipe|FileNotFound|NotImplemented)Error: ")
+"""The types of errors that are written for the user, who needs no type."""
 Over = Mapping[str, Sequence[str]]
 """Values by key: ``{"norm.name": ["batch", "group"]}``."""
 
@@ -111,16 +113,28 @@ def combine(recipe: Recipe, over: Over) -> Combinations:
             continue
         _, counts, failure = attempt(plan, 0, changed)
         if counts is None:
-            skipped[label] = failure.removeprefix("ValueError: ")
+            skipped[label] = " ".join(_SENTENCE.sub("", failure).split())
             continue
         recipes[label], settings[label], plans[label] = changed, chosen, counts
     if len(recipes) < 2:
-        reasons = "; ".join(f"{label}: {why}" for label, why in skipped.items())
+        reasons = "; ".join(_by_reason(skipped))
         raise ValueError(
             f"a study compares at least two combinations, and {len(recipes)} "
             f"make{'s' * (len(recipes) == 1)} sense{f' ({reasons})' if reasons else ''}"
         )
     return Combinations(recipes, settings, plans, skipped)
+
+
+def _by_reason(skipped: Mapping[str, str]) -> list[str]:
+    """Return each reason once, after the combinations that have it.
+
+    >>> _by_reason({"batch": "no labels", "lr, group": "no", "none": "no labels"})
+    ['batch; none: no labels', 'lr, group: no']
+    """
+    labels: dict[str, list[str]] = {}
+    for label, reason in skipped.items():
+        labels.setdefault(reason, []).append(label)
+    return [f"{'; '.join(alike)}: {reason}" for reason, alike in labels.items()]
 
 
 def _check_question(recipe: Recipe, over: Over) -> None:

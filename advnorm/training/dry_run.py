@@ -15,6 +15,7 @@ from advnorm.gradients import perturbs_statistics
 from advnorm.model_state import eval_mode
 from advnorm.objectives import Adversary
 from advnorm.recipe import RecipeError
+from advnorm.text import MESSAGE, on_one_line
 from advnorm.training.build import Experiment
 from advnorm.training.components import build_objective, weight_schedules
 from advnorm.training.recipe_checks import check_gradient_rule, check_schedule
@@ -59,7 +60,8 @@ def _check_model(experiment: Experiment, images: Tensor) -> None:
     except Exception as error:  # of any model, also of the user's own
         raise RecipeError(
             f"model {recipe.model.name!r} with norm {recipe.norm.name!r} does not run on "
-            f"{experiment.data.name}, images of shape {tuple(images.shape[1:])}: {error}"
+            f"{experiment.data.name}, images of shape {tuple(images.shape[1:])}: "
+            f"{on_one_line(error, MESSAGE)}"
         ) from None
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from advnorm import models, norms
+from advnorm.evaluation.inputs import check_finite
 from advnorm.model_state import eval_mode
 from advnorm.norms import Norm, count_norms
 from advnorm.recipe import ModelSpec, NormSpec, Recipe, RecipeError
@@ -81,14 +82,23 @@ def check_norms(recipe: Recipe, norm: CountedNorm, model: nn.Module) -> None:
 def check_eval_pass(model: nn.Module, images: Tensor, *, classes: int) -> None:
     """Refuse a model that returns no logits of all classes, or moves its statistics."""
     logits = fixed_statistics_pass(model, images)
+    check_logits_of_classes(logits, rows=len(images), classes=classes)
+    try:
+        check_finite(logits)
+    except ValueError as error:
+        raise RecipeError(str(error)) from None
+
+
+def check_logits_of_classes(logits: Any, *, rows: int, classes: int) -> None:
+    """Refuse what is no tensor of logits, or has fewer than the classes."""
     if not isinstance(logits, Tensor):
         raise RecipeError(
             f"the model returns a {type(logits).__name__}, not a tensor of logits: return "
             "the logits alone"
         )
-    if logits.ndim != 2 or len(logits) != len(images) or logits.shape[1] < classes:
+    if logits.ndim != 2 or len(logits) != rows or logits.shape[1] < classes:
         raise RecipeError(
-            f"the model returns {tuple(logits.shape)} for {len(images)} images: return at "
+            f"the model returns {tuple(logits.shape)} for {rows} images: return at "
             f"least {classes} logits per image, one per class (a function gets the number "
             "as its argument classes)"
         )

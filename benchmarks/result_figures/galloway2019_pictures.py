@@ -68,7 +68,7 @@ def nearest_examples(results: Results) -> Drawing:
     rows = []
     for row, name in {"L2": "L2 regularization", "BN": "batch norm"}.items():
         pictures = panels(record, f"{row}: Images and changes")[0].pictures
-        found = [
+        changed = [
             p.model_copy(update={"label": p.label.split(", ")[-1].replace("L2 ", "")})
             for p in pictures[1:20:2]
         ]
@@ -79,7 +79,7 @@ def nearest_examples(results: Results) -> Drawing:
                 "",
                 (),
                 (),
-                pictures=tuple(found),
+                pictures=tuple(changed),
             )
         )
     pictures = panels(record, "L2: Images and changes")[0].pictures

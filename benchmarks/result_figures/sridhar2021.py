@@ -55,11 +55,11 @@ def sizes(results: Results) -> Drawing:
     rows = [f"{size}-CNN" for size in ("SM", "MD", "LG")]
 
     def pair(record_rows: list[tuple[list[str], str]], column: str) -> tuple[Plotted, ...]:
-        made = []
+        series = []
         for style, (which, name) in enumerate(record_rows):
             record = bounded if "IBP" in which[0] else trained
-            made.append(in_rows(record, name, [(row, column) for row in which], style))
-        return tuple(made)
+            series.append(in_rows(record, name, [(row, column) for row in which], style))
+        return tuple(series)
 
     def part(title: str, x: str, series: tuple[Plotted, ...]) -> Part:
         return Part(title, x, "size", series, named(names), rows=True, x_range=PERCENT)
@@ -95,8 +95,8 @@ def certified(results: Results) -> Drawing:
     keys = {"verified": "ibp_linf_0.3", "PGD-200": "pgd-200_linf_0.3", "clean": "clean"}
     series = []
     for style, (name, key) in zip((2, 1, 0), keys.items(), strict=True):
-        found = [results.run(f"certified-mnist/{run}").result(key) for run in names]
-        accuracies = [result.accuracy for result in found if result is not None]
+        tested = [results.run(f"certified-mnist/{run}").result(key) for run in names]
+        accuracies = [result.accuracy for result in tested if result is not None]
         half = tuple(50 * (a.interval[1] - a.interval[0]) for a in accuracies)
         x = tuple(100 * a.fraction for a in accuracies)
         places = tuple(map(float, range(len(names))))

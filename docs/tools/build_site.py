@@ -3,11 +3,17 @@
 The source of the site is put together in ``docs/_build/source``: the pages of the
 repository, the tutorials as they ran, and the pages that are generated from the code.
 Sphinx turns it into ``docs/_build/html``. A warning is an error.
+
+Beside a folder that was built without any message lies ``NAME.digest``, of all files that
+the site may be made of: :func:`is_current` tells whether it has to be built again.
 """
 
 import argparse
+import io
 import re
 import sys
+from contextlib import redirect_stderr
+from hashlib import sha256
 from pathlib import Path
 
 import api_pages
@@ -17,6 +23,7 @@ import recipe_page
 import record_pages
 from repository_pages import (
     DOCS,
+    ROOT,
     adjusted,
     code_page,
     copy,
@@ -30,7 +37,21 @@ BUILD = DOCS / "_build"
 TUTORIALS = DOCS / "tutorials"
 """The scripts; ``run_tutorials.py`` leaves their pages and figures in ``generated``."""
 
-
+SUFFIXES = {
+    "",
+    ".md",
+    ".py",
+    ".svg",
+    ".png",
+    ".css",
+    ".js",
+    ".html",
+    ".json",
+    ".yaml",
+    ".toml",
+}
+SUFFIXES |= {".cff", ".txt"}
+"""Of files that are pages, that pages show, or that pages are made of."""
 MEASUREMENTS = ":::{toctree}\n:hidden:\n:glob:\n\n*\n../benchmarks\n:::\n"
 
 
@@ -77,12 +98,51 @@ def tutorials(folder: Path) -> set[Path]:
     return written
 
 
+def digest() -> str:
+    """Return a digest of the files of the repository of which the site may be made."""
+    files = sorted(
+        path
+        for path in ROOT.rglob("*")
+        if path.suffix in SUFFIXES
+        and path.is_file()
+        and not any(_is_other(part) for part in path.relative_to(ROOT).parts)
+    )
+    each = (
+        f"{path.relative_to(ROOT)} {sha256(path.read_bytes()).hexdigest()}"
+        for path in files
+    )
+    return sha256("\n".join(each).encode()).hexdigest()
+
+
+def _is_other(part: str) -> bool:
+    return part in ("_build", "node_modules") or (
+        part.startswith(".") and part != ".github"
+    )
+
+
+def _record(out: Path) -> Path:
+    return out.with_name(f"{out.name}.digest")
+
+
+def is_current(out: Path) -> bool:
+    """Tell whether a folder was built without a message from the files as they are."""
+    record = _record(out)
+    return out.is_dir() and record.is_file() and record.read_text() == digest()
+
+
 def build(out: Path, source: Path) -> int:
     """Build the site, and return the exit code of Sphinx."""
+    _record(out).unlink(missing_ok=True)
+    before, messages = digest(), io.StringIO()
     assemble(source)
     options = ["-b", "html", "-q", "-n", "-W", "--keep-going", "-c", str(DOCS)]
     trees = ["-d", str(source.parent / "doctrees")]
-    return sphinx([*options, *trees, str(source), str(out)])
+    with redirect_stderr(messages):
+        code = sphinx([*options, *trees, str(source), str(out)])
+    sys.stderr.write(messages.getvalue())
+    if not code and not messages.getvalue().strip():
+        _record(out).write_text(before)
+    return code
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ def _tree(module: str) -> ast.Module:
 
 
 def _assignments(body: list[ast.stmt]) -> Assignments:
-    found: Assignments = {}
+    descriptions: Assignments = {}
     for statement, following in zip(body, [*body[1:], None], strict=True):
         names: list[ast.expr] = []
         if isinstance(statement, ast.Assign):
@@ -30,8 +30,8 @@ def _assignments(body: list[ast.stmt]) -> Assignments:
             names, annotation = [statement.target], statement.annotation
         for name in names:
             if isinstance(name, ast.Name):
-                found[name.id] = (annotation, _text(following))
-    return found
+                descriptions[name.id] = (annotation, _text(following))
+    return descriptions
 
 
 def _text(statement: ast.stmt | None) -> str:

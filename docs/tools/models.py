@@ -71,11 +71,11 @@ def _is_type(part: object) -> bool:
 
 def limits(field: FieldInfo) -> str:
     """Return the range of a number, such as ``above 0``; of an option, of the number."""
-    found = _limits_of(field.metadata)
+    ranges = _limits_of(field.metadata)
     for part in (field.annotation, *get_args(field.annotation)):
         if get_origin(part) is Annotated:
-            found |= _limits_of(_metadata(part))
-    return ", ".join(found)
+            ranges |= _limits_of(_metadata(part))
+    return ", ".join(ranges)
 
 
 def _metadata(annotation: Any) -> list[Any]:

@@ -76,13 +76,13 @@ def _unit(field: FieldInfo) -> str:
 
 
 def _annotations(field: FieldInfo) -> list[Any]:
-    parts, found = [field.annotation], [*field.metadata]
+    parts, extras = [field.annotation], [*field.metadata]
     while parts:
         part = parts.pop()
         if get_origin(part) is Annotated:
-            found += get_args(part)[1:]
+            extras += get_args(part)[1:]
         parts += get_args(part)
-    return found
+    return extras
 
 
 def _schedules() -> str:

@@ -83,25 +83,25 @@ def schema(record: type[BaseModel]) -> dict[str, Any]:
 
 def reachable(record: type[BaseModel]) -> list[type[BaseModel]]:
     """Return a record and all records inside it."""
-    found, left = [], [record]
-    while left:
-        one = left.pop(0)
-        if one not in found:
-            found.append(one)
-            left += [m for field in one.model_fields.values() for m in _inner(field)]
-    return found
+    records, waiting = [], [record]
+    while waiting:
+        first = waiting.pop(0)
+        if first not in records:
+            records.append(first)
+            waiting += [m for field in first.model_fields.values() for m in _inner(field)]
+    return records
 
 
 def _inner(field: Any) -> list[type[BaseModel]]:
     from typing import get_args
 
-    parts, found = [field.annotation], []
+    parts, models = [field.annotation], []
     while parts:
         part = parts.pop(0)
         if isinstance(part, type) and issubclass(part, BaseModel):
-            found.append(part)
+            models.append(part)
         parts += get_args(part)
-    return found
+    return models
 
 
 def page() -> str:

@@ -8,7 +8,8 @@ folder of its own, with warnings as errors. The page has its cells, what each pr
 value of its last expression, and its figures: one for light pages and one for dark ones.
 A cell with a figure begins with ``# alt:`` and a description of the figure.
 
-A page is made anew only if the tutorial, this file, the package or the scale has changed.
+A page is made anew only if the tutorial, this file, the package, the scale, or the version
+of a package that computes or draws has changed.
 ``ADVNORM_TUTORIALS=small`` runs the same cells on less data.
 """
 
@@ -27,12 +28,15 @@ import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
+"""Those that compute, draw, or bring data."""
 INK = "#0a0b0c"
 """What figures draw text and axes with."""
 VARIANTS = {
@@ -200,12 +204,23 @@ def is_small() -> bool:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of everything of ours that decides a page."""
+    """Return a digest of what decides a page: the scale, our files, and packages.
+
+    Data come with the packages.
+    """
     files = [path, Path(__file__), *sorted((ROOT / "advnorm").rglob("*.py"))]
     digest = hashlib.sha256(b"small" if is_small() else b"full")
+    for package in PACKAGES:
+        digest.update(f"{package} {version(package)}\n".encode())
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def is_current(path: Path, out: Path) -> bool:
+    """Tell whether the page of a tutorial is what running it would write, times apart."""
+    page = out / f"{path.stem}.md"
+    return page.exists() and page.read_text().startswith(f"% {digest_of(path)}\n")
 
 
 def build(path: Path, out: Path) -> str:
@@ -214,7 +229,7 @@ def build(path: Path, out: Path) -> str:
     Returns what went wrong; empty if nothing did.
     """
     page, digest = out / f"{path.stem}.md", digest_of(path)
-    if page.exists() and page.read_text().startswith(f"% {digest}\n"):
+    if is_current(path, out):
         return ""
     for old in (page, *out.glob(f"{path.stem}-*.svg")):
         old.unlink(missing_ok=True)

@@ -16,6 +16,7 @@
 import os
 import tempfile
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib import pyplot as plt
 
@@ -69,7 +70,7 @@ print(cost_text(recipe, over, SEEDS))
 # %%
 study = advnorm.study(recipe, over, seeds=SEEDS, out=folder)
 for sentence in study.answer:
-    print(sentence)
+    print(fill(sentence, 76))
 
 # %% [markdown]
 # The first sentence says what to choose. The second says what that choice beats, and what

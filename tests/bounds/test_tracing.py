@@ -54,9 +54,9 @@ def test_a_trace_leaves_caches_as_they_were():
 
 
 def caches_in_a_dictionary(self, x):
-    if "sum" not in self.held:
-        self.held["sum"] = self.layer.weight.exp().sum()
-    return self.layer(x) * self.held["sum"]
+    if "sum" not in self.cache:
+        self.cache["sum"] = self.layer.weight.exp().sum()
+    return self.layer(x) * self.cache["sum"]
 
 
 def appends_to_a_list(self, x):
@@ -74,11 +74,11 @@ def makes_a_buffer(self, x):
 )
 def test_a_trace_leaves_containers_as_they_were(forward):
     inner = Forward(forward, nn.Linear(3, 2))
-    inner.held, inner.kept = {}, [1]
+    inner.cache, inner.kept = {}, [1]
     model, images = nn.Sequential(nn.Flatten(), inner).eval(), torch.rand(2, 3)
     with contextlib.suppress(NotImplementedError):
         trace(model)
-    assert inner.held == {} and inner.kept == [1] and not dict(inner.named_buffers())
+    assert inner.cache == {} and inner.kept == [1] and not dict(inner.named_buffers())
     assert isinstance(model(images), torch.Tensor)
 
 

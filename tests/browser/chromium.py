@@ -258,6 +258,11 @@ class Page:
         if settle:
             self.settle()
 
+    def point(self, x: float, y: float) -> None:
+        """Move the mouse to a place on the screen."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        self.settle()
+
     def screenshot(self, *, whole: bool = False) -> bytes:
         """Return a PNG of what is seen, or of the whole page."""
         picture = self.call("Page.captureScreenshot", captureBeyondViewport=whole)

@@ -38,6 +38,19 @@ FAINT = """
   }).map(text => text.textContent.trim());
 })()
 """
+OUTSIDE = """
+(() => {
+  const whole = document.documentElement.getBoundingClientRect();
+  const boxes = [...document.querySelectorAll("rect.box")].map(box => box.getBoundingClientRect());
+  return [...document.querySelectorAll("text")].filter(text => {
+    const own = text.getBoundingClientRect();
+    const x = own.left + own.width / 2, y = own.top + own.height / 2;
+    const around = boxes.filter(box =>
+      box.left < x && x < box.right && box.top < y && y < box.bottom);
+    return [whole, ...around].some(box => own.left < box.left || own.right > box.right);
+  }).map(text => text.textContent.trim());
+})()
+"""
 LINKS = "[...new Set([...document.querySelectorAll('a[href]')].map(link => link.href))]"
 IDS = "[...document.querySelectorAll('[id]')].map(element => element.id)"
 
@@ -53,6 +66,11 @@ def faint_labels(page: Page) -> list[str]:
     The contrast is that of WCAG, at least 4.5. axe-core does not look into drawings.
     """
     return list(page.value(FAINT))
+
+
+def outside(page: Page) -> list[str]:
+    """Return the texts of a drawing that are wider than the drawing, or than their box."""
+    return list(page.value(OUTSIDE))
 
 
 def broken_links(page: Page) -> list[str]:

@@ -39,6 +39,7 @@ MIXTURE = (
 ATTACKS = "evaluation.conditions=[clean, fgsm, 'pgd-1..10', quick]"
 CERTIFICATE = "evaluation.threat.eps=[0.002, 0.01, 0.05]"
 QUESTIONS = ("distances", "dead", "pca")
+WEAK = ("distances.suite=pgd-3", "pca.suite=pgd-3")
 NAMES = ("one", "many", "study", "paper")
 
 
@@ -91,7 +92,8 @@ def _plain(base: Recipe, out: Path) -> None:
     evaluate_run(run, override(base, [ATTACKS]), device="cpu")
     certify_run(run, override(base, [CERTIFICATE]), method="crown", device="cpu")
     audit_run(run, override(base, ["evaluation.samples=8"]), suite=("pgd-2",), device="cpu")
-    diagnose_run(run, base, parse_questions(QUESTIONS), samples=40, device="cpu")
+    questions = parse_questions(QUESTIONS, WEAK)
+    list(diagnose_run(run, base, questions, samples=40, device="cpu"))
 
 
 def _mixture(base: Recipe, out: Path) -> None:

@@ -1,7 +1,7 @@
 """Planted faults are found: what the other tests of this folder look for, they can see."""
 
 import pytest
-from page_checks import broken_links, faint_labels, overflowing
+from page_checks import broken_links, faint_labels, outside, overflowing
 from tabbing import unreachable
 
 HEAD = (
@@ -93,6 +93,17 @@ def test_a_request_for_a_file_of_the_folder_is_told_from_others(opened, tmp_path
 def test_what_breaks_a_rule_of_accessibility_is_named(opened, violations, body, rule):
     (violation,) = violations(opened(body))
     assert violation.startswith(rule)
+
+
+def test_words_that_leave_a_drawing_or_their_box_are_named(browser, tmp_path):
+    drawing = tmp_path / "drawing.svg"
+    drawing.write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="200" height="100" '
+        'viewBox="0 0 200 100"><rect class="box" x="10" y="10" width="40" height="20"/>'
+        '<text x="12" y="24">in</text><text x="0" y="80">free</text>'
+        '<text x="12" y="26">wider!</text><text x="190" y="60">cut</text></svg>'
+    )
+    assert outside(browser.open(drawing)) == ["wider!", "cut"]
 
 
 def test_dark_colours_are_looked_at(opened, violations):

@@ -86,6 +86,20 @@ def test_a_radius_says_its_shares_with_intervals(many):
         assert word in text, text
 
 
+def test_pointing_at_a_radius_says_the_same_as_the_keyboard(many):
+    mark = "document.querySelector('#radii svg.chart .datum[tabindex=\"-1\"] .shape')"
+    text = f"{mark}.closest('figure').querySelector('.readout').textContent"
+    middle = (
+        f"(b => [b.x + b.width / 2, b.y + b.height / 2])({mark}.getBoundingClientRect())"
+    )
+    many.value(f"{mark}.scrollIntoView({{block: 'center'}})")
+    hint = many.value(text)
+    many.point(*many.value(middle))
+    assert many.value(text) == many.value(f"{mark}.parentNode.ariaLabel") != hint
+    many.point(0, 0)
+    assert many.value(text) == hint
+
+
 def test_a_chart_is_zoomed_and_shown_whole_again(many):
     lines = "document.activeElement.closest('figure').querySelector('.lines')"
     place = f"{lines}.getAttribute('transform')"

@@ -47,7 +47,7 @@ def test_accuracy_is_that_of_an_evaluation(precision):
     model = nn.Sequential(*layers).eval()
     x, y = torch.rand(300, 1, 4, 4), torch.arange(300) % 3
     seen = []
-    model[1].register_forward_hook(lambda layer, given, made: seen.append(made.dtype))
+    model[1].register_forward_hook(lambda layer, inputs, output: seen.append(output.dtype))
     asked = {"threat": Linf(EPS), "steps": 10, "step_size": 0.02}
     numbers = attacked_loss(model, x, y, precision=precision, **asked).numbers
     assert set(seen) == {getattr(torch, precision), torch.float32}

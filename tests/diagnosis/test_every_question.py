@@ -33,9 +33,9 @@ QUICK = {
 
 def subject(norm):
     """Return a network with a gradient, a frozen parameter, modes mixed, and dropout."""
-    made = norms.NORMS[norm]()
+    norm_of = norms.NORMS[norm]()
     name, options = ("linear", {}) if norm == "batch" else ("mlp", {"width": 8, "depth": 2})
-    model = build(name, shape=SHAPE, classes=3, norm=made, options=options)
+    model = build(name, shape=SHAPE, classes=3, norm=norm_of, options=options)
     last = list(model.modules())[-1]
     assert isinstance(last, nn.Linear)
     last.weight.grad = torch.ones_like(last.weight)

@@ -33,6 +33,19 @@ def build() -> nn.Module:
 
 
 @pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory, worker_id):
+    """Return a function that gives a folder of a name, which all processes share."""
+    base = tmp_path_factory.getbasetemp()
+
+    def folder(name):
+        path = (base if worker_id == "master" else base.parent) / name
+        path.mkdir(exist_ok=True)
+        return path
+
+    return folder
+
+
+@pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """Train the runs ``runs/a`` and ``runs/b``; write ``mine.py`` and ``mine.npz``."""
     folder = tmp_path_factory.mktemp("pages")

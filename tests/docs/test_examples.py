@@ -5,11 +5,13 @@ import sys
 from types import ModuleType
 
 import pytest
+from conftest import TINY
 from page_blocks import PAGES, blocks, name_of
 
+from advnorm import recipes
 from advnorm.bounds.operations import FUNCTIONS, LAYERS
 from advnorm.listing import KINDS
-from advnorm.recipe import from_yaml
+from advnorm.recipe import from_yaml, override
 
 
 def with_blocks(language):
@@ -29,8 +31,26 @@ def restored_registries(monkeypatch):
         registry.update(before)
 
 
+@pytest.fixture
+def small_recipes(page, monkeypatch):
+    """Let recipes on digits train in a moment, as those of the commands do.
+
+    The README's takes the 40 images of ``namespace``, which is few enough.
+    """
+    find = recipes.find
+    if page.name == "README.md":
+        return
+
+    def find_small(name):
+        return override(find(name), TINY) if name.startswith("digits.") else find(name)
+
+    monkeypatch.setattr(recipes, "find", find_small)
+
+
 @with_blocks("python")
-def test_python_blocks_run(page, namespace, capsys, monkeypatch, restored_registries):
+def test_python_blocks_run(
+    page, namespace, capsys, monkeypatch, restored_registries, small_recipes
+):
     module = ModuleType("page")  # certificates refuse layers of no module
     monkeypatch.setitem(sys.modules, "page", module)
     vars(module).update(namespace)

@@ -38,22 +38,25 @@ def rows(page):
 
 
 def test_every_key_of_a_recipe_has_values_default_unit_and_meaning():
-    found = rows(recipe_page.page())
+    documented = rows(recipe_page.page())
     sections = {key.rpartition(".")[0] for key in keys()}
-    assert {*keys()} - sections <= set(found)
-    empty = {key: cells for key, cells in found.items() if not all(cells)}
-    assert not empty and all(len(cells) == 5 for cells in found.values())
+    assert {*keys()} - sections <= set(documented)
+    empty = {key: cells for key, cells in documented.items() if not all(cells)}
+    assert not empty and all(len(cells) == 5 for cells in documented.values())
 
 
 def test_ranges_defaults_and_units_are_those_of_the_models():
-    found = rows(recipe_page.page())
-    assert found["attack.steps"][1:3] == ["whole number, at least 1", "`10`"]
-    assert found["epochs"][3] == found["optimizer.schedule"][3].replace("–", "epochs")
-    assert found["threat.eps"][1:4] == ["number, above 0", "`0.1`", "pixel values"]
-    assert (
-        found["norm.name"][2] == "`batch`" and found["checkpoint_seconds"][3] == "seconds"
+    documented = rows(recipe_page.page())
+    assert documented["attack.steps"][1:3] == ["whole number, at least 1", "`10`"]
+    assert documented["epochs"][3] == documented["optimizer.schedule"][3].replace(
+        "–", "epochs"
     )
-    assert "`pgd` or `ibp`" in found["validation.robust"][1]
+    assert documented["threat.eps"][1:4] == ["number, above 0", "`0.1`", "pixel values"]
+    assert (
+        documented["norm.name"][2] == "`batch`"
+        and documented["checkpoint_seconds"][3] == "seconds"
+    )
+    assert "`pgd` or `ibp`" in documented["validation.robust"][1]
 
 
 def test_every_field_of_every_record_has_a_meaning():
@@ -118,9 +121,9 @@ def test_every_name_of_every_registry_has_a_meaning():
         section = page.partition(f"## {name_pages.TITLES[kind][0]}\n")[2].partition(
             "\n## "
         )[0]
-        found = rows(section)
-        assert set(found) == set(registry), kind
-        assert all(cells[1] for cells in found.values()), kind
+        documented = rows(section)
+        assert set(documented) == set(registry), kind
+        assert all(cells[1] for cells in documented.values()), kind
 
 
 def test_no_registry_is_left_out():

@@ -12,11 +12,13 @@ from page_blocks import ROOT
 from test_generated import api_pages, cli_pages
 
 import advnorm
+from advnorm.files import locked
 from advnorm.listing import KINDS
 from advnorm.recipe.keys import keys
 
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 
+import build_site
 from autodoc_style import sections
 from keyboard import scrollable
 from repository_pages import adjusted, page_of
@@ -68,13 +70,20 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build the site as `make docs` does, without running the tutorials."""
-    out = tmp_path_factory.mktemp("site") / "html"
-    words = [sys.executable, str(BUILD), "--out", str(out)]
-    child = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    assert child.returncode == 0, child.stderr
-    assert not child.stderr.strip()
+def site(shared_folder):
+    """Return the site that `make docs` built, if that was without a message and of these files.
+
+    Else build it, without running the tutorials; one of several processes does.
+    """
+    if build_site.is_current(build_site.BUILD / "html"):
+        return build_site.BUILD / "html"
+    out = shared_folder("site") / "html"
+    with locked(out.with_name("lock"), wait=True):
+        if not build_site.is_current(out):
+            words = [sys.executable, str(BUILD), "--out", str(out)]
+            child = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+            assert child.returncode == 0, child.stderr
+            assert not child.stderr.strip()
     return out
 
 
@@ -165,6 +174,23 @@ def words_missing(path, words):
     ]
 
 
+def test_a_site_is_current_until_a_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(build_site, "ROOT", root := tmp_path / "repository")
+    (root / "docs" / "_build").mkdir(parents=True)
+    (root / "docs" / "page.md").write_text("one")
+    (out := tmp_path / "html").mkdir()
+    assert not build_site.is_current(out)
+    build_site._record(out).write_text(build_site.digest())
+    (root / "docs" / "_build" / "x.html").write_text("not a source")
+    assert build_site.is_current(out)
+    (root / "docs" / "page.md").rename(root / "docs" / "other.md")
+    assert not build_site.is_current(out)
+    (root / "docs" / "other.md").rename(root / "docs" / "page.md")
+    assert build_site.is_current(out)
+    (root / "docs" / "page.md").write_text("two")
+    assert not build_site.is_current(out)
+
+
 def test_faults_of_a_page_are_seen(tmp_path):
     page = tmp_path / "page.html"
     page.write_text(
@@ -172,12 +198,12 @@ def test_faults_of_a_page_are_seen(tmp_path):
         '<img src="https://example.org/a.png"><pre>code</pre>'
         '<div class="table-wrapper"><table><tr><td>1</td></tr></table></div>'
     )
-    found = {page.resolve(): Page(page)}
-    assert sorted(broken_links(found, tmp_path)) == [
+    pages = {page.resolve(): Page(page)}
+    assert sorted(broken_links(pages, tmp_path)) == [
         "page.html: #nothing",
         "page.html: nowhere.html",
     ]
-    assert len(faults(found, tmp_path)) == 4 and len(requests(found, tmp_path)) == 1
+    assert len(faults(pages, tmp_path)) == 4 and len(requests(pages, tmp_path)) == 1
     assert words_missing(page, ["y", "code.more"]) == ["code.more"]
 
 

@@ -6,6 +6,8 @@ import sys
 import pytest
 from page_blocks import ROOT
 
+from advnorm.files import locked
+
 sys.path.insert(0, str(ROOT / "docs" / "tools"))
 
 import run_tutorials
@@ -47,19 +49,33 @@ def run(path, out):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """Run all tutorials at the small scale; return their folder."""
-    out = tmp_path_factory.mktemp("tutorials")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADVNORM_TUTORIALS", "small")
-        assert run_tutorials.main(["--out", str(out), "--jobs", "1"]) == 0
-    return out
+def page_folder(shared_folder):
+    """Return a function that gives the folder in which a tutorial's page is current.
+
+    That is where `make docs` left it, at either scale. If it is outdated or missing, the
+    tutorial runs at the small scale; one of several processes runs it.
+    """
+
+    def folder(name):
+        made, script = run_tutorials.TUTORIALS / "generated", run_tutorials.TUTORIALS
+        with pytest.MonkeyPatch.context() as patch:
+            for scale in ("full", "small"):
+                patch.setenv("ADVNORM_TUTORIALS", scale)
+                if run_tutorials.is_current(script / f"{name}.py", made):
+                    return made
+            out = shared_folder(f"tutorial-{name}")
+            with locked(out / "lock", wait=True):
+                assert run_tutorials.main([name, "--out", str(out), "--jobs", "1"]) == 0
+        return out
+
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.parametrize("name", TUTORIALS)
-def test_a_tutorial_runs_and_has_outputs_and_figures(pages, name):
+def test_a_tutorial_runs_and_has_outputs_and_figures(page_folder, name):
+    pages = page_folder(name)
     page = (pages / f"{name}.md").read_text()
     assert "Traceback" not in page
     assert page.splitlines()[2].startswith("# ")
@@ -137,7 +153,9 @@ def test_a_page_is_made_anew_only_after_a_change(script, monkeypatch):
     before = (out / "some.md").stat().st_mtime_ns
     assert run(path, out) == 0
     assert (out / "some.md").stat().st_mtime_ns == before
+    assert run_tutorials.is_current(path, out)
     monkeypatch.setenv("ADVNORM_TUTORIALS", "full")
+    assert not run_tutorials.is_current(path, out)
     assert run(path, out) == 0
     assert "'full'" in (out / "some.md").read_text()
     path.write_text(FINE.replace("printed", "changed"))

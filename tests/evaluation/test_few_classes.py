@@ -77,16 +77,17 @@ def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
     assert {n for n in ATTACKS if ATTACKS[n].fallback(2)} == {"apgd_dlr", "apgd_t"}
 
 
-def test_a_note_stands_beside_the_number_in_python():
+def test_a_note_is_marked_beside_the_numbers_and_said_once_below_in_python():
     model, images, labels, _ = problem(3, "linf", n=4)
-    names = ["apgd_ce-2", "apgd_t-2"]
-    evaluation = evaluate(model, images, labels, Linf(0.01), conditions=names)
-    plain, noted = str(evaluation).splitlines()
-    assert evaluation.results[0].notes == () and "!" not in plain
-    assert noted.endswith(
-        "n=4  ! apgd_t-2: the targeted DLR needs 4 classes, there are 3: "
-        "the plain margin is used instead"
-    )
+    names, threats = ["apgd_ce-2", "apgd_t-2"], [Linf(0.01), Linf(0.02)]
+    evaluation = evaluate(model, images, labels, threats, conditions=names)
+    *lines, first, second = str(evaluation).splitlines()
+    marked = {result.key: bool(result.notes) for result in evaluation.results}
+    assert sorted(marked.values()) == [False, False, True, True]
+    for (key, noted), line in zip(marked.items(), lines, strict=True):
+        assert line.startswith(key) and line.endswith("n=4 !1" if noted else "n=4")
+    assert first.startswith("!1 apgd_t-2: the targeted DLR needs 4 classes, there are 3:")
+    assert len(first) <= 88 and second == "   instead"
 
 
 def test_a_note_is_recorded_and_printed_for_a_run(tmp_path):

@@ -124,10 +124,10 @@ def test_a_model_made_in_inference_mode_is_evaluated_too():
     labels = torch.arange(20) % 4
     expected = evaluate(model, images, labels, Linf(0.1)).verdicts
     with torch.inference_mode():
-        made = network()
-        made.load_state_dict(model.state_dict())
-        assert evaluate(made, images, labels, Linf(0.1)).verdicts == expected
-    assert all(p.is_inference() and p.requires_grad for p in made.parameters())
+        copy = network()
+        copy.load_state_dict(model.state_dict())
+        assert evaluate(copy, images, labels, Linf(0.1)).verdicts == expected
+    assert all(p.is_inference() and p.requires_grad for p in copy.parameters())
 
 
 def test_the_search_is_given_tensors_of_its_own(monkeypatch):

@@ -20,11 +20,11 @@ CLEAN = 4  # of 8 rows; each rank has two of each domain
 
 
 def layer(name, options, sync):
-    made = norms.NORMS[name](sync=sync, **options)(3).double()
+    domain_norm = norms.NORMS[name](sync=sync, **options)(3).double()
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in domain_norm.parameters():
             parameter.copy_(torch.linspace(0.5, 2.0, 3))
-    return made
+    return domain_norm
 
 
 def batch(shape):
@@ -34,15 +34,15 @@ def batch(shape):
     return x, torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def measure(made, x, weights, clean):
+def measure(domain_norm, x, weights, clean):
     """Return output, input gradient, parameter gradients and running statistics."""
     x = x.clone().requires_grad_()
-    with norms.route(made, clean=clean), norms.likelihood(made) as terms:
-        y = made(x)
+    with norms.route(domain_norm, clean=clean), norms.likelihood(domain_norm) as terms:
+        y = domain_norm(x)
     # The likelihood is a mean over this rank's rows: weigh it by their number.
     loss = (y * weights).sum() + sum(terms, start=y.new_zeros(())) * len(x)
-    grads = torch.autograd.grad(loss, [x, *made.parameters()])
-    return [y.detach(), grads[0], *grads[1:], *made.buffers()]
+    grads = torch.autograd.grad(loss, [x, *domain_norm.parameters()])
+    return [y.detach(), grads[0], *grads[1:], *domain_norm.buffers()]
 
 
 def rank(index, folder):

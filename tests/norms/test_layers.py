@@ -383,11 +383,11 @@ def test_a_backward_pass_inside_autocast_is_in_single_precision(dtype):
     layer, x = norms.DualNorm(64), torch.randn(8, 64, 4, 4)
     grads = []
     for auto in (False, True):
-        given = x.clone().requires_grad_()
+        leaf = x.clone().requires_grad_()
         scopes = norms.mode(layer, "batch"), norms.route(layer, clean=4)
         with scopes[0], scopes[1], torch.autocast("cpu", dtype=dtype, enabled=auto):
-            layer(given).sin().sum().backward()
-        grads.append(given.grad)
+            layer(leaf).sin().sum().backward()
+        grads.append(leaf.grad)
     assert torch.equal(*grads)
 
 

@@ -53,16 +53,16 @@ def test_values_and_all_gradients_are_those_of_the_equation(
     x = torch.randn(rows, features, *rest, dtype=torch.float64) * 2 + 1
     vectors = [torch.randn(features, dtype=torch.float64) for _ in range(4)]
     vectors[2:] = [0 * v if at_0 else 0.3 * v for v in vectors[2:]]
-    given = [t.requires_grad_() for t in (x, *vectors)]
+    inputs = [t.requires_grad_() for t in (x, *vectors)]
     weights = torch.randn_like(x)
     output, _ = perturbed_batch_norm(
-        x, tuple(given[1:3]), tuple(given[3:]), 1e-2, at_zero=at_0
+        x, tuple(inputs[1:3]), tuple(inputs[3:]), 1e-2, at_zero=at_0
     )
-    expected = equation3(*given, 1e-2)
+    expected = equation3(*inputs, 1e-2)
     assert torch.allclose(output, expected, atol=1e-10)
     for a, b in zip(
-        torch.autograd.grad((output * weights).sum(), given),
-        torch.autograd.grad((expected * weights).sum(), given),
+        torch.autograd.grad((output * weights).sum(), inputs),
+        torch.autograd.grad((expected * weights).sum(), inputs),
         strict=True,
     ):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)

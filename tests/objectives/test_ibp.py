@@ -142,8 +142,8 @@ class Total(nn.Module):
     def forward(self, *values: Tensor) -> Tensor:
         if values:
             names = [name for name, _ in self.named_parameters()]
-            given = dict(zip(names, values, strict=True))
-            return torch.func.functional_call(self, given, ())
+            arguments = dict(zip(names, values, strict=True))
+            return torch.func.functional_call(self, arguments, ())
         adversary = Adversary(None, threat=Linf(EPS))
         return self.objective(self.model, *batch(), adversary).total
 

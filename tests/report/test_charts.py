@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from node import evaluate, needs_node
 
 from advnorm.report import charts
-from advnorm.report.charts import Axis, Chart, ChartLine, ChartMark, draw, round_ticks
+from advnorm.report.charts import (
+    Axis,
+    Chart,
+    ChartLine,
+    ChartMark,
+    count_axis,
+    decade_axis,
+    draw,
+    round_ticks,
+)
 from advnorm.report.styles import STYLES
 
 AXIS = Axis("x", 0.0, 10.0, ((0.0, "0"), (10.0, "10")))
@@ -73,6 +82,19 @@ def test_ticks_are_round_and_inside(low, width, count):
     assert len(ticks) <= 2 * count + 3
     slack = 1e-6 * max(abs(low), abs(high), width)
     assert all(low - slack <= tick <= high + slack for tick in ticks)
+
+
+def test_labels_of_ticks_do_not_overlap():
+    radii = (0, 0.002, 0.01, 0.05, 0.1)
+    svg = drawn(x=Axis("eps", 0, 0.1, tuple((eps, f"{eps:g}") for eps in radii)))
+    labels = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle">([\d.]+)<', svg)
+    assert [text for _, text in labels] == ["0", "0.01", "0.05", "0.1"]
+    assert svg.partition("</g>")[0].count('class="grid"') == len(radii)
+
+
+def test_epochs_are_whole_and_a_narrow_range_has_ticks():
+    assert [text for _, text in count_axis("epoch", [1, 2, 3]).ticks] == ["1", "2", "3"]
+    assert len(decade_axis("seconds", [0.34]).ticks) >= 3
 
 
 @needs_node

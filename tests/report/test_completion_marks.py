@@ -27,8 +27,8 @@ def pair(maker):
             10: Accuracy(correct=level - 10, n=100),
             20: Accuracy(correct=level - 30, n=100),
         }
-        told = {"training": training, "curve": curve}
-        maker.result(run, "pgd-10..20", level - 30, n=100, eps=EPS, **told)
+        extra = {"training": training, "curve": curve}
+        maker.result(run, "pgd-10..20", level - 30, n=100, eps=EPS, **extra)
         maker.examples(run, "pgd-10..20_linf_0.03137")
         answer = Diagnosis(
             question="dead",
@@ -50,16 +50,16 @@ def test_every_number_of_the_terminal_has_it(pair):
 
 
 def test_every_number_of_the_page_has_it(pair, tmp_path):
-    told = page(pair, tmp_path)
-    classes = [attrs.get("class", "") for tag, attrs in told.tags if tag == "small"]
+    report = page(pair, tmp_path)
+    classes = [attrs.get("class", "") for tag, attrs in report.tags if tag == "small"]
     assert classes.count("unfinished") == 2 + 1 + 1  # two results, the cost, one answer
     legends = [
-        a for tag, a in told.tags if tag == "span" and a.get("class") == "unfinished"
+        a for tag, a in report.tags if tag == "span" and a.get("class") == "unfinished"
     ]
     assert len(legends) == 5, "each legend says it"
-    assert "early, pgd-10..20 L∞ 8/255, unfinished: 13 of 400 epochs" in told.text
-    assert "done, pgd-10..20 L∞ 8/255 " in told.text
-    drawn = drawings(told)
+    assert "early, pgd-10..20 L∞ 8/255, unfinished: 13 of 400 epochs" in report.text
+    assert "done, pgd-10..20 L∞ 8/255 " in report.text
+    drawn = drawings(report)
     mark = "(unfinished: 13 of 400 epochs)"
     assert f"early 90.0% clean, 60.0% robust {mark}" in accuracy_text(
         drawn, "Clean against"
@@ -72,7 +72,7 @@ def test_every_number_of_the_page_has_it(pair, tmp_path):
         f"80.0% {mark} after 10, 60.0% {mark} after 20"
         in drawn["pgd-10..20, L∞ 8/255, over steps"]
     )
-    texts = [word.strip() for word in told.words]
+    texts = [word.strip() for word in report.words]
     assert texts.count("13 of 400 epochs") == 1 + 1 + 1  # in scatter, radius and steps
 
 

@@ -62,3 +62,18 @@ def test_alarms_say_when(maker):
     maker.train(run, epochs=3, alarms=("late",))
     (group,) = load_groups([run])
     assert group.members[0].alarms == ("late (2 epochs from 1 to 2)",)
+
+
+def test_runs_of_a_study_are_named_by_their_settings_and_seed(maker):
+    digests = ["0918b8685f4a32fb", "da3ff8e5aa12fe06", "e880b3e8855e9362"]
+    runs = [
+        maker.run(digests[0], norm="none", seed=2),
+        maker.run(digests[1], norm="batch", seed=10),
+        maker.run(digests[2], norm="batch", seed=2),
+        maker.run("mine", norm="batch", seed=3),
+    ]
+    names = [run.name for group in load_groups(runs) for run in group.members]
+    assert names == ["none seed 2", "batch seed 2", "batch seed 10", "mine"]
+    again = maker.run("0123456789abcdef", norm="none", seed=2)  # the name would be no name
+    names = [run.name for group in load_groups([*runs, again]) for run in group.members]
+    assert names[:2] == [digests[0], "0123456789abcdef"]

@@ -22,12 +22,12 @@ DEEP = '{"a":' * 100_000
 
 @pytest.fixture
 def run(maker) -> Run:
-    made = maker.run("a")
-    maker.train(made)
-    maker.result(made, "clean", 900)
-    maker.result(made, "pgd-10", 500, eps=8 / 255)
-    maker.examples(made, KEY)
-    return made
+    trained = maker.run("a")
+    maker.train(trained)
+    maker.result(trained, "clean", 900)
+    maker.result(trained, "pgd-10", 500, eps=8 / 255)
+    maker.examples(trained, KEY)
+    return trained
 
 
 def change(path: Path, **values) -> None:
@@ -136,11 +136,11 @@ def test_escapes_of_records_reach_neither_the_terminal_nor_the_page(
 
 def test_a_name_that_is_not_utf8_has_its_page(maker, tmp_path, monkeypatch, capsys):
     name = os.fsdecode(b"run-\xff")
-    made = maker.run(name)
-    maker.train(made)
-    maker.result(made, "clean", 900)
+    trained = maker.run(name)
+    maker.train(trained)
+    maker.result(trained, "clean", 900)
     page = tmp_path / os.fsdecode(b"r\xfe.html")
-    code, said, _ = command(monkeypatch, capsys, "report", made.path, "--out", page)
+    code, said, _ = command(monkeypatch, capsys, "report", trained.path, "--out", page)
     assert code == 0 and "r\\xfe.html" in said
     assert "run-\\xff" in page.read_text()
     code, _, said = command(monkeypatch, capsys, "report", tmp_path / name)

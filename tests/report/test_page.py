@@ -353,26 +353,26 @@ def test_flagged_points_are_marked_in_every_figure_and_described(maker, tmp_path
     maker.result(run, "clean", 90, n=100)
     maker.result(run, name, 50, n=100, eps=EPS, curve=walk(80, 50), **flagged)
     maker.result(run, name, 70, n=100, eps=EPS / 2, curve=walk(75, 70))
-    told = page([run], tmp_path)
-    drawn = drawings(told)
+    report = page([run], tmp_path)
+    drawn = drawings(report)
     assert drawn["Clean against robust accuracy"].endswith("50.0% robust (flagged)")
     radius = drawn[f"{name}, L∞"]
     assert radius.endswith("90.0% at 0, 70.0% at 4/255, 50.0% (flagged) at 8/255")
     over = drawn[f"{name}, L∞ 8/255, over steps"]
     assert over.endswith("80.0% (flagged) after 10, 50.0% (flagged) after 20")
     assert "flagged" not in drawn[f"{name}, L∞ 4/255, over steps"]
-    marks = [word.strip() for word in told.words]
+    marks = [word.strip() for word in report.words]
     assert marks.count("!") == 1 + 1 + 2  # scatter, radius, steps: text of the drawings
-    assert told.text.count("A ! marks a flagged point") == 3
+    assert report.text.count("A ! marks a flagged point") == 3
 
 
 def test_a_page_without_flags_does_not_speak_of_marks(maker, tmp_path):
     run = maker.run("a")
     maker.result(run, "clean", 90, n=100)
     maker.result(run, "pgd-10..20", 50, n=100, eps=EPS, curve=walk(80, 50))
-    told = page([run], tmp_path)
-    assert "!" not in [word.strip() for word in told.words]
-    assert "is beside a point" not in told.text
+    report = page([run], tmp_path)
+    assert "!" not in [word.strip() for word in report.words]
+    assert "is beside a point" not in report.text
 
 
 @pytest.mark.parametrize(

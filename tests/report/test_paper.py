@@ -118,8 +118,8 @@ def test_every_claim_has_its_reason_and_no_claim_is_said(folder):
 
 
 def test_claims_at_smoke_are_not_counted(folder):
-    told = Claim("it rises", (above("no row", "0.1", 0),)).check(TABLE.rows, "smoke")
-    named = {"artefact": "here2020/table3", "scale": "smoke", "claims": (told,) * 3}
+    checked = Claim("it rises", (above("no row", "0.1", 0),)).check(TABLE.rows, "smoke")
+    named = {"artefact": "here2020/table3", "scale": "smoke", "claims": (checked,) * 3}
     smoke = TABLE.model_copy(update=named)
     (folder / "here2020" / "table3-smoke.json").write_text(smoke.model_dump_json())
     text = page(folder)
@@ -132,18 +132,18 @@ def test_claims_at_smoke_are_not_counted(folder):
 def test_claims_about_another_scale_are_not_counted(folder):
     path = folder / "here2020" / "figure10-reduced.json"
     missing = Claim("it is seen", (above("no row", "0.1", 0),))
-    told = tuple(
+    checked = tuple(
         replace(missing, scales=scales).check(FIGURE.rows, "reduced")
         for scales in (("full",), ("reduced", "full"))
     )
-    assert {claim.verdict for claim in told} == {"cannot be told"}
-    path.write_text(FIGURE.model_copy(update={"claims": told}).model_dump_json())
+    assert {claim.verdict for claim in checked} == {"cannot be told"}
+    path.write_text(FIGURE.model_copy(update={"claims": checked}).model_dump_json())
     text = page(folder)
     assert "Of 4 claims" in text and "1 cannot be told (?)" in text
     assert text.count("it is seen: cannot be told") == 1
     assert text.count("– <b>it is seen: not judged at this scale") == 1
     (folder / "here2020" / "table2-full.json").unlink()
-    path.write_text(FIGURE.model_copy(update={"claims": told[:1]}).model_dump_json())
+    path.write_text(FIGURE.model_copy(update={"claims": checked[:1]}).model_dump_json())
     text = page(folder)
     assert "No claim can be judged at this scale." in text
     assert "Scale smoke:" not in text

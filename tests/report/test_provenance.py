@@ -43,10 +43,10 @@ def test_training_comes_first_and_then_every_evaluation(run):
     specs = [
         override(Recipe(), evaluation_settings(line[4::2])).evaluation for line in read
     ]
-    found = [(s.data, s.conditions, s.threat.norm, s.threat.eps, s.samples) for s in specs]
-    assert (None, ("pgd-20x2",), None, (8 / 255, 0.1), 1000) in found
-    assert (None, ("fgsm", "clean"), "l2", (0.5,), 1000) in found
-    assert ("mnist-c:fog", ("clean",), None, (), 70) in found and len(found) == 3
+    tested = [(s.data, s.conditions, s.threat.norm, s.threat.eps, s.samples) for s in specs]
+    assert (None, ("pgd-20x2",), None, (8 / 255, 0.1), 1000) in tested
+    assert (None, ("fgsm", "clean"), "l2", (0.5,), 1000) in tested
+    assert ("mnist-c:fog", ("clean",), None, (), 70) in tested and len(tested) == 3
 
 
 def test_a_run_that_was_not_trained_is_evaluated_where_it_is(maker):

@@ -33,6 +33,12 @@ def test_seeds_of_one_recipe_are_one_row_with_mean_and_standard_error(maker):
     assert [member.cells["clean"].fraction for member in row.members] == [0.70, 0.72, 0.74]
 
 
+def test_seeds_are_in_order(maker):
+    runs = [maker.run(f"r{seed}", seed=seed) for seed in (10, 2, 0)]
+    (row,) = comparison_rows(runs)
+    assert row.seeds == ("0", "2", "10")
+
+
 def test_one_seed_has_wilsons_interval_and_no_error(maker):
     run = maker.run("only")
     maker.result(run, "clean", 713)

@@ -76,6 +76,14 @@ def test_warnings_stand_beside_a_comparison(maker):
     )
 
 
+def test_a_page_marks_the_flags_of_a_pair_and_says_them_once(maker, tmp_path):
+    runs = [with_right(maker, name, {1}, flags=("it is false",)) for name in "ab"]
+    page = write(runs, tmp_path / "report.html").read_text()
+    assert page.count("it is false") == 1
+    table = page[page.index('id="pairs-table"') :].partition("</table>")[0]
+    assert table.count('href="#note-1"') == 2
+
+
 def test_the_text_has_recipes_tests_and_samples(maker):
     one = with_right(maker, "a", set(range(40)), n=50, recipe={"epochs": 3})
     other = with_right(maker, "b", {1, 49}, n=50, recipe={"epochs": 4})

@@ -177,9 +177,9 @@ def test_every_filter_selects_and_counts_what_the_records_say(page):
     ]
     filters += [{"condition": clean, "other": -1, "label": 5, "outcome": 1}]
     filters += [{"condition": certificate, "outcome": code} for code in range(1, 6)]
-    given = evaluate(CODE, {"data": data, "filters": filters})
+    results = evaluate(CODE, {"data": data, "filters": filters})
     sizes = set()
-    for filter_, result in zip(filters, given, strict=True):
+    for filter_, result in zip(filters, results, strict=True):
         assert result == Definition(page, filter_).result(), filter_
         sizes.add(len(result["samples"]))
     assert len(sizes) > 20, "the filters differ"
@@ -194,6 +194,20 @@ def test_labels_that_do_not_agree_are_other_samples(maker):
     assert [each["size"] for each in data.values["sets"]] == [2, 2]
     values = json.loads(script_data(data.values))
     assert evaluate("new VerdictTable(values).runs(0)", values) == [0]
+
+
+def test_parts_of_one_data_set_are_one_set_and_other_data_are_another(maker):
+    runs = [maker.run(name, norm=name) for name in "abc"]
+    names = ("digits[test=2,seed=0]", "digits[test=2,seed=1]", "mnist")
+    for run, name, first in zip(runs, names, (0, 1, 0), strict=True):
+        samples = [first, first + 1]
+        labels = [5] * 2 if name == "mnist" else samples
+        maker.tested(
+            run, "clean", labels=labels, predictions=[0, 1], samples=samples, data=name
+        )
+    groups = load_groups(runs)
+    sets = sample_data(groups, all_verdicts(groups), None).values["sets"]
+    assert [(each["name"], each["size"]) for each in sets] == [("digits", 3), ("mnist", 2)]
 
 
 def test_verdicts_that_do_not_fit_are_left_out_and_said(maker, monkeypatch):

@@ -109,6 +109,20 @@ def test_the_worst_case_is_over_all_attacks_sample_by_sample(maker):
     assert worst.runs["a"].notes == ("worst case over fgsm, pgd-10",)
 
 
+def test_the_worst_case_is_over_seeds_that_draw_samples_of_one_data_set(maker):
+    runs = [maker.run(f"r{seed}", seed=seed) for seed in range(3)]
+    names = ("digits[seed=0]", "digits[seed=1]", "mnist")
+    for seed, (run, data) in enumerate(zip(runs, names, strict=True)):
+        predictions = [9] * seed + LABELS[seed:]
+        maker.tested(
+            run, "pgd-10", labels=LABELS, predictions=predictions, eps=0.1, data=data
+        )
+    groups = load_groups(runs)
+    headline = groups[0].members[0].results["pgd-10_linf_0.1"]
+    worst = worst_case(groups, all_verdicts(groups), headline)
+    assert worst.groups[groups[0].label].fractions == (1.0, 4 / 5)
+
+
 def test_the_worst_case_is_the_first_column_of_accuracies(maker, tmp_path):
     runs = [maker.run("a"), maker.run("b", norm="group")]
     for run, broken in zip(runs, ({0}, {0, 1}), strict=True):

@@ -14,13 +14,13 @@ from advnorm.training import load_data, train
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Return a function that trains a tiny recipe with some changes, once each."""
-    made, folder = {}, tmp_path_factory.mktemp("runs")
+    trained, folder = {}, tmp_path_factory.mktemp("runs")
 
     def of(tiny, *changes):
-        if changes not in made:
+        if changes not in trained:
             recipe = override(tiny, ["epochs=1", *changes])
-            made[changes] = train(recipe, folder / str(len(made))), recipe
-        return made[changes]
+            trained[changes] = train(recipe, folder / str(len(trained))), recipe
+        return trained[changes]
 
     return of
 

@@ -135,6 +135,17 @@ def test_every_norm_runs_in_onnxruntime(differences, name, rows):
     assert differences[f"{name} onnx {rows}"] <= 1e-4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ONNX])
+def test_every_norm_and_branch_alone_runs_in_onnxruntime(name, tmp_path):
+    norm, _, branch = name.partition("@")
+    model = network(norm=norm)
+    export_into(tmp_path / "net", model, ["onnx"], shape=(1, 8, 8), branch=branch or None)
+    differences = load_elsewhere(tmp_path)
+    assert {*differences} == {"net onnx 1", "net onnx 7"}
+    assert max(differences.values()) <= 1e-4
+
+
 def test_onnx_is_tested_with_all_norms():
     assert {*ONE_DOMAIN, *(name.partition("@")[0] for name in ONNX[:-1])} == {*NORMS}
 

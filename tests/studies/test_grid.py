@@ -55,8 +55,8 @@ def test_a_process_that_dies_is_named_and_the_rest_goes_on():
 
 
 def test_a_stop_can_be_told_by_another_process():
-    told = pickle.loads(pickle.dumps(StoppedError(signal.SIGTERM)))
-    assert told.signum == signal.SIGTERM and str(told) == "stopped by SIGTERM"
+    error = pickle.loads(pickle.dumps(StoppedError(signal.SIGTERM)))
+    assert error.signum == signal.SIGTERM and str(error) == "stopped by SIGTERM"
 
 
 @pytest.mark.slow

@@ -276,6 +276,8 @@ def test_ray_gives_the_record_of_one_process(two_workers, tiny, tmp_path):
         (["--over", "norm.name=batch,bach"], "did you mean 'batch'"),
         (["--over", "norm.name=batch,none", "--seeds", "0"], "--seeds 0: at least one"),
         (["--over", "norm.name=batch,none", "--budget", "-1"], "hours, more than 0"),
+        (["--over", "norm.name=batch,none", "--budget", "0"], "hours, more than 0"),
+        (["--over", "norm.names=batch,none"], "no such key"),
         (
             ["--over", "norm.name=batch,none", "--on", "some"],
             "a number of processes or ray",
@@ -312,3 +314,10 @@ def test_the_workspace_is_not_a_file(tiny, tmp_path):
     (tmp_path / "f").write_text("x")
     with pytest.raises(ValueError, match="is a file"):
         study(tiny, OVER, out=tmp_path / "f")
+
+
+def test_the_workspace_is_no_run_folder(tiny, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("a run's")
+    with pytest.raises(ValueError, match="is a run folder: choose another --out"):
+        study(tiny, OVER, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]

@@ -99,6 +99,15 @@ def test_the_worst_of_two_keeps_the_prediction_that_fell():
         assert worst.by == ("", "pgd-3")
 
 
+def test_the_worst_of_two_is_wrong_before_any_attack_if_one_is():
+    one = Verdicts(
+        samples=(0,), labels=(1,), predictions=(2,), robust=(False,), by=("pgd-3",)
+    )
+    two = one.model_copy(update={"predictions": (3,), "by": ("",)})
+    for pair in ([one, two], [two, one]):
+        assert worst_of(pair).by == ("",) and worst_of(pair).predictions == (3,)
+
+
 def buffers(run, kind="state"):
     tensors = checkpoints.load(run.checkpoints, kind, warnings=[]).tensors
     return {k: v for k, v in tensors.items() if "running" in k}
@@ -145,7 +154,7 @@ def test_smoothed_labels_are_torchs(tiny, objective, smoothing):
         )
     )
     experiment.model.register_forward_hook(
-        lambda model, given, made: seen.append(made.detach())
+        lambda model, inputs, output: seen.append(output.detach())
     )
     numbers = Stepper(experiment)(batch, State())
     labels = batch.labels.repeat(2 if objective == "mixed" else 1)

@@ -54,11 +54,14 @@ class Moving(nn.Module):
             self.norm.running_var, training=True)
 
 class Pair(nn.Module):
-    def __init__(self):
+    def __init__(self, first=True):
         super().__init__()
-        self.inner = plain(10)
+        self.inner, self.first = plain(10), first
     def forward(self, x):
-        return self.inner(x), x
+        return (self.inner(x), x) if self.first else (x, self.inner(x))
+
+def second():
+    return Pair(first=False)
 
 net = plain(10)
 empty = nn.Sequential(nn.Flatten(), nn.ReLU())
@@ -195,7 +198,7 @@ def stop_at(number):
         ("few", {}, "returns (4, 4) for 4 images: return at least 10 logits"),
         ("big", {}, "does not run on digits[train=96,test=40,seed=0], images of shape"),
         ("Moving", {}, "moves its statistics in evaluation (buffer 'network.norm.run"),
-        ("Pair", {}, "returns a tuple, not a tensor of logits"),
+        ("second", {}, "returns a tuple, not a tensor of logits"),
         ("empty", {"name": "none"}, "has no parameters to train"),
     ],
 )
@@ -204,6 +207,15 @@ def test_a_model_that_does_not_fit_is_one_sentence(name, norm, words, mine, own)
         train(own(name, **norm), mine / "run", device="cpu")
     assert words in str(error.value) and "\n" not in str(error.value).strip()
     assert not (mine / "run").exists()
+
+
+def test_the_first_item_of_a_tuple_is_the_logits_if_it_has_the_classes(mine, own):
+    recipe = own("Pair").replace(epochs=1)
+    with use("Pair"):
+        run = train(recipe, mine / "run", device="cpu")
+        model = advnorm.load(run.path, model="mine.py:Pair").eval()
+    images = torch.rand(3, 1, 8, 8)
+    assert torch.equal(model(images), model.network.network(model.standardize(images))[0])
 
 
 @pytest.mark.parametrize("name", ["net", "plain", "build"])
