@@ -4,7 +4,7 @@
                                [--norms linf,l2,l1,l0] [--cost]
 
 For each network and norm the condition ``radii`` looks for the nearest adversarial image of
-each sample, and so do the peer's attacks with their default settings and as many steps:
+each sample, and so do the peer's attacks, with as many steps and all targets of FAB:
 DDN and FMN in L2, FAB and FMN in Linf, FMN in L1, sigma-zero and FMN in L0. Of the peer the
 nearest image over its attacks counts, confirmed inside the box by our distance. The median
 of ours may be 1% above the peer's. ``--cost`` times ``radii`` beside ``standard`` at one
@@ -96,7 +96,7 @@ def peer_attacks(checkout: Path, norm: str) -> dict[str, PeerAttack]:
         )
     if norm == "l0":
         sigma = peer("sigma_zero", "sigma_zero")
-        attacks["sigma-zero"] = lambda m, x, y: sigma(m, x, y, num_steps=500)
+        attacks["sigma-zero"] = lambda m, x, y: sigma(m, x, y, num_steps=1000)
     return attacks
 
 

@@ -41,7 +41,7 @@ _SUITES_IN: dict[str, dict[str, tuple[str, ...]]] = {
         "strong": ("sigma_zero-100", "fmn-100"),
         "standard": ("sigma_zero-1000",),
         "full": ("sigma_zero-1000", "fmn-1000", "pgd-200x5"),
-        "radii": ("sigma_zero-500", "fmn-300"),
+        "radii": ("sigma_zero-1000", "fmn-300"),
     },
 }
 """The suites of a norm, where they differ: ``standard`` in L1 is AutoAttack's for L1."""
