@@ -18,8 +18,11 @@ class MedianRadius(Record):
     """
 
     value: float | None
+    """The lower of the two middle values."""
     low: float
+    """The lower end of the interval; 0 with too few samples."""
     high: float | None
+    """Its upper end; ``None`` with too few samples as well."""
 
     def __str__(self) -> str:
         value, high = ("none" if x is None else f"{x:.4g}" for x in (self.value, self.high))
@@ -30,6 +33,7 @@ class RadiiSummary(Record):
     """What the brackets of all samples say together."""
 
     n: int
+    """The number of samples."""
     broken: MedianRadius
     """Of the smallest broken radii: an upper bound of the robust radius."""
     certified: MedianRadius
