@@ -33,12 +33,14 @@ if TYPE_CHECKING:
     from advnorm.runs import export_model as export
     from advnorm.runs import load_model as load
     from advnorm.studies import study
-    from advnorm.threat import L2, Linf
+    from advnorm.threat import L0, L1, L2, Linf
     from advnorm.training import train
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "L0",
+    "L1",
     "L2",
     "Linf",
     "attacks",
@@ -70,6 +72,8 @@ __all__ = [
 ]
 
 _FUNCTIONS = {
+    "L0": ("threat", "L0"),
+    "L1": ("threat", "L1"),
     "L2": ("threat", "L2"),
     "Linf": ("threat", "Linf"),
     "audit": ("evaluation", "audit"),

@@ -88,3 +88,24 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
         adjusted[i] = largest
     return adjusted
+
+
+def median_ranks(n: int) -> tuple[int, int]:
+    r"""Return the ranks, from 1, of the order statistics around the median at 95%.
+
+    The number of values below the median is binomial with probability 1/2, so
+
+    .. math:: P(X_{(l)} \le m \le X_{(n + 1 - l)}) \ge 1 - 2 P(B < l) \ge 0.95
+
+    for the largest such l. With fewer than 6 values there is none: the ranks are 0 and
+    n + 1.
+
+    >>> median_ranks(100), median_ranks(6), median_ranks(5)
+    ((40, 61), (1, 6), (0, 6))
+    """
+    from scipy.special import bdtr
+
+    low = n // 2
+    while low and float(bdtr(low - 1, n, 0.5)) > 0.025:
+        low -= 1
+    return low, n + 1 - low

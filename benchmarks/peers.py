@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from advnorm.threat import Threat
 
 Peer = Callable[[nn.Module, Tensor, Tensor, Threat], Tensor]
-NORMS = {"linf": "Linf", "l2": "L2"}
+NORMS = {"linf": "Linf", "l2": "L2", "l1": "L1"}
 OFFICIAL = {
     "apgd_ce-100": "apgd-ce",
     "apgd_t-100": "apgd-t",

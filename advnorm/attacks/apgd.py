@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.auto_pgd import AutoPGDResult, auto_pgd
+from advnorm.attacks.auto_pgd_l1 import auto_pgd_l1
 from advnorm.attacks.losses import dlr, targeted_dlr
 from advnorm.attacks.parallel_runs import runs_together
 from advnorm.attacks.target_order import TargetOrder, likeliest
@@ -55,9 +56,7 @@ def apgd(
     gain = goal(logits_fn, clean, labels, draws)
     start = threat.sample(clean, draws.stream("start"))
     hard = hard_labels(labels)
-    return auto_pgd(
-        logits_fn, clean, hard, threat, gain, start, steps=steps, rho=rho
-    ).images
+    return _search(logits_fn, clean, hard, threat, gain, start, steps=steps, rho=rho).images
 
 
 def apgd_ce(
@@ -170,7 +169,7 @@ def apgd_t(  # noqa: PLR0913 (what every attack takes, and its targets)
         chosen = runs_together(waiting, len(left))
         x, y, classes = clean[left], hard[left], ranked[left][:, chosen].T
         starts = [threat.sample(x, draws[left].stream("target start", r)) for r in chosen]
-        result = auto_pgd(
+        result = _search(
             logits_fn,
             torch.cat([x] * len(chosen)),
             y.repeat(len(chosen)),
@@ -183,6 +182,25 @@ def apgd_t(  # noqa: PLR0913 (what every attack takes, and its targets)
         )
         left, waiting = _keep_best(result, left, images, gains), waiting[len(chosen) :]
     return images
+
+
+def _search(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    gain: Gain,
+    start: Tensor,
+    *,
+    steps: int,
+    rho: float,
+    owner: Tensor | None = None,
+) -> AutoPGDResult:
+    """Run Auto-PGD, in L1 the algorithm for sparse steps, which has no ``rho``."""
+    batch = (logits_fn, clean, labels, threat, gain, start)
+    if threat.name == "l1":
+        return auto_pgd_l1(*batch, steps=steps, owner=owner)
+    return auto_pgd(*batch, steps=steps, rho=rho, owner=owner)
 
 
 def _keep_best(

@@ -20,9 +20,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from advnorm.attacks.minimum_norm import NearestAdversarial
 from advnorm.attacks.parallel_runs import drop_siblings, runs_together
 from advnorm.attacks.pgd import NonFiniteGradientError
 from advnorm.attacks.projections import project_l2, project_linf
+from advnorm.attacks.sparse_projections import project_l1
 from advnorm.attacks.target_order import TargetOrder, likeliest
 from advnorm.attacks.targets import LogitsFn, hard_labels
 from advnorm.draws import Draws
@@ -48,9 +50,14 @@ def _l2_length(change: Tensor) -> Tensor:
     return length
 
 
+def _l1_length(change: Tensor) -> Tensor:
+    return change.abs().sum(1, keepdim=True)
+
+
 _NORMS = {
     "linf": _NormGeometry(_linf_length, project_linf),
     "l2": _NormGeometry(_l2_length, project_l2),
+    "l1": _NormGeometry(_l1_length, project_l1),
 }
 
 
@@ -76,7 +83,7 @@ def fab_t(
         logits_fn: Maps inputs in the threat's bounds to logits.
         clean: Clean inputs in the threat's bounds, shape ``(batch, ...)``.
         labels: Class indices ``(batch,)``, or soft labels ``(batch, classes)``.
-        threat: The set to search, of norm ``"linf"`` or ``"l2"``.
+        threat: The set to search, of norm ``"linf"``, ``"l2"`` or ``"l1"``.
         steps: Number of steps for each target.
         targets: Number of target classes, at most all the wrong ones.
         order: Which wrong classes come first.
@@ -111,6 +118,22 @@ def fab_distance(
     the clean input is misclassified, and infinite where no example was reached.
     """
     return _search(logits_fn, clean, labels, threat, steps, targets, enough=0.0).distances
+
+
+def fab_nearest(
+    logits_fn: LogitsFn,
+    clean: Tensor,
+    labels: Tensor,
+    threat: Threat,
+    *,
+    steps: int = 100,
+    targets: int = 9,
+    enough: float = 0.0,
+) -> NearestAdversarial:
+    """Return the nearest adversarial inputs with their distances, as FAB finds them."""
+    return NearestAdversarial(
+        *_search(logits_fn, clean, labels, threat, steps, targets, enough=enough)
+    )
 
 
 class _NearestExamples(NamedTuple):

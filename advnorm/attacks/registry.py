@@ -9,10 +9,14 @@ from torch import Tensor
 
 from advnorm.attacks.apgd import apgd, apgd_ce, apgd_dlr, apgd_t
 from advnorm.attacks.cw import PUBLISHED, cw
-from advnorm.attacks.fab import fab_t
+from advnorm.attacks.ddn import ddn, ddn_nearest
+from advnorm.attacks.fab import fab_nearest, fab_t
+from advnorm.attacks.fmn import fmn, fmn_nearest
 from advnorm.attacks.hop_skip_jump import count_queries, hop_skip_jump
 from advnorm.attacks.losses import dlr_reason, targeted_dlr_reason
+from advnorm.attacks.minimum_norm import NearestAdversarial
 from advnorm.attacks.pgd import bim, fgsm, pgd
+from advnorm.attacks.sigma_zero import sigma_zero, sigma_zero_nearest
 from advnorm.attacks.square import square
 from advnorm.registry import Registry
 from advnorm.threat import Threat
@@ -21,8 +25,15 @@ _GRADIENT = 3
 """Passes of a step with a gradient: backward costs as much as two forward passes."""
 _TARGETS = 9
 """Target classes of a targeted attack, where there are as many."""
+_PROJECTED = ("linf", "l2", "l1")
+_EVERY_NORM = ("linf", "l2", "l1", "l0")
 _DEFAULT_STEPS = 10
 """Of an attack whose function has no default."""
+
+
+def _two_descents(steps: int) -> int:
+    """Count a descent, one towards the nearest class, its choice, and the shortening."""
+    return _GRADIENT * (2 * steps + _TARGETS) + 12
 
 
 def _always(classes: int) -> None:
@@ -51,6 +62,8 @@ class AttackEntry:
     """Number of classes -> why the attack does something else with so few, if it does."""
     passes: Callable[[int], int] = lambda steps: _GRADIENT * max(1, steps)
     """Steps -> forward passes for one sample, at most; a gradient counts as two more."""
+    nearest: Callable[..., NearestAdversarial] | None = None
+    """Of a minimum-norm attack: the same search whatever the radius, with distances."""
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -88,40 +101,47 @@ for _entry in (
         "fgsm",
         fgsm,
         "FGSM: fast gradient sign method (Goodfellow et al., 2015)",
+        norms=_EVERY_NORM,
         from_clean=True,
     ),
     AttackEntry(
         "bim",
         bim,
         "BIM: basic iterative method, PGD from the clean image (Kurakin et al., 2017)",
+        norms=_EVERY_NORM,
         from_clean=True,
     ),
     AttackEntry(
         "pgd",
         pgd,
         "PGD: projected gradient descent, from a random start (Madry et al., 2018)",
+        norms=_EVERY_NORM,
         curve=True,
     ),
     AttackEntry(
         "apgd",
         apgd,
         "Auto-PGD: PGD with an adaptive step size (Croce & Hein, 2020)",
+        norms=_PROJECTED,
     ),
     AttackEntry(
         "apgd_ce",
         apgd_ce,
         "Auto-PGD on the cross-entropy, of AutoAttack (Croce & Hein, 2020)",
+        norms=_PROJECTED,
     ),
     AttackEntry(
         "apgd_dlr",
         apgd_dlr,
         "Auto-PGD on the difference of logits ratio, DLR (Croce & Hein, 2020)",
+        norms=_PROJECTED,
         fallback=dlr_reason,
     ),
     AttackEntry(
         "apgd_t",
         apgd_t,
         "Auto-PGD on the targeted DLR loss, of AutoAttack (Croce & Hein, 2020)",
+        norms=_PROJECTED,
         fallback=targeted_dlr_reason,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
     ),
@@ -129,8 +149,10 @@ for _entry in (
         "fab_t",
         fab_t,
         "FAB, targeted: minimum-norm boundary attack, of AutoAttack (Croce & Hein, 2020)",
+        norms=_PROJECTED,
         from_clean=True,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
+        nearest=fab_nearest,
     ),
     AttackEntry(
         "cw",
@@ -141,9 +163,37 @@ for _entry in (
         passes=lambda steps: _GRADIENT * PUBLISHED.steps * PUBLISHED.constants,
     ),
     AttackEntry(
+        "ddn",
+        ddn,
+        "DDN: decoupled direction and norm, minimum-norm L2 attack (Rony et al., 2019)",
+        norms=("l2",),
+        from_clean=True,
+        passes=_two_descents,
+        nearest=ddn_nearest,
+    ),
+    AttackEntry(
+        "fmn",
+        fmn,
+        "FMN: fast minimum-norm attack, in any norm (Pintor et al., 2021)",
+        norms=_EVERY_NORM,
+        from_clean=True,
+        passes=_two_descents,
+        nearest=fmn_nearest,
+    ),
+    AttackEntry(
+        "sigma_zero",
+        sigma_zero,
+        "Sigma-zero: minimum-norm L0 attack (Cinà et al., 2024)",
+        norms=("l0",),
+        from_clean=True,
+        passes=_two_descents,
+        nearest=sigma_zero_nearest,
+    ),
+    AttackEntry(
         "square",
         square,
         "Square Attack: random search on scores (Andriushchenko et al., 2020)",
+        norms=_PROJECTED,
         needs="scores",
         image_shaped=True,
         passes=lambda steps: steps,

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks.pgd import NonFiniteGradientError
+from advnorm.attacks.square_l1 import L1_SQUARES
 from advnorm.attacks.square_proposals import (
     NORMS,
     PLACES,
@@ -71,7 +72,7 @@ def square(  # noqa: PLR0913 (what every attack takes, and its schedule)
         logits_fn: Maps images in the threat's bounds to logits; called without gradients.
         clean: Clean images, shape ``(batch, channels, height, width)``.
         labels: Class indices ``(batch,)``, or soft labels ``(batch, classes)``.
-        threat: The set to search, of norm ``"linf"`` or ``"l2"``.
+        threat: The set to search, of norm ``"linf"``, ``"l2"`` or ``"l1"``.
         steps: Number of queries after that of the start.
         p_init: Share of the pixels that the first squares cover.
         horizon: Number of queries that the published table of sizes, which is for 10000,
@@ -88,7 +89,8 @@ def square(  # noqa: PLR0913 (what every attack takes, and its schedule)
     """
     _refuse(clean, horizon)
     draws = draws_of_call(draws, generator, clean)
-    norm, pace = NORMS[threat.name], QueryPace(rows=rows)
+    norm = L1_SQUARES if threat.name == "l1" else NORMS[threat.name]
+    pace = QueryPace(rows=rows)
     with torch.no_grad():  # a model may cache tensors: those of inference mode would harm
         clean, labels = clean.detach(), hard_labels(labels)
         x = norm.start(clean, threat, draws.stream("start"))

@@ -8,7 +8,7 @@ the size of the margin's gradient:
 .. math:: \frac{z_y(x) - z_j(x)}{\|\nabla z_y(x) - \nabla z_j(x)\|_*}
 
 The norm is the dual of the threat's here, so for a linear model the order is exact: the L1
-norm for Linf balls, the L2 norm for L2 balls. It is for models with many classes, where the
+norm for Linf balls, L2 for L2, Linf for L1. It is for models with many classes, where the
 likeliest nine need not be the nearest nine.
 """
 
@@ -22,7 +22,7 @@ from advnorm.threat import Threat
 
 CANDIDATES = 100
 """Classes that MALT sorts, the likeliest; each costs a backward pass."""
-_DUAL = {"linf": 1, "l2": 2}
+_DUAL = {"linf": 1.0, "l2": 2.0, "l1": torch.inf}
 
 TargetOrder = Callable[[LogitsFn, Tensor, Tensor, Threat], tuple[Tensor, Tensor]]
 """``order(logits_fn, clean, labels, threat) -> (clean logits, wrong classes in turn)``."""
@@ -61,7 +61,7 @@ def _by_logits(logits: Tensor, labels: Tensor) -> Tensor:
     return wrong.argsort(dim=1, descending=True, stable=True)[:, :-1]
 
 
-def _size(total: Tensor, x: Tensor, norm: int) -> Tensor:
+def _size(total: Tensor, x: Tensor, norm: float) -> Tensor:
     """Return the size of the gradient of each sample's part of a sum."""
     (grad,) = torch.autograd.grad(total, x, retain_graph=True)
     size: Tensor = torch.linalg.vector_norm(grad.flatten(1), norm, dim=1)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 Map = Callable[[Tensor], Tensor]
+CERTIFIED_NORMS = ("linf", "l2")
+"""The norms of balls in which certificates bound a model."""
 
 
 class InputSet(Protocol):
@@ -169,8 +171,18 @@ def scaled(box: Box, factor: Tensor | float, shift: Tensor | float) -> Box:
     return Box(lead, radius, box.ball and box.ball.stretched(factor, shift))
 
 
+def refuse_uncertified(threat: InputSet) -> None:
+    """Refuse a norm that no certificate bounds."""
+    if threat.name not in CERTIFIED_NORMS:
+        raise ValueError(
+            f"certificates bound a model in linf and l2 balls, not in {threat.name}: use "
+            "one of these norms, or attacks alone"
+        )
+
+
 def input_box(clean: Tensor, threat: InputSet, *, with_clean: bool = False) -> Box:
     """Return the set of admissible inputs around ``clean``; its box may hold it, too."""
+    refuse_uncertified(threat)
     low, high = threat.bounds
     clean = clean if clean.is_floating_point() else clean.to(torch.get_default_dtype())
     middle = clean.clamp(low, high)  # rounding may have taken an image beyond them
@@ -179,6 +191,4 @@ def input_box(clean: Tensor, threat: InputSet, *, with_clean: bool = False) -> B
     box = between(clean if with_clean else None, lower, upper)
     if threat.name == "linf":
         return box
-    if threat.name != "l2":
-        raise ValueError(f"certificates need a linf or an l2 threat, not {threat.name!r}")
     return replace(box, ball=Ball(middle, torch.ones_like(middle[:1]), threat.eps))

@@ -10,6 +10,7 @@ from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
     ALL_CORRUPTIONS,
+    RADII,
     NaturalName,
     parse_condition,
 )
@@ -31,6 +32,7 @@ from advnorm.evaluation.inputs import (
     refuse_misplaced_threat,
     threats_of,
 )
+from advnorm.evaluation.radii import tighten
 from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.samples import (
     AnyModel,
@@ -44,7 +46,7 @@ from advnorm.folding import SearchPrecision
 from advnorm.labelled_data import Array, LabelledData
 from advnorm.norms import active_branch
 from advnorm.progress import Progress
-from advnorm.records import Result
+from advnorm.records import Result, Verdicts
 from advnorm.threat import Threat
 
 UNIT = (0.0, 1.0)
@@ -63,6 +65,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     seed: int = 0,
     train_mode: Literal["set", "refuse"] = "set",
     keep: Literal["nothing", "adversarial"] = "nothing",
+    radii: bool = False,
     search_precision: SearchPrecision = "float32",
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -103,6 +106,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         seed: Decides every random start.
         train_mode: What to do about a model in train mode: set it to evaluation and put it
             back afterwards, or refuse it.
+        radii: Bracket the robust radius of each sample as well, in each norm: the largest
+            certified and the smallest broken one, the curve of the accuracy down to 0%,
+            its area and medians. The same as the condition ``"radii"``.
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
@@ -114,6 +120,8 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     _check_choice("keep", keep, ("nothing", "adversarial"))
     if train_mode == "refuse":
         check_mode(as_module(model))
+    if radii and RADII not in conditions and not isinstance(conditions, str):
+        conditions = [*conditions, RADII]
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
@@ -133,6 +141,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         for (condition, result, _, _), own in zip(tested, flags, strict=True)
     ]
     verdicts = [each.verdicts for each in tested]
+    results, verdicts = _with_tight_radii(tests, results, verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
     keys = [result.key for result in results]
     kept_images = {
@@ -142,6 +151,19 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     }
     by_key = dict(zip(keys, verdicts, strict=True))
     return Evaluation(tuple(results), by_key, kept_images)
+
+
+def _with_tight_radii(
+    tests: Sequence[Condition], results: list[Result], verdicts: list[Verdicts]
+) -> tuple[list[Result], list[Verdicts]]:
+    """Count in the brackets what all other conditions broke."""
+    pairs = list(zip(results, verdicts, strict=True))
+    for number, (condition, (result, own)) in enumerate(zip(tests, pairs, strict=True)):
+        if condition.name == RADII:
+            tight = tighten(own, result, pairs)
+            update = {"radii": condition.summary(tight)}
+            results[number], verdicts[number] = result.model_copy(update=update), tight
+    return results, verdicts
 
 
 def _screen(

@@ -13,7 +13,7 @@ def refuse_broken_certificates(results: Iterable[tuple[Result, Verdicts]]) -> No
     """Raise if an attack broke a sample that is certified at its radius or a larger one."""
     pairs = [(result, verdicts) for result, verdicts in results if result.threat]
     for proof, covers in pairs:
-        certified = _certified(proof, covers)
+        certified = certified_samples(proof, covers)
         for result, verdicts in pairs if certified else ():
             broken = {s for s, by in zip(verdicts.samples, verdicts.by, strict=True) if by}
             both = sorted(certified & broken) if _comparable(proof, result) else []
@@ -24,7 +24,7 @@ def refuse_broken_certificates(results: Iterable[tuple[Result, Verdicts]]) -> No
                 )
 
 
-def _certified(result: Result, verdicts: Verdicts) -> set[int]:
+def certified_samples(result: Result, verdicts: Verdicts) -> set[int]:
     """Return the samples that a result's certificate covers."""
     covers = verdicts.robust if result.kind == "certificate" else verdicts.certified
     return {s for s, yes in zip(verdicts.samples, covers, strict=False) if yes}

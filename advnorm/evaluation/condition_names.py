@@ -20,11 +20,31 @@ SUITES = {
     "strong": ("apgd_ce-50", "apgd_t-20", "square-500"),
     "standard": _AUTO_ATTACK,
     "full": (*_AUTO_ATTACK, "apgd_dlr-100x5", "pgd-200x5"),
+    "radii": ("fmn-300", "fab_t-100", "apgd_ce-50"),
 }
 """Attacks in turn, the worst case a sample; ``standard`` is AutoAttack's (Croce & Hein).
 
-``strong`` has the same kinds of attacks, shorter.
+``strong`` has the same kinds of attacks, shorter. ``radii`` brackets the radius of each
+sample: :mod:`advnorm.evaluation.radii`.
 """
+RADII = "radii"
+"""The name of the condition that has no radius of its own."""
+_L1_STANDARD = ("apgd_ce-100x5", "apgd_t-100", "fab_t-100", "square-5000")
+_SUITES_IN: dict[str, dict[str, tuple[str, ...]]] = {
+    "l1": {
+        "standard": _L1_STANDARD,
+        "full": (*_L1_STANDARD, "apgd_dlr-100x5", "fmn-1000", "pgd-200x5"),
+    },
+    "l2": {"radii": ("ddn-300", "fmn-300", "apgd_ce-50")},
+    "l0": {
+        "quick": ("fmn-100",),
+        "strong": ("sigma_zero-100", "fmn-100"),
+        "standard": ("sigma_zero-1000",),
+        "full": ("sigma_zero-1000", "fmn-1000", "pgd-200x5"),
+        "radii": ("sigma_zero-1000", "fmn-300"),
+    },
+}
+"""The suites of a norm, where they differ: ``standard`` in L1 is AutoAttack's for L1."""
 ALL_CORRUPTIONS = "corruptions"
 """The name of every corruption at every severity."""
 
@@ -75,6 +95,11 @@ class SuiteName:
     text: str
     attacks: tuple[AttackName, ...]
 
+    def attacks_in(self, norm: str) -> tuple[AttackName, ...]:
+        """Return the attacks of a norm."""
+        own = _SUITES_IN.get(norm, {}).get(self.text)
+        return self.attacks if own is None else tuple(map(parse_attack, own))
+
 
 @dataclass(frozen=True)
 class CertificateName:
@@ -116,11 +141,11 @@ def parse_condition(text: str) -> ConditionName:
     )
 
 
-def parse_attacks(text: str) -> tuple[AttackName, ...]:
+def parse_attacks(text: str, norm: str = "linf") -> tuple[AttackName, ...]:
     """Read the name of an attack or a suite as attacks; anything else is refused."""
     name = parse_condition(text)
     if isinstance(name, SuiteName):
-        return name.attacks
+        return name.attacks_in(norm)
     if not isinstance(name, AttackName):
         raise ValueError(f"{text!r} has no adversary: name an attack, such as 'pgd-40'")
     return (name,)

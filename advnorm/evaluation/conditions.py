@@ -4,6 +4,7 @@ A condition is named by a string: see :mod:`advnorm.evaluation.condition_names`.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -13,10 +14,12 @@ import torch
 from torch import Tensor
 
 from advnorm.attacks import GOALS, ORDERS, AttackName
+from advnorm.bounds.box import CERTIFIED_NORMS, refuse_uncertified
 from advnorm.bounds.methods import METHODS
 from advnorm.data.corruptions import CORRUPTIONS, corrupt
 from advnorm.draws import Draws
 from advnorm.evaluation.condition_names import (
+    RADII,
     CertificateName,
     ConditionName,
     NaturalName,
@@ -24,6 +27,12 @@ from advnorm.evaluation.condition_names import (
     expand_corruptions,
     parse_attacks,
     parse_condition,
+)
+from advnorm.evaluation.radii import (
+    CURVE,
+    RadiusAttack,
+    RadiusSearch,
+    with_certificate,
 )
 from advnorm.evaluation.stages import (
     CLEAN,
@@ -37,10 +46,12 @@ from advnorm.evaluation.stages import (
 from advnorm.folding import SearchPrecision
 from advnorm.records import (
     ConditionKind,
+    RadiiSummary,
     Setting,
     ThreatRecord,
     Verdicts,
     result_key,
+    summarize_radii,
 )
 from advnorm.registry import unknown
 from advnorm.threat import Bounds, Threat
@@ -63,6 +74,8 @@ class Condition:
     attacks: tuple[AttackName, ...] = ()
     precision: SearchPrecision = "float32"
     """Of the passes of its searches; verdicts are in the model's own."""
+    diameter: float | None = None
+    """Of radii: the largest distance of two valid images."""
 
     @property
     def searches(self) -> bool:
@@ -97,6 +110,12 @@ class Condition:
             return None
         return ThreatRecord(norm=threat.name, eps=threat.eps, bounds=threat.bounds)
 
+    def summary(self, verdicts: Verdicts) -> RadiiSummary | None:
+        """Return what the brackets of radii say together; ``None`` for anything else."""
+        if self.name != RADII or self.diameter is None or not verdicts.radii:
+            return None
+        return summarize_radii(verdicts.radii, diameter=self.diameter)
+
     def notes(self, classes: int) -> tuple[str, ...]:
         """Say which of its attacks use a fallback with this number of classes."""
         reasons = ((name.text, name.entry.fallback(classes)) for name in self.attacks)
@@ -116,6 +135,7 @@ class Condition:
             "threat": self.threat_record,
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(self.counts),
+            "radii": self.summary(verdicts),
             "notes": self.notes(classes),
         }
 
@@ -146,7 +166,8 @@ def parse_conditions(
         elif isinstance(name, CertificateName):
             conditions += [certificate_condition(name.text, t) for t in threats]
         else:
-            conditions += [_attack_condition(name, t, step_ratio) for t in threats]
+            chosen = largest_of_each_norm(threats) if name.text == RADII else threats
+            conditions += [_attack_condition(name, t, step_ratio, shape) for t in chosen]
     _refuse_repeats(
         (condition.key for condition in conditions),
         "two radii share the result {!r} (eps has 4 digits there): leave one out",
@@ -154,8 +175,15 @@ def parse_conditions(
     return conditions
 
 
+def largest_of_each_norm(threats: Sequence[Threat]) -> list[Threat]:
+    """Return one threat of each norm: radii need no second one."""
+    ordered = sorted(threats, key=lambda threat: threat.eps)
+    return list({threat.name: threat for threat in ordered}.values())
+
+
 def certificate_condition(method: str, threat: Threat) -> Condition:
     """Return the condition under which ``method`` alone decides: certified or not."""
+    refuse_uncertified(threat)
     stage = Certificate(method, threat, decides=True)
     return Condition(method, "certificate", stages=(stage,), threat=threat)
 
@@ -172,7 +200,7 @@ def search_in(conditions: Sequence[Condition], precision: str) -> list[Condition
         return list(conditions)
     return [
         replace(c, precision="bfloat16", settings={**c.settings, "precision": precision})
-        if c.searches
+        if c.searches and c.name != RADII  # at the boundary every bit counts
         else c
         for c in conditions
     ]
@@ -187,16 +215,24 @@ def certify_first(conditions: Sequence[Condition], method: str) -> list[Conditio
         return list(conditions)
     if method not in METHODS:
         raise unknown("certificate", method, ["none", *METHODS])
-    return [
-        replace(
-            condition,
-            stages=(Certificate(method, condition.threat), *condition.stages),
-            settings=condition.settings | {"certificate": method},
-        )
-        if condition.attacks and condition.threat
-        else condition
-        for condition in conditions
-    ]
+    for condition in conditions:
+        if condition.attacks and condition.threat:
+            refuse_uncertified(condition.threat)
+    return [_certified_first(condition, method) for condition in conditions]
+
+
+def _certified_first(condition: Condition, method: str) -> Condition:
+    if not (condition.attacks and condition.threat):
+        return condition
+    stages: tuple[Stage, ...] = tuple(
+        with_certificate(stage, method) if isinstance(stage, RadiusSearch) else stage
+        for stage in condition.stages
+    )
+    if condition.name != RADII:
+        stages = (Certificate(method, condition.threat), *stages)
+    return replace(
+        condition, stages=stages, settings=condition.settings | {"certificate": method}
+    )
 
 
 def bind_attacks(
@@ -208,7 +244,7 @@ def bind_attacks(
 
 def attack_search(name: str, threat: Threat, *, step_ratio: float = 2.5) -> AttackSearch:
     """Return the search of one attack or suite by name."""
-    names = parse_attacks(name)
+    names = parse_attacks(name, threat.name)
     return AttackSearch(bind_attacks(names, threat, step_ratio=step_ratio), threat)
 
 
@@ -229,11 +265,16 @@ def _check_attacks(
     searched = [threat for threat in threats if threat.eps > 0]
     if not searched or isinstance(name, NaturalName | CertificateName):
         return
-    for attack in name.attacks if isinstance(name, SuiteName) else (name,):
-        try:
-            attack.entry.check(searched, shape)
-        except ValueError as error:
-            raise ValueError(f"{name.text}: {error}") from None
+    for threat in searched:
+        for attack in _attacks_in(name, threat):
+            try:
+                attack.entry.check([threat], shape)
+            except ValueError as error:
+                raise ValueError(f"{name.text}: {error}") from None
+
+
+def _attacks_in(name: SuiteName | AttackName, threat: Threat) -> tuple[AttackName, ...]:
+    return name.attacks_in(threat.name) if isinstance(name, SuiteName) else (name,)
 
 
 def _refuse_repeats(keys: Iterable[str], sentence: str) -> None:
@@ -267,12 +308,19 @@ def _natural_condition(name: NaturalName, bounds: Bounds) -> Condition:
 
 
 def _attack_condition(
-    name: SuiteName | AttackName, threat: Threat, step_ratio: float
+    name: SuiteName | AttackName,
+    threat: Threat,
+    step_ratio: float,
+    shape: Sequence[int] | None,
 ) -> Condition:
     """Make one condition of an attack, of all attacks of a suite, or of a curve."""
-    attacks = name.attacks if isinstance(name, SuiteName) else (name,)
+    attacks = _attacks_in(name, threat)
     bound = bind_attacks(attacks, threat, step_ratio=step_ratio)
-    settings, stage = merged_settings(bound), AttackSearch(bound, threat)
+    settings: dict[str, Setting] = merged_settings(bound)
+    stage: Stage = AttackSearch(bound, threat)
+    if name.text == RADII:
+        search = _radius_search(attacks, threat, step_ratio)
+        stage, settings["certificate"] = search, search.certificate or "none"
     if isinstance(name, SuiteName) or not name.counts:
         kind: ConditionKind = "suite" if isinstance(name, SuiteName) else "attack"
         return Condition(
@@ -282,6 +330,7 @@ def _attack_condition(
             threat=threat,
             settings=settings,
             attacks=attacks,
+            diameter=None if shape is None else threat.diameter(shape),
         )
     curve = StepCurve(name, threat, name.step_size(threat.eps, ratio=step_ratio))
     settings["counts"] = " ".join(map(str, name.counts))
@@ -294,6 +343,35 @@ def _attack_condition(
         settings=settings,
         attacks=attacks,
     )
+
+
+def _balls(threat: Threat) -> list[Threat]:
+    """Return the balls of the curve, as far as the norm has balls so large."""
+    if threat.eps == 0:
+        return []
+    balls = [threat.scaled(factor) for factor in CURVE if factor <= 1]
+    for factor in (factor for factor in CURVE if factor > 1):
+        with suppress(ValueError):  # larger than the range of a pixel
+            balls.append(threat.scaled(factor))
+    return list(dict.fromkeys(balls))
+
+
+def _radius_search(
+    names: Sequence[AttackName], threat: Threat, step_ratio: float
+) -> RadiusSearch:
+    """Return the search for radii: an attack of a given ball runs along the curve."""
+    balls = _balls(threat)
+    attacks = [
+        RadiusAttack(
+            name,
+            tuple((ball, _bind(name, ball, step_ratio)) for ball in balls)
+            if name.entry.nearest is None
+            else (),
+        )
+        for name in names
+    ]
+    has_certificates = threat.name in CERTIFIED_NORMS
+    return RadiusSearch(attacks, threat, "ibp" if has_certificates else None)
 
 
 def _bind(name: AttackName, threat: Threat, step_ratio: float) -> BoundAttack:

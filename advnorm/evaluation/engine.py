@@ -1,7 +1,8 @@
 """Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from advnorm.image_gradients import faster_image_gradients
 from advnorm.model_output import read_logits
 from advnorm.model_state import eval_mode, frozen_parameters
 from advnorm.progress import Progress, Quiet
-from advnorm.records import Verdicts
+from advnorm.records import Bracket, Verdicts
 from advnorm.threat import Bounds
 
 
@@ -74,8 +75,9 @@ def run_condition(
                     own_images,
                     labels[rows],
                     draws[rows],
-                    search.fast_fn,
-                    search.half_fn,
+                    samples=batch.samples[rows],
+                    fast_fn=search.fast_fn,
+                    half_fn=search.half_fn,
                 )
                 own = condition.change.run(part)
                 for stage in condition.stages:
@@ -186,6 +188,7 @@ def _extend(
     names = {NOT_BROKEN: ""} | {i: a.text for i, a in enumerate(condition.attacks)}
     certified = tested.certified.tolist() if condition.certifies else []
     curve = [] if tested.curve is None else tested.curve.tolist()
+    radii = [] if tested.radii is None else map(_bracket, tested.radii.tolist())
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
@@ -195,7 +198,13 @@ def _extend(
         by=(*done.by, *(names[number] for number in tested.broken_by.tolist())),
         certified=(*done.certified, *certified),
         curve=(*done.curve, *curve),
+        radii=(*done.radii, *radii),
     )
+
+
+def _bracket(radii: Sequence[float]) -> Bracket:
+    certified, broken = radii
+    return certified, broken if isfinite(broken) else None
 
 
 def _examples(logits_fn: LogitsFn, batch: Batch, seen: Tensor) -> Examples:

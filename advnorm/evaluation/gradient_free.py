@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from advnorm.attacks import parse_attack
 from advnorm.data import Batch
 from advnorm.evaluation.checks.context import DECISION_ATTACK
 from advnorm.evaluation.conditions import Condition, parse_conditions
@@ -80,7 +81,8 @@ def add_gradient_free(
     these, and says so.
     """
     takes_scores = setup.samples.images.ndim == 4
-    added = (_SCORES, DECISION_ATTACK) if takes_scores else (DECISION_ATTACK,)
+    named = (_SCORES, DECISION_ATTACK) if takes_scores else (DECISION_ATTACK,)
+    added: dict[Threat, list[str]] = {}
     broken: dict[Threat, dict[int, Broken]] = {}
     for condition in (result.condition for result in results):
         threat = condition.threat
@@ -88,15 +90,21 @@ def add_gradient_free(
             alike = [r for r in results if r.condition.threat == threat]
             robust = {sample for r in alike for sample in _robust(r)}
             broken[threat] = {}
-            for attack in added:
+            added[threat] = [name for name in named if _searches(name, threat)]
+            for attack in added[threat]:
                 left = sorted(robust - broken[threat].keys())
                 broken[threat] |= _attack(setup, attack, threat, left)
     return [
-        _count_broken(r, broken[r.condition.threat], " and ".join(added))
-        if r.condition.searches and r.condition.threat
+        _count_broken(r, broken[threat], " and ".join(added[threat]))
+        if r.condition.searches and (threat := r.condition.threat) and added[threat]
         else r
         for r in results
     ]
+
+
+def _searches(attack: str, threat: Threat) -> bool:
+    """Tell whether an attack searches balls of this norm."""
+    return threat.name in parse_attack(attack).entry.norms
 
 
 def _robust(result: ConditionResult) -> Iterator[int]:

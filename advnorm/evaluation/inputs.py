@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import prod, sqrt
 
 import torch
 from torch import Tensor, nn
@@ -103,10 +102,11 @@ def check_radius(threat: Threat, shape: Sequence[int]) -> None:
     r"""Refuse a radius larger than the diameter of the box of valid images.
 
     Images of ``shape``, with d pixels, are at most :math:`h - l` apart in L-inf, which
-    ``Linf`` refuses by itself, and :math:`\sqrt{d} (h - l)` in L2.
+    ``Linf`` refuses by itself, :math:`\sqrt{d} (h - l)` in L2, :math:`d (h - l)` in L1, and
+    d in L0.
     """
     low, high = threat.bounds
-    diameter = (high - low) * (sqrt(prod(shape)) if threat.name == "l2" else 1.0)
+    diameter = threat.diameter(shape)
     if threat.eps > diameter:
         raise ValueError(
             f"eps {threat.eps:g} in {threat.name} is larger than the distance between any "

@@ -27,7 +27,7 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
-        """Return a line for each result, and below each flag or note once, numbered."""
+        """Return a line for each result; below, radii, and flags and notes, numbered."""
         width = max(len(result.key) for result in self.results)
         texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
         marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
@@ -35,7 +35,8 @@ class Evaluation:
             " ".join([f"{r.key:<{width}}  {r.accuracy}", *(marks[n] for n in _notes(r))])
             for r in self.results
         ]
-        return "\n".join([*lines, *(_note(marks[text], text) for text in texts)])
+        radii = [f"  {r.key}: {r.radii}" for r in self.results if r.radii]
+        return "\n".join([*lines, *radii, *(_note(marks[text], text) for text in texts)])
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per condition: plain values, for csv, json or a data frame.
@@ -86,7 +87,10 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
         certified,
     )
     rows = zip(*columns, strict=True)
-    return [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    table = [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    for line, bracket in zip(table, verdicts.radii, strict=False):
+        line["certified_radius"], line["broken_radius"] = bracket
+    return table
 
 
 def _notes(result: Result) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ class StageInput(NamedTuple):
     clean: Tensor
     labels: Tensor
     draws: Draws
+    samples: Tensor | None = None
+    """Their numbers in the data."""
     fast_fn: LogitsFn | None = None
     """What searches call, where it has the model's logits by faster passes."""
     half_fn: LogitsFn | None = None
@@ -44,6 +46,11 @@ class StageInput(NamedTuple):
     def exact_fn(self) -> LogitsFn:
         """What a search calls in the model's own precision."""
         return self.fast_fn or self.logits_fn
+
+    def retries(self) -> list[tuple[LogitsFn, LogitsFn]]:
+        """Return what a search called, and what to call where that alone was fooled."""
+        pairs = [(self.half_fn, self.exact_fn), (self.fast_fn, self.logits_fn)]
+        return [(searched, retry) for searched, retry in pairs if searched is not None]
 
 
 class BatchVerdicts(NamedTuple):
@@ -61,6 +68,8 @@ class BatchVerdicts(NamedTuple):
     certified: Tensor
     curve: Tensor | None = None
     """Of a curve: whether a sample is robust at each step count, ``(batch, counts)``."""
+    radii: Tensor | None = None
+    """Of radii: the largest certified and the smallest broken one, ``(batch, 2)``."""
 
     def to_attack(self) -> Tensor:
         """Return the rows that are robust so far, and that no certificate covers."""
@@ -150,9 +159,9 @@ class AttackSearch:
 
     A misclassified or certified sample is not attacked; a broken one is dropped at once. A
     success counts only if a fresh forward pass confirms it, inside the ball and the bounds.
-    A ball of radius 0 holds the clean image alone: nothing is searched. Where a search in
-    half precision ends at an image that fools only the rounded model, it is run again in
-    the model's own precision.
+    A ball of radius 0 holds the clean image alone: nothing is searched. Where a search
+    ends at an image that fools only the passes that it made, folded or in half precision,
+    it is run again in more exact ones, at last in the model's own.
     """
 
     attacks: Sequence[BoundAttack]
@@ -170,12 +179,13 @@ class AttackSearch:
             draws = batch.draws[rows].stream(*stream)
             x = attack(batch.search_fn, clean, labels, draws=draws)
             predictions = predict(logits_fn, x, labels)
-            again = _only_rounded(batch.half_fn, x, labels, predictions)
-            if len(again):
-                x[again] = attack(
-                    batch.exact_fn, clean[again], labels[again], draws=draws[again]
-                )
-                predictions[again] = predict(logits_fn, x[again], labels[again])
+            for searched, retry in batch.retries():
+                again = _only_rounded(searched, x, labels, predictions)
+                if len(again):
+                    x[again] = attack(
+                        retry, clean[again], labels[again], draws=draws[again]
+                    )
+                    predictions[again] = predict(logits_fn, x[again], labels[again])
             broken = (predictions != labels) & threat.contains(x, clean)
             verdicts.images[rows] = x
             verdicts.predictions[rows[broken]] = predictions[broken]
@@ -191,14 +201,15 @@ class AttackSearch:
 
 
 def _only_rounded(
-    half_fn: LogitsFn | None, x: Tensor, labels: Tensor, predictions: Tensor
+    searched: LogitsFn, x: Tensor, labels: Tensor, predictions: Tensor
 ) -> Tensor:
-    """Return the rows that fool the model in half precision alone."""
-    if half_fn is None:
-        return labels.new_empty(0)
+    """Return the rows that fool what was searched, and not the model itself."""
+    robust = (predictions == labels).nonzero().squeeze(1)
+    if not len(robust):
+        return robust
     with torch.no_grad():
-        rounded = classify(half_fn(x), labels)
-    return ((rounded != labels) & (predictions == labels)).nonzero().squeeze(1)
+        rounded = classify(searched(x[robust]), labels[robust])
+    return robust[rounded != labels[robust]]
 
 
 @dataclass(frozen=True)

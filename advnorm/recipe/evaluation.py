@@ -56,7 +56,7 @@ class MonitorSpec(Spec):
 class EvaluationThreatSpec(Spec):
     """The ball and the radii of an evaluation, where they differ from ``threat``."""
 
-    norm: Literal["linf", "l2"] | None = None
+    norm: Literal["linf", "l2", "l1", "l0"] | None = None
     """By default the norm of ``threat``; another norm needs its own ``eps``."""
     eps: Annotated[tuple[Factor, ...], BeforeValidator(sequence), Unit("pixel values")] = ()
     """A radius, or a list of them. By default half the radius of ``threat``, and all of
@@ -72,6 +72,8 @@ class EvaluationSpec(Spec):
     """The ball and the radii, where they differ from those of training."""
     certificate: Literal["none", "ibp", "crown-ibp", "crown"] = "none"
     """A certificate that is computed before attacks; certified samples are not attacked."""
+    radii: bool = False
+    """Bracket the robust radius of each sample too: the condition ``radii``."""
     step_ratio: Positive = 2.5
     """Step size of an attack: ``step_ratio * eps / steps``."""
     data: str | None = None

@@ -10,6 +10,7 @@ from advnorm.recipe.recipe import Recipe
 from advnorm.recipe.values import RecipeError
 from advnorm.text import cut
 
+_NORMS = ("linf", "l2", "l1", "l0")
 RENAMED = {
     "optimizer.rate": "optimizer.lr",
     "optimizer.only": "optimizer.parameters",
@@ -98,7 +99,7 @@ def section_advice(key: str, value: object) -> str:
     """Say what to write where a section was set to a single value."""
     fields = section_fields(key.split("."))
     what = f"{key}: this is a section of settings"
-    if key == "norm" and value in ("linf", "l2"):
+    if key == "norm" and value in _NORMS:
         return (
             f"{what}, the normalization layers: write norm.name=batch or norm.name=group; "
             f"the norm of the adversary's ball is threat.norm={value}"
@@ -108,7 +109,7 @@ def section_advice(key: str, value: object) -> str:
     if "name" in fields:
         return f"{what}: write {key}.name={cut(str(value), 80)}"
     if key.endswith("threat"):
-        own = "norm" if value in ("linf", "l2") else "eps"
+        own = "norm" if value in _NORMS else "eps"
         return f"{what}: write {key}.{own}={cut(str(value), 80)}"
     return f"{what}: write one of {', '.join(f'{key}.{field}' for field in fields)}"
 

@@ -24,7 +24,7 @@ from advnorm.threat import THREATS, Threat
 class ThreatSpec(Spec):
     """The ball around each image that the adversary may use."""
 
-    norm: Literal["linf", "l2"] = "linf"
+    norm: Literal["linf", "l2", "l1", "l0"] = "linf"
     """The norm of the ball."""
     eps: PixelDistance = 0.1
     """Its radius."""

@@ -26,6 +26,12 @@ from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep, over_training
+from advnorm.records.radii import (
+    Bracket,
+    MedianRadius,
+    RadiiSummary,
+    summarize_radii,
+)
 from advnorm.records.reading import first_mistake, read_record
 from advnorm.records.reproductions import (
     Reproductions,
@@ -49,6 +55,7 @@ __all__ = [
     "SCALES",
     "Accuracy",
     "Audit",
+    "Bracket",
     "Check",
     "ClaimResult",
     "ConditionKind",
@@ -57,10 +64,12 @@ __all__ = [
     "Epoch",
     "LedgerEntry",
     "Measured",
+    "MedianRadius",
     "MonitoredStep",
     "Panel",
     "Picture",
     "Published",
+    "RadiiSummary",
     "Record",
     "Reproduction",
     "Reproductions",
@@ -88,5 +97,6 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "summarize_radii",
     "with_flags",
 ]

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
+from advnorm.records.radii import Bracket, RadiiSummary
 
 
 class Epoch(Record):
@@ -101,6 +102,8 @@ class Result(Record):
     """Reasons to doubt the number; never printed without them."""
     notes: tuple[str, ...] = ()
     """What a reader has to know about how it was measured, such as a fallback."""
+    radii: RadiiSummary | None = None
+    """Of the condition ``radii``: medians, the curve and its area."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 
@@ -158,10 +161,16 @@ class Verdicts(Record):
     """Whether a certificate covers a sample, which is then not attacked; or empty."""
     curve: tuple[tuple[bool, ...], ...] = ()
     """Of a curve: whether a sample stayed right, at each step count."""
+    radii: tuple[Bracket, ...] = ()
+    """Of ``radii``: the largest certified radius of a sample, and the smallest broken one.
+
+    The second is ``None`` where nothing broke the sample.
+    """
 
     def first(self, count: int) -> Self:
         """Return the verdicts on the first ``count`` samples."""
-        rows = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
+        each = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
+        rows = (*each, "radii")
         return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:

@@ -203,7 +203,7 @@ def threat_label(threat: ThreatRecord) -> str:
 
 def norm_label(norm: str) -> str:
     """Name a norm for people."""
-    return {"linf": "L∞", "l2": "L2"}.get(norm.lower(), norm)
+    return {"linf": "L∞", "l2": "L2", "l1": "L1", "l0": "L0"}.get(norm.lower(), norm)
 
 
 def eps_label(eps: float) -> str:

@@ -16,7 +16,7 @@ from advnorm.evaluation.engine import Examples
 from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
-from advnorm.records import Result, Run, Verdicts, mark_of, result_key, with_flags
+from advnorm.records import Bracket, Result, Run, Verdicts, mark_of, result_key, with_flags
 from advnorm.runs.load import LoadedRun
 
 
@@ -176,8 +176,17 @@ def worst_of(verdicts: Sequence[Verdicts]) -> Verdicts:
             "by": by,
             "certified": tuple(map(all, certified)),
             "curve": curve,
+            "radii": tuple(
+                map(_worst_bracket, zip(*(v.radii for v in verdicts), strict=True))
+            ),
         }
     )
+
+
+def _worst_bracket(brackets: Sequence[Bracket]) -> Bracket:
+    """Return the smallest certified and the smallest broken radius."""
+    broken = [b for _, b in brackets if b is not None]
+    return min(c for c, _ in brackets), min(broken, default=None)
 
 
 def _fingerprint(loaded: LoadedRun, condition: Condition, branch: Domain | None) -> str:

@@ -1,13 +1,17 @@
 """Evaluates or certifies a run: its weights and data under its recipe's conditions."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from advnorm import data as sets
+from advnorm import ranks
 from advnorm.bounds import METHODS
 from advnorm.evaluation import Condition, certificate_condition, parse_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
+from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import certify_first, search_in
+from advnorm.evaluation.radii import tighten
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
@@ -79,8 +83,11 @@ def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
         raise ValueError(
             "evaluation.conditions is empty: name at least one, such as pgd-40"
         )
+    names = spec.conditions
+    if spec.radii and RADII not in names:
+        names = (*names, RADII)
     conditions = parse_conditions(
-        spec.conditions,
+        names,
         evaluation_threats(recipe),
         recipe.threat.bounds,
         step_ratio=spec.step_ratio,
@@ -109,7 +116,26 @@ def _run_conditions(
             else:
                 results += each
     refuse_broken_certificates((r, run.verdicts(r.key)) for r in run.results())
-    return results
+    return [_with_tight_radii(run, r, conditions, progress) for r in results]
+
+
+def _with_tight_radii(
+    run: Run, result: Result, conditions: Sequence[Condition], progress: Progress
+) -> Result:
+    """Count in the brackets what other conditions broke, and write their summary."""
+    verdicts = run.verdicts(result.key).first(result.accuracy.n)
+    if result.condition != RADII or not verdicts.radii:
+        return result
+    others = [(r, run.verdicts(r.key)) for r in run.results()]
+    tight = tighten(verdicts, result, others)
+    norm = result.threat and result.threat.norm
+    (condition,) = (
+        c for c in conditions if c.name == RADII and c.threat and c.threat.name == norm
+    )
+    result = result.model_copy(update={"radii": condition.summary(tight)})
+    ranks.run_on_first(partial(run.write_result, result))
+    progress.line(f"{result.key}: {result.radii}")
+    return result
 
 
 def _on_each_set(loaded: LoadedRun, root: Path | None) -> Iterator[LoadedRun]:

@@ -154,9 +154,11 @@ def evaluation_threats(recipe: Recipe) -> list[Threat]:
             f"evaluation.threat.norm={spec.threat.norm} is not the norm that the recipe "
             f"has a radius for ({own.norm}): give evaluation.threat.eps too"
         )
-    radii = spec.threat.eps or tuple(own.eps * factor for factor in (0.5, 1.0))
+    if not spec.threat.eps:
+        whole = own.build()
+        return list(dict.fromkeys([whole.scaled(0.5), whole]))
     kind = THREATS[spec.threat.norm or own.norm]
-    return [kind(eps, own.bounds) for eps in sorted(radii)]
+    return [kind(eps, own.bounds) for eps in sorted(spec.threat.eps)]
 
 
 def build_optimizer(recipe: Recipe, model: nn.Module) -> torch.optim.Optimizer:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from advnorm import data as sets
 from advnorm import models, ranks
+from advnorm.bounds.box import refuse_uncertified
 from advnorm.evaluation import check_radius, parse_conditions
 from advnorm.gradients import check_options, perturbs_statistics
 from advnorm.objectives import CERTIFIED, check_combination, check_weights
@@ -59,7 +60,7 @@ def check_schedule(recipe: Recipe, shape: Sequence[int] | None = None) -> None:
     if factor <= 1:
         return
     try:
-        widest = threat.with_eps(threat.eps * factor)
+        widest = threat.scaled(factor)
         if shape is not None:
             check_radius(widest, shape)
     except ValueError:
@@ -134,6 +135,7 @@ def _check_certified(recipe: Recipe) -> None:
         recipe.threat.build().with_eps(spec.eps)
     if recipe.objective.name not in CERTIFIED:
         return
+    refuse_uncertified(recipe.threat.build())
     if recipe.compile:
         raise ValueError(
             f"compile: {recipe.objective.name!r} bounds the traced graph, so that there is "

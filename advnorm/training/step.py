@@ -178,7 +178,7 @@ class Stepper:
         statistics = spec.statistics_at(now)
         if factor <= 0:
             return Adversary(None, statistics)
-        threat = self.experiment.threat.with_eps(self.experiment.threat.eps * factor)
+        threat = self.experiment.threat.scaled(factor)
         steps = self.attack_steps(now)
         step_size = spec.step_size or 2.5 * self.experiment.threat.eps / steps
 

@@ -23,6 +23,7 @@ BATCH = 250
 
 
 STRONG = "apgd_dlr-20"
+STRONG_IN_L0 = "sigma_zero-20"
 FEW = 64
 """Samples under the stronger attack: enough for an alarm, a few percent of the time."""
 
@@ -51,7 +52,8 @@ def _conditions(experiment: Experiment) -> list[Condition]:
     spec = experiment.recipe.validation
     threat = experiment.threat if spec.eps is None else experiment.threat.with_eps(spec.eps)
     if spec.robust == "pgd":
-        names = ["clean", f"pgd-{spec.steps}", STRONG]
+        strong = STRONG_IN_L0 if threat.name == "l0" else STRONG
+        names = ["clean", f"pgd-{spec.steps}", strong]
         return parse_conditions(names, [threat], threat.bounds)
     return [Condition("clean", "clean"), certificate_condition("ibp", threat)]
 
@@ -64,7 +66,7 @@ def validate(experiment: Experiment, stop: Stop) -> Validated:
     domain: Domain = "clean" if clean else "adversarial"
     results = []
     for condition in _conditions(experiment):
-        order = order[:FEW] if condition.name == STRONG else order
+        order = order[:FEW] if condition.name in (STRONG, STRONG_IN_L0) else order
         size, device = BATCH * ranks.size(), experiment.device
         batches = split.batches(order, batch_size=size, device=device)
         with route(experiment.model, domain=domain):

@@ -168,6 +168,11 @@ class Auditor:
         ``history`` holds the model's first answers, where it was asked before.
         """
         start, progress = perf_counter(), progress or Quiet()
+        if threat.name not in ("linf", "l2"):
+            raise ValueError(
+                f"an audit compares attacks of linf and l2 balls, not of {threat.name}: "
+                "use one of these norms, or evaluate"
+            )
         if threat.eps <= 0:
             raise ValueError("an audit needs a radius: give an eps > 0, such as 8/255")
         for name in self.checks:

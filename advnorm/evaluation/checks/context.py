@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from math import prod, sqrt
 from typing import NamedTuple
 
 import torch
@@ -187,10 +186,7 @@ class AuditContext:
     @property
     def whole_box(self) -> Threat:
         """The threat that contains every image: its radius is the diameter of the box."""
-        low, high = self.threat.bounds
-        pixels = prod(self.images.shape[1:])
-        l2 = self.threat.name == "l2"
-        return self.threat.with_eps((high - low) * (sqrt(pixels) if l2 else 1.0))
+        return self.threat.with_eps(self.threat.diameter(self.images.shape[1:]))
 
     @property
     def growing_threats(self) -> list[Threat]:

@@ -22,7 +22,7 @@ def unstable_predictions(context: AuditContext) -> Finding:
     The median over samples of :math:`\min(1, |m(x + \delta) - m(x)| / |m(x)|)`, where m is
     the margin and :math:`\delta` is in a ball of 0.02 eps.
     """
-    ball, x = context.threat.with_eps(RADIUS * context.threat.eps), context.nearby
+    ball, x = context.threat.scaled(RADIUS), context.nearby
     here = _margin(context.logits(x), context.labels)
     ratios = []
     for number in range(NEIGHBOURS):

@@ -67,7 +67,7 @@ class History:
         draws = self.draws.stream(name)
         x = self.threat.sample(self.images, draws)
         signs = torch.where(draws.stream("step").bits(*x.shape[1:]) > 0, 1.0, -1.0).to(x)
-        near = self.threat.with_eps(_STEP * self.threat.eps)
+        near = self.threat.scaled(_STEP)
         return torch.cat([x, near.project(x + self.threat.eps * signs, x)])
 
     @torch.no_grad()

@@ -14,7 +14,7 @@ AUTO_ATTACK = "standard"
 """The condition that is AutoAttack's."""
 BOARDS = ("cifar10", "cifar100", "imagenet")
 """Data sets that the model zoo has."""
-_NORMS = {"linf": "Linf", "l2": "L2"}
+_NORMS = {"linf": "Linf", "l2": "L2", "l1": "L1", "l0": "L0"}
 
 
 @FORMATS.register("robustbench")
