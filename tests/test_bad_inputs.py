@@ -62,6 +62,15 @@ class NotANumber(nn.Module):
     def forward(self, x):
         return self.inner(x) / 0 * 0
 
+class Tuple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.flatten, self.hidden = nn.Flatten(), nn.Linear(64, 32)
+        self.norm, self.last = nn.BatchNorm1d(32), nn.Linear(32, 10)
+    def forward(self, x):
+        features = self.norm(self.hidden(self.flatten(x)))
+        return features, self.last(features)
+
 class OwnNorm(nn.Module):
     def forward(self, x):
         return x / x.std() if x.std() > 0 else x
@@ -217,6 +226,13 @@ COMMANDS = {
 def test_a_model_whose_forward_fails(command, refuses):
     words = "to logits: KeyError: 'no such\\nlayer'; give the data that it is made for"
     refuses(command, "mine.py:Raises", *COMMANDS[command], words=words)
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS} - {"plan"}))
+def test_a_tuple_whose_first_item_is_not_the_logits(command, refuses):
+    """Its features must not pass for logits."""
+    words = "the model returns a tuple, not a tensor of logits"
+    refuses(command, "mine.py:Tuple", *COMMANDS[command], words=words)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "diagnose", "transfer"])

@@ -64,6 +64,8 @@ def fast_logits(
 
 def _is_suitable(model: nn.Module, images: Tensor, *, half: bool) -> bool:
     """Look at what needs no pass."""
+    if images.device.type == "meta":  # shapes alone, as in a forecast of costs
+        return False
     kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
     own = kinds == {images.dtype} and images.dtype in (torch.float32, torch.float64)
     under_autocast = torch.is_autocast_enabled(images.device.type) and not half

@@ -28,7 +28,10 @@ from advnorm.training.components import build_model, evaluation_threats, load_da
 from advnorm.training.state import MismatchError, restore
 from advnorm.training.stop import StoppedError
 from advnorm.training.user_inputs import passed_in_python
-from advnorm.training.user_model_checks import fixed_statistics_pass
+from advnorm.training.user_model_checks import (
+    check_logits_of_classes,
+    fixed_statistics_pass,
+)
 
 
 class TrainedModel(NamedTuple):
@@ -190,7 +193,9 @@ def check_fit(recipe: Recipe, model: nn.Module, data: DataSet, device: torch.dev
     batch = next(data.test.batches(few, batch_size=8, device=device))
     with explain_misfit(data.shape):
         if is_user_model(recipe.model.name):
-            fixed_statistics_pass(model, batch.images.to(search_dtype(model)))
+            answer = fixed_statistics_pass(model, batch.images.to(search_dtype(model)))
+            if isinstance(answer, tuple | list):  # its first item are no logits
+                check_logits_of_classes(answer, rows=len(few), classes=len(data.classes))
         classes = check_model(model, batch, bounds=recipe.threat.bounds)
     check_labels(data.test.labels, count=len(data.test), classes=classes)
     return classes

@@ -181,3 +181,9 @@ def test_planted_stale_weights_are_not_used(images, monkeypatch):
     with torch.no_grad():
         model.convolutions[0].weight.mul_(1.001)
     assert fast_logits(model, images) is None
+
+
+def test_a_model_of_shapes_alone_is_not_folded():
+    """A forecast of costs runs steps on tensors without values."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval().to("meta")
+    assert fast_logits(model, torch.empty(2, 1, 2, 2, device="meta")) is None
