@@ -25,6 +25,7 @@ NEAREST = {
 }
 SEARCHES = pytest.mark.parametrize("search", NEAREST)
 ATTACKS = [(ddn, L2(0.6)), (fmn, Linf(0.1)), (fmn, L1(1.5)), (sigma_zero, L0(2))]
+NAMES = [f"{attack.__name__} {threat.name}" for attack, threat in ATTACKS]
 
 
 def linear(seed):
@@ -75,7 +76,7 @@ def test_distances_of_linear_models_are_the_closed_forms_within_one_percent(sear
     assert ratio.min() >= 1 - 1e-9 and ratio.max() < 1.01
 
 
-@pytest.mark.parametrize(("attack", "threat"), ATTACKS, ids=str)
+@pytest.mark.parametrize(("attack", "threat"), ATTACKS, ids=NAMES)
 def test_inside_a_ball_an_attack_breaks_what_is_near_and_returns_the_rest_clean(
     attack, threat
 ):
@@ -145,7 +146,7 @@ def test_more_steps_come_nearer_where_the_boundary_is_curved(network):
     assert many.isfinite().any() and (many <= few).all() and (many < few - 1e-3).any()
 
 
-@pytest.mark.parametrize(("attack", "threat"), ATTACKS, ids=str)
+@pytest.mark.parametrize(("attack", "threat"), ATTACKS, ids=NAMES)
 def test_a_gradient_that_is_not_finite_is_reported(attack, threat):
     def logits_fn(x):
         root = (x - x.detach()).sqrt() if x.requires_grad else 0 * x
