@@ -104,7 +104,8 @@ class SearchFunctions:
         self.model, self.condition = model, condition
         self.fast_fn: LogitsFn | None = None
         self.half_fn: LogitsFn | None = None
-        self._ready = not condition.searches
+        threat = condition.threat
+        self._ready = not condition.searches or (threat is not None and not threat.eps)
 
     def prepare(self, images: Tensor) -> None:
         """Fold the model, if that is not done and there is something to search."""

@@ -180,8 +180,9 @@ def test_an_evaluation_flags_what_it_sees_by_itself():
     clean, robust = evaluation.results
     assert clean.flags == () and len(robust.flags) == 1
     assert "softmax_output" in robust.flags[0]
-    line = str(evaluation).splitlines()[1]
-    assert str(robust.accuracy) in line and robust.flags[0] in line
+    text = str(evaluation)
+    line, below = text.splitlines()[1], " ".join(text.split())
+    assert line.endswith(f"{robust.accuracy} !1") and f"!1 {robust.flags[0]}" in below
     sound = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
     assert all(result.flags == () for result in sound.results)
 

@@ -299,7 +299,7 @@ def test_a_default_may_become_nothing():
 def test_an_answer_of_before_is_not_one_of_now(tiny, tmp_path, monkeypatch):
     reproduce(tiny.name, Workspace(tmp_path))
     answers = list(tmp_path.glob("runs/*/answers/*.json"))
-    monkeypatch.setitem(REVISIONS, "weights", 2)
+    monkeypatch.setitem(REVISIONS, "weights", REVISIONS.get("weights", 1) + 1)
     reproduce(tiny.name, Workspace(tmp_path))
     assert len(list(tmp_path.glob("runs/*/answers/*.json"))) == len(answers) + 1
 

@@ -299,7 +299,7 @@ def test_names_in_verdicts_are_data_of_the_page_and_never_markup(maker, tmp_path
     assert [record["attacks"] for record in data["records"]] == [
         [printable(evil), "fab"]
     ] * 2
-    assert data["sets"][0]["name"] == printable(evil)
+    assert data["sets"][0]["name"] == printable(evil).partition("[")[0]  # less its subset
 
 
 @pytest.mark.parametrize("kind", ["deep", "pipe", "long"])
