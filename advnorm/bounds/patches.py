@@ -104,8 +104,8 @@ def through_max(
 ) -> LinearForms:
     """Take patches through a max pooling: to the picked entries, or to the ceiling.
 
-    ``field`` is of its output, ``size`` of its input. The picked entry of a window is told
-    by its place in the window, which is the same in a patch.
+    ``field`` is of its output, ``size`` of its input. The picked entry of a window is
+    known by its place in the window, which is the same in a patch.
     """
     a, (rows_in, columns_in) = rows.coefficients, field.before(window).size
     sure = field.cut(bounds.sure.to(a.dtype), outputs) > 0

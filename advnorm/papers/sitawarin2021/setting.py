@@ -67,10 +67,9 @@ BATCH, NO_NORM = (NormSpec(name=name) for name in ("batch", "none"))
 DUAL = NormSpec(name="dual", options={"likelihood": "mean"})
 """Dual batch norm, whose likelihood loss (Eqn. 21) has weight 1.
 
-The paper states no weight, and sums the loss over pixels. At the start, on random images,
-that sum is about 190 in the small CNN and 4,600 in the pre-activation ResNet-18, beside a
-cross-entropy of 2.3, so that a literal reading trains the gate and little else. Here it is
-the mean over positions and channels, 0.07 and 0.1: a density is comparable then.
+The paper states no weight, and sums the loss over pixels. That sum grows with the
+positions and channels of a network, so that a literal reading trains the gate and little
+else. Here it is the mean over positions and channels: a density is comparable then.
 """
 DUAL_SUM = NormSpec(name="dual", options={"likelihood": "sum"})
 """The literal sum."""
