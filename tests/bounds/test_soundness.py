@@ -247,6 +247,9 @@ def test_windows_give_the_bounds_of_whole_maps(layers, threat, monkeypatch):
     ]
     model = nn.Sequential(standardize, *deepcopy(layers), *end)
     model(torch.rand(2, 2, 9, 9))
+    for layer in model:
+        if isinstance(layer, nn.Conv2d | nn.Linear | nn.BatchNorm2d):
+            layer.reset_parameters()  # not what happened to be drawn at import
     settled(model)
     clean, labels = torch.rand(3, 2, 9, 9).double(), torch.tensor([0, 1, 2])
     used, true = [], patches.ReceptiveField.cut
