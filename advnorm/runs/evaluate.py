@@ -35,7 +35,7 @@ def evaluate_run(
     """
     _check(recipe)
     with open_run(run, recipe, root=root, device=device, progress=progress) as loaded:
-        conditions = _conditions(recipe, loaded.data.shape)
+        conditions = evaluation_conditions(recipe, loaded.data.shape)
         return _run_conditions(run, loaded, conditions, root, loaded.progress)
 
 
@@ -77,7 +77,8 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError("\n".join(problems))
 
 
-def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+def evaluation_conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+    """Return the conditions that the recipe's evaluation names."""
     spec = recipe.evaluation
     if not spec.conditions:
         raise ValueError(

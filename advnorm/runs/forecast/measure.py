@@ -1,0 +1,318 @@
+"""Times short pieces of a recipe's own work on this machine, in a minute or so."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+
+from advnorm.allocator import freed_memory_kept
+from advnorm.attacks import AttackName
+from advnorm.bounds.box import CERTIFIED_NORMS
+from advnorm.bounds.verdicts import CHEAPEST_FIRST
+from advnorm.data import Batch
+from advnorm.evaluation import (
+    Condition,
+    certificate_condition,
+    parse_conditions,
+    run_condition,
+)
+from advnorm.evaluation.checks.auditor import probe
+from advnorm.evaluation.checks.context import FEW
+from advnorm.evaluation.condition_names import RADII
+from advnorm.evaluation.conditions import search_in
+from advnorm.evaluation.engine import logits_of
+from advnorm.evaluation.stages import Certificate
+from advnorm.model_state import eval_mode
+from advnorm.objectives import CERTIFIED
+from advnorm.progress import Progress, Quiet
+from advnorm.recipe import AttackSpec, Constant, Recipe, to_yaml
+from advnorm.records import Environment, Run
+from advnorm.runs.evaluate import evaluation_conditions
+from advnorm.runs.forecast.calibration import Calibration, Cost, Machine, Timing, digest
+from advnorm.runs.forecast.workload import (
+    CLEAN,
+    attack_work,
+    certificate_work,
+    natural_work,
+)
+from advnorm.runs.load import first_samples
+from advnorm.runs.plan import StepCount, StepKind, step_kinds
+from advnorm.training.build import Experiment, build_experiment
+from advnorm.training.components import evaluation_threats, load_data
+from advnorm.training.dry_run import dry_run
+from advnorm.training.saver import Saver
+from advnorm.training.state import State
+from advnorm.training.step import Stepper
+from advnorm.training.validate import BATCH, validation_conditions
+
+Clock = Callable[[], float]
+_REPEATS = 5
+_PATIENCE = 1.5
+"""Seconds for the repeats of one piece, after the first."""
+_LONG = 6.0
+"""Seconds of a call that may be expected before it is tried."""
+_SLOW = 0.3
+"""Seconds for crown-ibp of one image from which crown is tried only if it is named."""
+_TINY = 1e-4
+"""Factor of a radius at which attacks break nothing: all steps are taken."""
+
+
+def calibrate(
+    recipe: Recipe,
+    *,
+    root: Path | None = None,
+    device: str = "auto",
+    clock: Clock = perf_counter,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Time the recipe's work; nothing of it is kept but the numbers."""
+    begun, progress = clock(), progress or Quiet()
+    experiment = build_experiment(recipe, root=root, device=device)
+    dry_run(experiment)
+    built = clock() - begun
+    timer = _Timer(experiment, clock)
+    with torch.random.fork_rng(), freed_memory_kept(next(experiment.model.parameters())):
+        progress.line("training steps")
+        steps, warm = timer.training()
+        save, create = timer.checkpoints()
+        progress.line("attacks and certificates")
+        timer.conditions()
+        load = timer.loading(root)
+    return Calibration(
+        recipe=digest(recipe),
+        machine=Machine.here(str(experiment.device)),
+        start=built + warm + create,
+        load=load,
+        save=save,
+        steps=steps,
+        work=timer.work,
+        unmeasured=timer.unmeasured,
+        took=clock() - begun,
+    )
+
+
+def kind_name(kind: StepKind) -> str:
+    """Return the name of a kind of training steps."""
+    weights = " ".join("-" if w is None else f"{w:g}" for w in kind.weights)
+    return f"{'attacked' if kind.attacked else 'clean'} {weights}".strip()
+
+
+@dataclass
+class _Timer:
+    """Times the work of one experiment."""
+
+    experiment: Experiment
+    clock: Clock
+    work: dict[str, Cost] = field(default_factory=dict)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+
+    def training(self) -> tuple[dict[str, Cost], float]:
+        """Return the cost of each kind of step, and what the first takes longer."""
+        costs, warm = dict[str, Cost](), 0.0
+        for kind, count in step_kinds(self.experiment).items():
+            timings, first = self._steps(kind, count)
+            costs[kind_name(kind)] = Cost.fit(timings)
+            warm += max(0.0, first - timings[0].seconds)
+        return costs, warm
+
+    def _steps(self, kind: StepKind, count: StepCount) -> tuple[list[Timing], float]:
+        """Take steps with attacks of one and of several steps, in turn."""
+        recipe, now = self.experiment.recipe, count.first
+        several = min(6, max(3, count.longest))  # attack steps
+        attacked = kind.attacked and recipe.objective.name not in CERTIFIED
+        lengths = (1, several) if attacked else (1,)
+        steppers = {
+            steps: Stepper(
+                replace(
+                    self.experiment,
+                    recipe=recipe.replace(
+                        attack=AttackSpec(steps=steps, steps_schedule=Constant())
+                    ),
+                )
+            )
+            for steps in lengths
+        }
+        batches = self._batches()
+        seconds: dict[int, list[float]] = {steps: [] for steps in lengths}
+        begun = self.clock()
+        while not seconds[1][4:] or self.clock() - begun < 2 * _PATIENCE:
+            for steps, stepper in steppers.items():
+                start = self.clock()
+                stepper(next(batches), State(epoch=now.epoch, seen=now.seen))
+                seconds[steps].append(self.clock() - start)
+            if self.clock() - begun > 10 * _PATIENCE and len(seconds[1]) > 1:
+                break
+        rows = self.experiment.batch_size
+        passes = {steps: steps if attacked else 0 for steps in lengths}
+        return [
+            Timing(rows, passes[steps], median(each[1:])) for steps, each in seconds.items()
+        ], seconds[lengths[-1]][0]
+
+    def _batches(self) -> Iterator[Batch]:
+        """Read batches as training does, without end."""
+        train, size = self.experiment.data.train, self.experiment.batch_size
+        order = torch.arange(len(train) // size * size)
+        while True:
+            yield from train.batches(
+                order, batch_size=size, device=self.experiment.device, epoch=0
+            )
+
+    def checkpoints(self) -> tuple[float, float]:
+        """Return the seconds of the checkpoints of an epoch, and of those before it."""
+        with tempfile.TemporaryDirectory() as folder:
+            facts = Environment.here(device="cpu", threads=torch.get_num_threads())
+            path, state = Path(folder) / "run", State()
+            start = self.clock()
+            run = Run.create(path, to_yaml(self.experiment.recipe), facts)
+            saver = Saver(self.experiment, run)
+            saver.save(state)
+            first, seconds = self.clock() - start, list[float]()
+            for step in range(1, 4):
+                start = self.clock()
+                saver.save_best(step)
+                state.step = step
+                saver.save(state)
+                seconds.append(self.clock() - start)
+        return median(seconds), first
+
+    def loading(self, root: Path | None) -> float:
+        """Return how long an evaluation takes before its first condition."""
+        start = self.clock()
+        data = load_data(self.experiment.recipe, root=root)
+        samples = first_samples(data, FEW, self.experiment.device)
+        probe(self.experiment.model, samples, self.experiment.threat)
+        return self.clock() - start
+
+    def conditions(self) -> None:
+        """Time all parts of the conditions of validation, evaluation and certificates."""
+        recipe, data = self.experiment.recipe, self.experiment.data
+        evaluated = evaluation_conditions(recipe, data.shape)
+        self._time(validation_conditions(self.experiment), BATCH)
+        self._time(evaluated, recipe.evaluation.batch_size)
+        self._time(self._certificates(), recipe.evaluation.batch_size)
+
+    def _certificates(self) -> Iterator[Condition]:
+        """Yield what ``advnorm certify`` can do; crown last, and not where it is slow."""
+        for method in CHEAPEST_FIRST:
+            for threat in evaluation_threats(self.experiment.recipe):
+                if threat.name in CERTIFIED_NORMS and not self._is_slow(method):
+                    yield certificate_condition(method, threat)
+
+    def _is_slow(self, method: str) -> bool:
+        costs = [c for name, c in self.work.items() if name.startswith("crown-ibp ")]
+        refused = any(name.startswith("ibp ") for name in self.unmeasured)
+        slow = any(cost.row + cost.row_step > _SLOW for cost in costs)
+        return refused or (method == "crown" and slow)
+
+    def _time(self, conditions: Iterable[Condition], size: int) -> None:
+        for condition in conditions:
+            natural = replace(condition, stages=(), attacks=(), threat=None)
+            self._add(natural_work(condition), partial(self._first, natural), size)
+            for stage in condition.stages:
+                if isinstance(stage, Certificate):
+                    self._certificate(stage, size)
+            if condition.name == RADII:
+                self.unmeasured[RADII] = "the search ends where it meets a boundary"
+            elif condition.searches:
+                for attack in condition.attacks:
+                    self._attack(attack, condition, size)
+
+    def _first(self, condition: Condition, rows: int, steps: int) -> float:
+        """Time a condition that takes no steps."""
+        del steps
+        return self._run(condition, rows)
+
+    def _certificate(self, stage: Certificate, size: int) -> None:
+        condition = certificate_condition(stage.method, stage.threat)
+        self._add(certificate_work(stage), partial(self._first, condition), size)
+
+    def _attack(self, attack: AttackName, condition: Condition, size: int) -> None:
+        name, threat = attack_work(attack, condition), condition.threat
+        assert threat is not None
+        weak = threat if threat.name == "l0" else threat.scaled(_TINY)
+        words = "".join(
+            f"+{word}" + (f"={value:g}" if value is not None else "")
+            for word, value in attack.options.items()
+            if word not in ("last", "step", "ratio")
+        )
+        fewest = 4 if attack.entry.needs == "gradients" else 200
+
+        def run(rows: int, steps: int) -> float:
+            number = f"-{steps}" if attack.steps else ""
+            text = f"{attack.entry.name}{number}{words}"
+            (short,) = parse_conditions([text], [weak], weak.bounds)
+            return self._run(search_in([short], condition.precision)[0], rows)
+
+        lengths = (fewest, 3 * fewest) if attack.steps else (0,)
+        self._add(name, run, size, lengths, attack.entry.passes)
+
+    def _add(
+        self,
+        name: str,
+        run: Callable[[int, int], float],
+        size: int,
+        lengths: Sequence[int] = (1,),
+        passes: Callable[[int], int] = lambda steps: steps,
+    ) -> None:
+        """Time a piece of work with few and many images, and few and many steps."""
+        if name in self.work or name in self.unmeasured:
+            return
+        try:
+            timings = self._timings(name, run, size, lengths, passes)
+        except (ValueError, NotImplementedError, RuntimeError) as error:
+            self.unmeasured[name] = str(error)
+        else:
+            self.work[name] = Cost.fit(timings)
+
+    def _timings(
+        self,
+        name: str,
+        run: Callable[[int, int], float],
+        size: int,
+        lengths: Sequence[int],
+        passes: Callable[[int], int],
+    ) -> list[Timing]:
+        most = min(size, len(self._samples()))
+        many, longer = min(4, most), lengths[-1] / lengths[0] if lengths[0] else 1
+        run(many, lengths[0])  # the first warms up
+        while many < most and longer * 4 * run(many, lengths[0]) < _LONG:
+            many = min(4 * many, most)
+        counts = sorted({max(1, many // 4), many})
+        pairs = [(rows, steps) for rows in counts for steps in lengths]
+        timings = []
+        for rows, steps in pairs:
+            seconds = self._repeat(partial(run, rows, steps))
+            if name != CLEAN and CLEAN in self.work:
+                seconds = max(seconds - self.work[CLEAN].seconds(rows), seconds / 10)
+            timings.append(Timing(rows, passes(steps), seconds))
+        return timings
+
+    def _repeat(self, run: Callable[[], float]) -> float:
+        """Return the median of several runs, fewer if they take long."""
+        seconds = [run()]
+        if seconds[0] < _PATIENCE:
+            seconds = []  # the first warmed up
+        while len(seconds) < _REPEATS and (not seconds or sum(seconds) < _PATIENCE):
+            seconds.append(run())
+        return median(seconds)
+
+    def _run(self, condition: Condition, rows: int) -> float:
+        """Time a condition on the first samples, with the model's answers for labels."""
+        model, batch = self.experiment.model, self._samples()
+        few = Batch(*(tensor[:rows] for tensor in batch))
+        dtype = next(model.parameters()).dtype
+        with eval_mode(model), torch.no_grad():
+            answers = logits_of(model)(few.images.to(dtype)).argmax(1)
+        few = few._replace(labels=answers)
+        start = self.clock()
+        run_condition(model, [few], condition, total=rows)
+        return self.clock() - start
+
+    def _samples(self) -> Batch:
+        data, size = self.experiment.data, self.experiment.recipe.evaluation.batch_size
+        return first_samples(data, max(size, BATCH), self.experiment.device)
