@@ -97,6 +97,8 @@ class Cost(Record):
     """Seconds of each pass."""
     row_step: NonNegativeFloat = 0.0
     """Seconds of each image in each pass."""
+    first: NonNegativeFloat = 0.0
+    """Seconds that the first call of a process takes longer."""
 
     def seconds(self, rows: float, passes: float = 1) -> float:
         """Return how long a call takes.
@@ -112,7 +114,7 @@ class Cost(Record):
         """Fit timings by relative least squares; no coefficient is negative.
 
         >>> Cost.fit([Timing(n, p, 1 + 2 * n * p) for n in (1, 8) for p in (1, 3)])
-        Cost(call=1.0, row=0.0, step=0.0, row_step=2.0)
+        Cost(call=1.0, row=0.0, step=0.0, row_step=2.0, first=0.0)
         """
         from scipy.optimize import nnls
 

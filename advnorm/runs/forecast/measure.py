@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import torch
@@ -21,8 +20,6 @@ from advnorm.evaluation import (
     parse_conditions,
     run_condition,
 )
-from advnorm.evaluation.checks.auditor import probe
-from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import search_in
 from advnorm.evaluation.engine import logits_of
@@ -40,10 +37,10 @@ from advnorm.runs.forecast.workload import (
     certificate_work,
     natural_work,
 )
-from advnorm.runs.load import first_samples
+from advnorm.runs.load import first_samples, load_run
 from advnorm.runs.plan import StepCount, StepKind, step_kinds
 from advnorm.training.build import Experiment, build_experiment
-from advnorm.training.components import evaluation_threats, load_data
+from advnorm.training.components import evaluation_threats
 from advnorm.training.dry_run import dry_run
 from advnorm.training.saver import Saver
 from advnorm.training.state import State
@@ -56,6 +53,10 @@ _PATIENCE = 1.5
 """Seconds for the repeats of one piece, after the first."""
 _LONG = 6.0
 """Seconds of a call that may be expected before it is tried."""
+_QUERIES = 2500
+"""Most queries of a search that is timed."""
+_FEW = 8
+"""Images with which it is tried."""
 _SLOW = 0.3
 """Seconds for crown-ibp of one image from which crown is tried only if it is named."""
 _TINY = 1e-4
@@ -79,10 +80,9 @@ def calibrate(
     with torch.random.fork_rng(), freed_memory_kept(next(experiment.model.parameters())):
         progress.line("training steps")
         steps, warm = timer.training()
-        save, create = timer.checkpoints()
+        save, create, load = timer.run_folder(root)
         progress.line("attacks and certificates")
         timer.conditions()
-        load = timer.loading(root)
     return Calibration(
         recipe=digest(recipe),
         machine=Machine.here(str(experiment.device)),
@@ -102,6 +102,15 @@ def kind_name(kind: StepKind) -> str:
     return f"{'attacked' if kind.attacked else 'clean'} {weights}".strip()
 
 
+def undisturbed(seconds: Sequence[float]) -> float:
+    """Return the lower quartile: other work on the machine only ever slows a run down.
+
+    >>> undisturbed([9.0, 2.0, 1.0, 3.0, 4.0])
+    2.0
+    """
+    return sorted(seconds)[len(seconds) // 4]
+
+
 @dataclass
 class _Timer:
     """Times the work of one experiment."""
@@ -110,6 +119,8 @@ class _Timer:
     clock: Clock
     work: dict[str, Cost] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    _first: dict[str, float] = field(default_factory=dict)
+    """What the first call of a piece takes longer than the second."""
 
     def training(self) -> tuple[dict[str, Cost], float]:
         """Return the cost of each kind of step, and what the first takes longer."""
@@ -140,7 +151,7 @@ class _Timer:
         batches = self._batches()
         seconds: dict[int, list[float]] = {steps: [] for steps in lengths}
         begun = self.clock()
-        while not seconds[1][4:] or self.clock() - begun < 2 * _PATIENCE:
+        while len(seconds[1]) < _REPEATS or self.clock() - begun < 2 * _PATIENCE:
             for steps, stepper in steppers.items():
                 start = self.clock()
                 stepper(next(batches), State(epoch=now.epoch, seen=now.seen))
@@ -150,7 +161,8 @@ class _Timer:
         rows = self.experiment.batch_size
         passes = {steps: steps if attacked else 0 for steps in lengths}
         return [
-            Timing(rows, passes[steps], median(each[1:])) for steps, each in seconds.items()
+            Timing(rows, passes[steps], undisturbed(each[1:]))
+            for steps, each in seconds.items()
         ], seconds[lengths[-1]][0]
 
     def _batches(self) -> Iterator[Batch]:
@@ -162,13 +174,14 @@ class _Timer:
                 order, batch_size=size, device=self.experiment.device, epoch=0
             )
 
-    def checkpoints(self) -> tuple[float, float]:
-        """Return the seconds of the checkpoints of an epoch, and of those before it."""
+    def run_folder(self, root: Path | None) -> tuple[float, float, float]:
+        """Return the seconds to save an epoch, to begin a run, and to load one."""
+        recipe, device = self.experiment.recipe, self.experiment.device
         with tempfile.TemporaryDirectory() as folder:
             facts = Environment.here(device="cpu", threads=torch.get_num_threads())
             path, state = Path(folder) / "run", State()
             start = self.clock()
-            run = Run.create(path, to_yaml(self.experiment.recipe), facts)
+            run = Run.create(path, to_yaml(recipe), facts)
             saver = Saver(self.experiment, run)
             saver.save(state)
             first, seconds = self.clock() - start, list[float]()
@@ -178,15 +191,9 @@ class _Timer:
                 state.step = step
                 saver.save(state)
                 seconds.append(self.clock() - start)
-        return median(seconds), first
-
-    def loading(self, root: Path | None) -> float:
-        """Return how long an evaluation takes before its first condition."""
-        start = self.clock()
-        data = load_data(self.experiment.recipe, root=root)
-        samples = first_samples(data, FEW, self.experiment.device)
-        probe(self.experiment.model, samples, self.experiment.threat)
-        return self.clock() - start
+            start = self.clock()
+            load_run(run, recipe, root, device, Quiet())
+            return undisturbed(seconds), first, self.clock() - start
 
     def conditions(self) -> None:
         """Time all parts of the conditions of validation, evaluation and certificates."""
@@ -240,7 +247,6 @@ class _Timer:
             for word, value in attack.options.items()
             if word not in ("last", "step", "ratio")
         )
-        fewest = 4 if attack.entry.needs == "gradients" else 200
 
         def run(rows: int, steps: int) -> float:
             number = f"-{steps}" if attack.steps else ""
@@ -248,8 +254,20 @@ class _Timer:
             (short,) = parse_conditions([text], [weak], weak.bounds)
             return self._run(search_in([short], condition.precision)[0], rows)
 
-        lengths = (fewest, 3 * fewest) if attack.steps else (0,)
-        self._add(name, run, size, lengths, attack.entry.passes)
+        self._add(name, run, size, self._lengths(attack, run), attack.entry.passes)
+
+    def _lengths(self, attack: AttackName, run: Callable[[int, int], float]) -> list[int]:
+        """Return two numbers of steps; a search by queries slows down as fewer succeed."""
+        if not attack.steps:
+            return [0]
+        if attack.entry.needs == "gradients":
+            return [4, 12]
+        most = min(attack.steps, _QUERIES)
+        few = min(most, 100)
+        run(_FEW, few)  # the first warms up
+        affordable = few * _LONG / 4 / max(run(_FEW, few), 1e-9)
+        longest = int(min(most, max(2 * few, affordable)))
+        return [max(1, longest // 4), max(2, longest)]
 
     def _add(
         self,
@@ -267,7 +285,8 @@ class _Timer:
         except (ValueError, NotImplementedError, RuntimeError) as error:
             self.unmeasured[name] = str(error)
         else:
-            self.work[name] = Cost.fit(timings)
+            cost = Cost.fit(timings)
+            self.work[name] = cost.model_copy(update={"first": self._first[name]})
 
     def _timings(
         self,
@@ -279,7 +298,8 @@ class _Timer:
     ) -> list[Timing]:
         most = min(size, len(self._samples()))
         many, longer = min(4, most), lengths[-1] / lengths[0] if lengths[0] else 1
-        run(many, lengths[0])  # the first warms up
+        cold, warm = (run(many, lengths[0]) for _ in range(2))
+        self._first[name] = max(0.0, cold - warm)
         while many < most and longer * 4 * run(many, lengths[0]) < _LONG:
             many = min(4 * many, most)
         counts = sorted({max(1, many // 4), many})
@@ -293,13 +313,13 @@ class _Timer:
         return timings
 
     def _repeat(self, run: Callable[[], float]) -> float:
-        """Return the median of several runs, fewer if they take long."""
+        """Return the seconds of an undisturbed run of several, fewer if they take long."""
         seconds = [run()]
         if seconds[0] < _PATIENCE:
             seconds = []  # the first warmed up
         while len(seconds) < _REPEATS and (not seconds or sum(seconds) < _PATIENCE):
             seconds.append(run())
-        return median(seconds)
+        return undisturbed(seconds)
 
     def _run(self, condition: Condition, rows: int) -> float:
         """Time a condition on the first samples, with the model's answers for labels."""

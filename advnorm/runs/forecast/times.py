@@ -65,7 +65,9 @@ def forecast(
     reasons: dict[str, str] = {}
     count = min(len(data.test), recipe.evaluation.samples or len(data.test))
 
-    def seconds(condition: Condition, samples: int, size: int) -> float | None:
+    def seconds(
+        condition: Condition, samples: int, size: int, begun: set[str]
+    ) -> float | None:
         total = 0.0
         for piece in pieces(condition, samples, size, assumed):
             cost = calibration.work.get(piece.work)
@@ -73,15 +75,19 @@ def forecast(
                 reason = calibration.unmeasured.get(piece.work, "not in the calibration")
                 reasons[piece.work] = reason
                 return None
-            total += piece.calls * cost.seconds(piece.rows, piece.passes)
+            first = 0.0 if piece.work in begun else cost.first
+            begun.add(piece.work)
+            total += first + piece.calls * cost.seconds(piece.rows, piece.passes)
         return total
 
     def evaluated(conditions: Sequence[Condition]) -> dict[str, float | None]:
-        size = recipe.evaluation.batch_size
-        return {c.key: seconds(c, count, size) for c in conditions}
+        size, begun = recipe.evaluation.batch_size, set[str]()
+        return {c.key: seconds(c, count, size, begun) for c in conditions}
 
     validated = [
-        seconds(condition, _validated(condition, recipe, data), BATCH)
+        seconds(
+            condition, _validated(condition, recipe, data), BATCH, set(calibration.work)
+        )
         for condition in validation_conditions(experiment)
     ]
     times = _validations(recipe) if len(data.validation) else 0
@@ -90,7 +96,11 @@ def forecast(
         validation=_total(validated, times),
         other=calibration.start + recipe.epochs * calibration.save,
         evaluation=evaluated(evaluation_conditions(recipe, data.shape)),
-        certificates=evaluated(_certificates(recipe)),
+        certificates={
+            key: value
+            for condition in _certificates(recipe)
+            for key, value in evaluated([condition]).items()
+        },
         load=calibration.load,
         reasons=reasons,
     )
