@@ -119,7 +119,7 @@ class _Timer:
     clock: Clock
     work: dict[str, Cost] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
-    _first: dict[str, float] = field(default_factory=dict)
+    _cold: dict[str, float] = field(default_factory=dict)
     """What the first call of a piece takes longer than the second."""
 
     def training(self) -> tuple[dict[str, Cost], float]:
@@ -286,7 +286,7 @@ class _Timer:
             self.unmeasured[name] = str(error)
         else:
             cost = Cost.fit(timings)
-            self.work[name] = cost.model_copy(update={"first": self._first[name]})
+            self.work[name] = cost.model_copy(update={"first": self._cold[name]})
 
     def _timings(
         self,
@@ -299,7 +299,7 @@ class _Timer:
         most = min(size, len(self._samples()))
         many, longer = min(4, most), lengths[-1] / lengths[0] if lengths[0] else 1
         cold, warm = (run(many, lengths[0]) for _ in range(2))
-        self._first[name] = max(0.0, cold - warm)
+        self._cold[name] = max(0.0, cold - warm)
         while many < most and longer * 4 * run(many, lengths[0]) < _LONG:
             many = min(4 * many, most)
         counts = sorted({max(1, many // 4), many})
