@@ -9,7 +9,8 @@ multiplies.
 
 from advnorm.runs.forecast.calibration import Calibration, Cost, Machine, load, store
 from advnorm.runs.forecast.measure import calibrate
-from advnorm.runs.forecast.times import Accuracies, Forecast, forecast, table
+from advnorm.runs.forecast.times import Forecast, forecast, table
+from advnorm.runs.forecast.workload import Accuracies
 
 __all__ = [
     "Accuracies",

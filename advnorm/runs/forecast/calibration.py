@@ -21,7 +21,7 @@ from advnorm.records import Environment
 from advnorm.records.base import LARGE, Record
 from advnorm.records.reading import read_record
 
-_COUNTED = {
+_COUNTED: dict[str, Any] = {
     "name": True,
     "seed": True,
     "epochs": True,

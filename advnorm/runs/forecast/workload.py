@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from advnorm.attacks import AttackName
+from advnorm.bounds.verdicts import CHEAPEST_FIRST
 from advnorm.evaluation import Condition
 from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.stages import Certificate
+from advnorm.threat import Threat
 
 _LEAVES_EARLY = ("apgd", "apgd_ce", "apgd_dlr", "apgd_t", "fab_t", "square")
 """Attacks that drop a sample at the first image that breaks it."""
@@ -56,9 +58,18 @@ def attack_work(attack: AttackName, condition: Condition) -> str:
     return f"{words} {condition.threat.name} {condition.precision}"
 
 
-def certificate_work(stage: Certificate) -> str:
-    """Return the name of a certificate's work."""
-    return f"{stage.method} {stage.threat.name} {stage.threat.eps:.4g}"
+def certificate_work(method: str, threat: Threat) -> str:
+    """Return the name of a certificate's work, beyond that of ``ibp`` before it."""
+    return f"{method} {threat.name} {threat.eps:.4g}"
+
+
+def methods_until(method: str) -> tuple[str, ...]:
+    """Return the methods that are tried in turn, each on what those before it left.
+
+    >>> methods_until("crown-ibp")
+    ('ibp', 'crown-ibp')
+    """
+    return CHEAPEST_FIRST[: CHEAPEST_FIRST.index(method) + 1]
 
 
 def pieces(
@@ -77,7 +88,8 @@ def _of_batch(condition: Condition, rows: int, assumed: Accuracies) -> Iterator[
     correct, robust = rows * assumed.clean, rows * min(assumed.clean, assumed.robust)
     for stage in condition.stages:
         if isinstance(stage, Certificate):
-            yield Piece(certificate_work(stage), correct)
+            for method in methods_until(stage.method):
+                yield Piece(certificate_work(method, stage.threat), correct)
     if condition.name == RADII:
         yield Piece(RADII, rows)
     elif condition.searches:
