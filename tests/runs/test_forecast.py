@@ -17,7 +17,7 @@ from advnorm.runs.devices import DEVICES
 from advnorm.runs.forecast import (
     Accuracies,
     Calibration,
-    Cost,
+    CallCost,
     Machine,
     calibrate,
     forecast,
@@ -55,12 +55,12 @@ def cache(tmp_path, monkeypatch):
 def of(recipe=TINY, **changes):
     """Make a calibration up; every cost has numbers of its own."""
     work = {
-        "clean": Cost(row=1.0),
-        "pgd linf float32": Cost(row_step=1.0),
-        "apgd_dlr linf float32": Cost(call=7.0),
-        "ibp linf 0.1": Cost(call=3.0, row=2.0),
-        "crown-ibp linf 0.1": Cost(row=4.0),
-        "crown linf 0.1": Cost(row=8.0),
+        "clean": CallCost(row=1.0),
+        "pgd linf float32": CallCost(row_step=1.0),
+        "apgd_dlr linf float32": CallCost(call=7.0),
+        "ibp linf 0.1": CallCost(call=3.0, row=2.0),
+        "crown-ibp linf 0.1": CallCost(row=4.0),
+        "crown linf 0.1": CallCost(row=8.0),
     }
     fields = {
         "recipe": digest(recipe),
@@ -68,7 +68,7 @@ def of(recipe=TINY, **changes):
         "start": 1000.0,
         "load": 50.0,
         "save": 100.0,
-        "steps": {"attacked": Cost(call=2.0, step=0.5), "clean": Cost(call=0.25)},
+        "steps": {"attacked": CallCost(call=2.0, step=0.5), "clean": CallCost(call=0.25)},
         "work": work,
         "unmeasured": {},
     }
@@ -84,9 +84,9 @@ def of(recipe=TINY, **changes):
 )
 @settings(max_examples=40, deadline=None)
 def test_a_fit_of_exact_times_predicts_other_sizes(call, row, step, row_step):
-    real = Cost(call=call, row=row, step=step, row_step=row_step)
+    real = CallCost(call=call, row=row, step=step, row_step=row_step)
     sizes = [(n, p) for n in (4, 64) for p in (3, 12)]
-    fitted = Cost.fit([Timing(n, p, real.seconds(n, p)) for n, p in sizes])
+    fitted = CallCost.fit([Timing(n, p, real.seconds(n, p)) for n, p in sizes])
     for rows, passes in ((1, 1), (250, 300), (64, 40)):
         expected = real.seconds(rows, passes)
         assert fitted.seconds(rows, passes) == pytest.approx(expected, rel=1e-2, abs=1e-2)
@@ -94,12 +94,12 @@ def test_a_fit_of_exact_times_predicts_other_sizes(call, row, step, row_step):
 
 def test_a_fit_of_noise_is_never_negative():
     noisy = [Timing(1, 1, 2.0), Timing(8, 1, 1.0), Timing(1, 4, 1.5), Timing(8, 4, 0.5)]
-    fitted = Cost.fit(noisy)
+    fitted = CallCost.fit(noisy)
     assert min(fitted.model_dump().values()) >= 0 and fitted.seconds(100, 100) > 0
 
 
 def test_one_timing_without_passes_is_a_cost_of_a_call():
-    assert Cost.fit([Timing(32, 0, 0.5)]).seconds(32, 0) == pytest.approx(0.5)
+    assert CallCost.fit([Timing(32, 0, 0.5)]).seconds(32, 0) == pytest.approx(0.5)
 
 
 # How often
@@ -225,7 +225,7 @@ def test_evaluation_and_certificates_by_hand():
 
 
 def test_the_first_call_of_a_piece_counts_once():
-    costs = of().work | {"clean": Cost(row=1.0, first=9.0)}
+    costs = of().work | {"clean": CallCost(row=1.0, first=9.0)}
     result = forecast(TINY, of(work=costs), Accuracies(0, 0))
     assert result.evaluation == {"clean": 59.0, "pgd-5x2_linf_0.1": 50.0}
 

@@ -7,7 +7,7 @@ often a training, an evaluation and a certification do each piece (:mod:`.worklo
 multiplies.
 """
 
-from advnorm.runs.forecast.calibration import Calibration, Cost, Machine, load, store
+from advnorm.runs.forecast.calibration import Calibration, CallCost, Machine, load, store
 from advnorm.runs.forecast.measure import calibrate
 from advnorm.runs.forecast.times import Forecast, forecast, table
 from advnorm.runs.forecast.workload import Accuracies
@@ -15,7 +15,7 @@ from advnorm.runs.forecast.workload import Accuracies
 __all__ = [
     "Accuracies",
     "Calibration",
-    "Cost",
+    "CallCost",
     "Forecast",
     "Machine",
     "calibrate",

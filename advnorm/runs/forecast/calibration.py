@@ -86,7 +86,7 @@ class Timing(NamedTuple):
     seconds: float
 
 
-class Cost(Record):
+class CallCost(Record):
     r"""The seconds of a call: :math:`a + b n + c p + d n p` for n images and p passes."""
 
     call: NonNegativeFloat = 0.0
@@ -103,18 +103,18 @@ class Cost(Record):
     def seconds(self, rows: float, passes: float = 1) -> float:
         """Return how long a call takes.
 
-        >>> Cost(call=1, row=0.5, step=0.25, row_step=0.125).seconds(4, 2)
+        >>> CallCost(call=1, row=0.5, step=0.25, row_step=0.125).seconds(4, 2)
         4.5
         """
         by_row = self.row + self.row_step * passes
         return self.call + self.step * passes + rows * by_row
 
     @classmethod
-    def fit(cls, timings: Sequence[Timing]) -> "Cost":
+    def fit(cls, timings: Sequence[Timing]) -> "CallCost":
         """Fit timings by relative least squares; no coefficient is negative.
 
-        >>> Cost.fit([Timing(n, p, 1 + 2 * n * p) for n in (1, 8) for p in (1, 3)])
-        Cost(call=1.0, row=0.0, step=0.0, row_step=2.0, first=0.0)
+        >>> CallCost.fit([Timing(n, p, 1 + 2 * n * p) for n in (1, 8) for p in (1, 3)])
+        CallCost(call=1.0, row=0.0, step=0.0, row_step=2.0, first=0.0)
         """
         from scipy.optimize import nnls
 
@@ -141,9 +141,9 @@ class Calibration(Record):
     """Seconds until an evaluation has read and checked data and weights."""
     save: NonNegativeFloat
     """Seconds of the two checkpoints and the record of an epoch."""
-    steps: dict[str, Cost]
+    steps: dict[str, CallCost]
     """Training steps by kind; passes are the steps of the attack."""
-    work: dict[str, Cost]
+    work: dict[str, CallCost]
     """Parts of conditions by name; passes are those of the attack for one image."""
     unmeasured: dict[str, str]
     """Parts that could not be timed, and why."""

@@ -26,7 +26,7 @@ from advnorm.progress import Progress, Quiet
 from advnorm.recipe import AttackSpec, Constant, Recipe, to_yaml
 from advnorm.records import Environment, Run
 from advnorm.runs.evaluate import evaluation_conditions
-from advnorm.runs.forecast.calibration import Calibration, Cost, Machine, Timing, digest
+from advnorm.runs.forecast.calibration import Calibration, CallCost, Machine, Timing, digest
 from advnorm.runs.forecast.workload import (
     CLEAN,
     attack_work,
@@ -115,17 +115,17 @@ class _Timer:
 
     experiment: Experiment
     clock: Clock
-    work: dict[str, Cost] = field(default_factory=dict)
+    work: dict[str, CallCost] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
     _cold: dict[str, float] = field(default_factory=dict)
     """What the first call of a piece takes longer than the second."""
 
-    def training(self) -> tuple[dict[str, Cost], float]:
+    def training(self) -> tuple[dict[str, CallCost], float]:
         """Return the cost of each kind of step, and what the first takes longer."""
-        costs, warm = dict[str, Cost](), 0.0
+        costs, warm = dict[str, CallCost](), 0.0
         for kind, count in step_kinds(self.experiment).items():
             timings, first = self._steps(kind, count)
-            costs[kind_name(kind)] = Cost.fit(timings)
+            costs[kind_name(kind)] = CallCost.fit(timings)
             warm += max(0.0, first - timings[0].seconds)
         return costs, warm
 
@@ -296,7 +296,7 @@ class _Timer:
         except (ValueError, NotImplementedError, RuntimeError) as error:
             self.unmeasured[name] = str(error)
         else:
-            cost = Cost.fit(timings)
+            cost = CallCost.fit(timings)
             self.work[name] = cost.model_copy(update={"first": self._cold[name]})
 
     def _timings(
