@@ -113,8 +113,9 @@ class CallCost(Record):
     def fit(cls, timings: Sequence[Timing]) -> "CallCost":
         """Fit timings by relative least squares; no coefficient is negative.
 
-        >>> CallCost.fit([Timing(n, p, 1 + 2 * n * p) for n in (1, 8) for p in (1, 3)])
-        CallCost(call=1.0, row=0.0, step=0.0, row_step=2.0, first=0.0)
+        >>> times = [Timing(n, p, 1 + 2 * n * p) for n in (1, 8) for p in (1, 3)]
+        >>> round(CallCost.fit(times).seconds(100, 10), 3)
+        2001.0
         """
         from scipy.optimize import nnls
 
