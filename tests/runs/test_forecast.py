@@ -210,6 +210,13 @@ def test_kinds_of_steps_have_their_own_costs():
     assert result.steps == clean * 0.25 + attacked * 4.0
 
 
+def test_attacks_that_grow_longer_count_each_of_their_steps():
+    recipe = override(TINY, ["attack.steps_schedule={kind: ramp, last: 2}"])
+    lengths = [1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 4, 4, 4]  # of 0, 0.4, 0.8, ... 4
+    expected = 15 * 2.0 + 0.5 * sum(lengths)
+    assert forecast(recipe, of(recipe)).steps == pytest.approx(expected)
+
+
 def test_evaluation_and_certificates_by_hand():
     result = forecast(TINY, of(), Accuracies(0.5, 0.25))
     assert result.evaluation == {

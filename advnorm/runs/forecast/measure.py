@@ -76,10 +76,10 @@ def calibrate(
     built = clock() - begun
     timer = _Timer(experiment, clock)
     with torch.random.fork_rng(), freed_memory_kept(next(experiment.model.parameters())):
-        progress.line("training steps")
+        progress.line("timing training steps")
         steps, warm = timer.training()
         save, create, load = timer.run_folder(root)
-        progress.line("attacks and certificates")
+        progress.line("timing attacks and certificates")
         timer.conditions()
     return Calibration(
         recipe=digest(recipe),
