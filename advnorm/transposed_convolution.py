@@ -11,28 +11,30 @@ so many channels, and their outputs are interleaved.
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
+Pair = tuple[int, ...]
 
-def fits(layer: nn.Module) -> bool:
+
+def fits(stride: Pair, dilation: Pair, groups: int) -> bool:
     """Tell whether a convolution has one stride over 1, no dilation and no groups."""
-    if type(layer) is not nn.Conv2d or layer.groups > 1 or layer.stride[0] == 1:
-        return False
-    return layer.stride[0] == layer.stride[1] and set(layer.dilation) == {1}
+    one_stride = stride[0] == stride[-1] > 1
+    return len(stride) == 2 and one_stride and set(dilation) == {1} and groups == 1
 
 
-def transposed(layer: nn.Conv2d, a: Tensor, size: Sequence[int]) -> Tensor:
+def transposed(
+    weight: Tensor, stride: int, padding: Pair, a: Tensor, size: Sequence[int]
+) -> Tensor:
     """Take ``(rows, *output)`` through the transpose; ``size`` is that of the input."""
-    assert not isinstance(layer.padding, str)
-    stride, height, width = layer.stride[0], *layer.kernel_size
+    height, width = weight.shape[2:]
     more = -height % stride, -width % stride
-    weight = F.pad(layer.weight, (0, more[1], 0, more[0]))
+    weight = F.pad(weight, (0, more[1], 0, more[0]))
     taps = (height + more[0]) // stride, (width + more[1]) // stride
-    weight = weight.view(*weight.shape[:2], taps[0], stride, taps[1], stride)
+    weight = weight.reshape(*weight.shape[:2], taps[0], stride, taps[1], stride)
     weight = weight.permute(1, 3, 5, 0, 2, 4).flatten(0, 2).flip(2, 3)
     back = F.conv2d(a, weight, padding=(taps[0] - 1, taps[1] - 1))
     back = F.pixel_shuffle(back, stride)
-    top, left = layer.padding
+    top, left = padding
     over = [top + size[0] - back.shape[2], left + size[1] - back.shape[3]]
     return F.pad(back, (-left, over[1], -top, over[0]))
