@@ -29,7 +29,6 @@ from advnorm.folding.steps import (
 )
 from advnorm.norms import DualNorm
 
-
 RESHAPES = ("flatten", "view", "reshape")
 """Functions that keep the order of what they reshape."""
 
