@@ -206,7 +206,8 @@ class _Planner:
             del self.steps[value]
         elif isinstance(layer, nn.Linear) and self._flattens(value, index):
             (maps_index,) = self.nodes[value].inputs
-            step.maps, step.inputs = self.shapes[maps_index][1:], self.steps[value].inputs
+            step.maps = self.shapes[maps_index][1:]
+            step.inputs = (self.value_of[maps_index],)
             del self.steps[value]
         self.steps[index] = step
 
@@ -219,13 +220,8 @@ class _Planner:
         before, after = self.shapes[node.inputs[0]], self.shapes[value]
         reshapes = type(node.target) is nn.Flatten or node.function in RESHAPES
         whole = len(before) == 4 and after == (before[0], before[1:].numel())
-        return (
-            reshapes
-            and whole
-            and len(step.inputs) == 1
-            and self.tail[value] == value
-            and self._only_reader(value, index)
-        )
+        alone = self.tail[value] == value and self._only_reader(value, index)
+        return reshapes and whole and alone
 
     def _join_relu(self, index: int, value: int) -> bool:
         step = self.steps.get(value)
