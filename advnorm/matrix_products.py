@@ -16,7 +16,8 @@ _ROWS = 16
 """Fewest rows of a product that are worth the call."""
 _ENTRIES = 4096
 """Fewest entries of its matrix."""
-_PRODUCT = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+_HAS_ONEDNN = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+_PRODUCT = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _HAS_ONEDNN else None
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -43,7 +44,7 @@ def matmul(x: Tensor, matrix: Tensor) -> Tensor:
 
 def _is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     tensors = [x, weight] if bias is None else [x, weight, bias]
-    return (
+    return bool(
         _PRODUCT is not None
         and all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
         and x.ndim > 1
@@ -53,7 +54,6 @@ def _is_faster(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and torch.backends.mkldnn.enabled
-        and torch.backends.mkldnn.is_available()
     )
 
 

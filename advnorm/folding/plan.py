@@ -6,6 +6,7 @@ Weights are not read here: a plan outlives optimizer steps, and holds layers, no
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -219,7 +220,7 @@ class _Planner:
             return False
         before, after = self.shapes[node.inputs[0]], self.shapes[value]
         reshapes = type(node.target) is nn.Flatten or node.function in RESHAPES
-        whole = len(before) == 4 and after == (before[0], before[1:].numel())
+        whole = len(before) == 4 and after == (before[0], prod(before[1:]))
         alone = self.tail[value] == value and self._only_reader(value, index)
         return reshapes and whole and alone
 

@@ -89,7 +89,7 @@ class ProductStep:
         bias = None if bias is None else bias.to(kind)
         linear, maps = isinstance(layer, nn.Linear), self.maps
         if maps is not None and layout.channels_last:
-            weight = weight.unflatten(1, maps).permute(0, 2, 3, 1).flatten(1)
+            weight = weight.view(len(weight), *maps).permute(0, 2, 3, 1).flatten(1)
 
         def run(x: Tensor) -> Tensor:
             x = x if x.dtype == kind else x.to(kind)
