@@ -21,7 +21,7 @@ from advnorm.runs.forecast import (
     Machine,
     calibrate,
     forecast,
-    measure,
+    stopwatch,
     store,
     table,
 )
@@ -376,8 +376,8 @@ def test_without_a_calibration_plan_says_what_it_always_said(monkeypatch, capsys
 
 
 def test_plan_calibrates_once_and_then_predicts(monkeypatch, capsys):
-    monkeypatch.setattr(measure, "_PATIENCE", 0.02)
-    monkeypatch.setattr(measure, "_LONG", 0.05)
+    monkeypatch.setattr(stopwatch, "PATIENCE", 0.02)
+    monkeypatch.setattr(stopwatch, "LONG", 0.05)
     code, output = call(monkeypatch, capsys, "digits.pgd", *CHANGES, "--calibrate")
     assert code == 0 and "\ntraining  " in output.out and "pgd-5_linf_0.1" in output.out
     code, again = call(monkeypatch, capsys, "digits.pgd", *CHANGES, "--set=epochs=300")
@@ -393,8 +393,8 @@ def test_plan_calibrates_once_and_then_predicts(monkeypatch, capsys):
 
 
 def test_a_calibration_leaves_the_random_state_and_times_every_part(monkeypatch):
-    monkeypatch.setattr(measure, "_PATIENCE", 0.02)
-    monkeypatch.setattr(measure, "_LONG", 0.05)
+    monkeypatch.setattr(stopwatch, "PATIENCE", 0.02)
+    monkeypatch.setattr(stopwatch, "LONG", 0.05)
     before = torch.get_rng_state()
     recipe = override(TINY, ["threat.schedule={kind: ramp, first: 1, last: 2}"])
     calibration = calibrate(recipe, device="cpu")
@@ -406,8 +406,8 @@ def test_a_calibration_leaves_the_random_state_and_times_every_part(monkeypatch)
 
 
 def test_a_model_without_certificates_is_planned_with_the_reason(monkeypatch):
-    monkeypatch.setattr(measure, "_PATIENCE", 0.02)
-    monkeypatch.setattr(measure, "_LONG", 0.05)
+    monkeypatch.setattr(stopwatch, "PATIENCE", 0.02)
+    monkeypatch.setattr(stopwatch, "LONG", 0.05)
     recipe = override(TINY, ["threat={norm: l0, eps: 3}", "evaluation.threat.eps=3"])
     calibration = calibrate(recipe, device="cpu")
     result = forecast(recipe, calibration)
