@@ -37,7 +37,7 @@ _QUERIES = 2500
 """Most queries of a search that is timed."""
 _FEW = 8
 """Images with which it is tried."""
-_SLOW = 0.3
+_SLOW = 0.03
 """Seconds for crown-ibp of one image from which crown is tried only if it is named."""
 _TINY = 1e-4
 """Factor of a radius at which attacks break nothing: all steps are taken."""
@@ -170,9 +170,13 @@ class ConditionTimer:
         base: Sequence[str],
     ) -> list[Timing]:
         most = min(size, len(self._samples.labels))
-        many, longer = min(4, most), lengths[-1] / lengths[0] if lengths[0] else 1
-        cold, warm = (run(many, lengths[0]) for _ in range(2))
+        cold, warm = (run(1, lengths[0]) for _ in range(2))
         self._cold[name] = max(0.0, cold - warm)
+        many, longer = 1, lengths[-1] / lengths[0] if lengths[0] else 1
+        if longer * warm > stopwatch.LONG:  # one image is all that there is time for
+            before = sum(self.work[other].seconds(1) for other in base)
+            seconds = max(warm - before, warm / 10)
+            return proportional(Timing(1, passes(lengths[0]), seconds))
         while many < most and longer * 4 * run(many, lengths[0]) < stopwatch.LONG:
             many = min(4 * many, most)
         counts = sorted({max(1, many // 4), many})
@@ -208,3 +212,14 @@ class ConditionTimer:
         images = batch.images.to(search_dtype(model))
         with eval_mode(model), torch.no_grad():
             return Batch(images, logits_of(model)(images).argmax(1), batch.samples)
+
+
+def proportional(timing: Timing) -> list[Timing]:
+    """Return one timing with those of twice the images and twice the passes.
+
+    >>> cost = CallCost.fit(proportional(Timing(1, 10, 5.0)))
+    >>> round(cost.seconds(30, 20), 6)
+    300.0
+    """
+    rows, passes, seconds = timing
+    return [Timing(n * rows, p * passes, n * p * seconds) for n in (1, 2) for p in (1, 2)]
