@@ -231,6 +231,16 @@ def test_evaluation_and_certificates_by_hand():
     }
 
 
+def test_the_worst_of_both_branches_takes_both():
+    mixture = override(TINY, ["norm.name=mixture", "objective.name=mixed"])
+    worst = override(mixture, ["evaluation.branch=worst"])
+    assert digest(worst) == digest(mixture)
+    alone, both = (forecast(recipe, of(recipe)) for recipe in (mixture, worst))
+    assert both.evaluation == {k: 2 * t for k, t in alone.evaluation.items()}
+    plain = override(TINY, ["evaluation.branch=worst"])  # which has no branches
+    assert forecast(plain, of(plain)).evaluation == forecast(TINY, of()).evaluation
+
+
 def test_the_first_call_of_a_piece_counts_once():
     costs = of().work | {"clean": CallCost(row=1.0, first=9.0)}
     result = forecast(TINY, of(work=costs), Accuracies(0, 0))

@@ -8,6 +8,8 @@ from advnorm.bounds.box import CERTIFIED_NORMS
 from advnorm.bounds.verdicts import CHEAPEST_FIRST
 from advnorm.data import DataSet
 from advnorm.evaluation import Condition, certificate_condition
+from advnorm.norms import has_branches
+from advnorm.norms.route import DOMAINS
 from advnorm.recipe import Recipe
 from advnorm.runs.evaluate import evaluation_conditions
 from advnorm.runs.forecast.calibration import Calibration
@@ -63,6 +65,8 @@ def forecast(
     data = load_data(recipe, root=root)
     experiment = counted_experiment(recipe, data)
     reasons: dict[str, str] = {}
+    both = recipe.evaluation.branch == "worst" and has_branches(experiment.model)
+    branches = len(DOMAINS) if both else 1
     count = min(len(data.test), recipe.evaluation.samples or len(data.test))
 
     def seconds(
@@ -82,7 +86,8 @@ def forecast(
 
     def evaluated(conditions: Sequence[Condition]) -> dict[str, float | None]:
         size, begun = recipe.evaluation.batch_size, set[str]()
-        return {c.key: seconds(c, count, size, begun) for c in conditions}
+        times = {c.key: seconds(c, count, size, begun) for c in conditions}
+        return {k: None if t is None else branches * t for k, t in times.items()}
 
     validated = [
         seconds(
