@@ -81,7 +81,7 @@ def median_statistics(model: nn.Module) -> Iterator[None]:
     >>> layer, x = nn.BatchNorm1d(1), torch.tensor([[0.0], [0.0], [6.0]])
     >>> with mode(layer, "batch"), median_statistics(layer):
     ...     layer(x).detach().flatten()  # around 0, by the root of 36 / 3
-    tensor([0.0000, 0.0000, 1.7320])
+    tensor([0.0000, 0.0000, 1.7321])
     """
     layers = batch_norms(model)
     _refuse_other_norms(model)
