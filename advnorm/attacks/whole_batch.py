@@ -72,9 +72,7 @@ def whole_batch_pgd(
         NonFiniteGradientError: If a gradient held NaN or infinity.
     """
     clean, labels = batch.images[batch.moved], batch.labels[batch.counted]
-    rows = starting_point(
-        clean, threat, clean_start=clean_start, draws=draws[batch.moved]
-    )
+    rows = starting_point(clean, threat, clean_start=clean_start, draws=draws[batch.moved])
     worst, fewest = clean, len(labels) + 1
     for step in range(steps + 1):
         rows.requires_grad_(step < steps)

@@ -89,7 +89,9 @@ class BatchStatistics:
             )
         spare = count % self.batch_size
         if spare:
-            size = next(n for n in range(min(self.batch_size, count), 0, -1) if not count % n)
+            size = next(
+                n for n in range(min(self.batch_size, count), 0, -1) if not count % n
+            )
             other = f"batch_size={size}" if size > 1 else "another batch_size"
             fewer = f", or {count - spare} samples" if count > spare else ""
             raise ValueError(
@@ -115,9 +117,7 @@ class BatchStatistics:
         if condition.attacks:
             settings["objectives"] = " ".join(OBJECTIVES)
             settings["gradients"] = " ".join(self.gradients)
-        return replace(
-            condition, name=f"{condition.name}{self._suffix}", settings=settings
-        )
+        return replace(condition, name=f"{condition.name}{self._suffix}", settings=settings)
 
     @property
     def _suffix(self) -> str:
