@@ -15,10 +15,14 @@ from advnorm.progress import Progress
 from advnorm.records import Result, Verdicts
 from advnorm.threat import Threat
 
-ALONE = (
-    "with statistics of the batch there are no radii, no certificates and no searches in "
-    "bfloat16, which are of each image by itself: leave them out"
-)
+
+def refuse_alone(radii: bool, certificate: str, precision: str) -> None:
+    """Refuse settings of an evaluation that are about each image by itself."""
+    if radii or certificate != "none" or precision != "float32":
+        raise ValueError(
+            "with statistics of the batch there are no radii, no certificates and no "
+            "searches in bfloat16, which are of each image by itself: leave them out"
+        )
 
 
 def evaluate_batches(

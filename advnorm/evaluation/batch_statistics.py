@@ -1,11 +1,17 @@
 r"""Accuracy of a model whose norms take the statistics of the test batch, under attack.
 
 The answer for an image then depends on the whole batch. So a batch is attacked as a whole
-(:mod:`advnorm.attacks.whole_batch`): jointly, all rows for themselves, or by malicious
-rows, a share of each batch that an adversary moves to make the benign rows wrong. Gradients
-flow through the statistics. Each attack runs once with each objective; where the median
-normalizes, whose gradient is that of one value, also along the gradient of the mean's
-statistics. Of each batch the attacked one with the fewest right rows counts.
+(:mod:`advnorm.attacks.whole_batch`):
+
+- jointly: all rows are moved, to make all of them wrong;
+- a share at a time: some rows are moved, to make these wrong, beside clean other rows, and
+  then the next ones. What all rows have in common a norm of the batch removes, so that few
+  attacked rows can be more vulnerable than a whole batch of them;
+- by malicious rows, a share of each batch, moved to make the benign rows wrong.
+
+Gradients flow through the statistics. Each attack runs once with each objective; where the
+median normalizes, whose gradient is that of one value, also along the gradient of the
+mean's statistics. Of each batch that attack counts which leaves the fewest rows right.
 
 A verdict depends on the batch that a sample was in: the verdicts name it.
 """
@@ -44,8 +50,9 @@ class BatchStatistics:
     statistic: BatchStatistic
     batch_size: int
     malicious: float = 0.0
-    """Share of the rows that an adversary moves against the others; 0: all for themselves.
-    """
+    """Share of the rows that an adversary moves against the others."""
+    attacked: float = 1.0
+    """Where none are malicious: share of the rows that are attacked at a time."""
 
     def __post_init__(self) -> None:
         if self.statistic not in get_args(BatchStatistic):
@@ -61,6 +68,11 @@ class BatchStatistics:
             raise ValueError(
                 f"malicious is a share of a batch, from 0 and below 1, not "
                 f"{self.malicious:g}"
+            )
+        if not 0 < self.attacked <= 1 or (self.malicious and self.attacked < 1):
+            raise ValueError(
+                f"attacked is the share of a batch that is attacked at a time, above 0 and "
+                f"up to 1, not {self.attacked:g}; with malicious rows leave it out"
             )
         if self.malicious and not 0 < self.malicious_rows < self.batch_size:
             raise ValueError(
@@ -115,19 +127,25 @@ class BatchStatistics:
         if self.malicious:
             settings["malicious"] = self.malicious
         if condition.attacks:
+            if self.attacked < 1:
+                settings["attacked"] = self.attacked
             settings["objectives"] = " ".join(OBJECTIVES)
             settings["gradients"] = " ".join(self.gradients)
-        return replace(condition, name=f"{condition.name}{self._suffix}", settings=settings)
-
-    @property
-    def _suffix(self) -> str:
-        share = f"+malicious={self.malicious:g}" if self.malicious else ""
-        return f"+{self.statistic}={self.batch_size}{share}"
+        name = f"{condition.name}+{self.statistic}={self.batch_size}"
+        for word in ("malicious", "attacked"):
+            name += f"+{word}={settings[word]}" if word in settings else ""
+        return replace(condition, name=name, settings=settings)
 
     def malicious_of(self, samples: Tensor, seed: int) -> Tensor:
         """Draw the malicious rows of a batch; in increasing order."""
-        order = Draws.of(seed, samples).stream("malicious").uniform(dtype=torch.float64)
-        return order.argsort()[: self.malicious_rows].sort().values
+        return _order(samples, seed)[: self.malicious_rows].sort().values
+
+    def attacked_of(self, samples: Tensor, seed: int) -> tuple[Tensor, ...]:
+        """Draw which rows of a batch are attacked together, where none is malicious."""
+        if self.attacked == 1:
+            return (torch.arange(len(samples), device=samples.device),)
+        rows = max(1, round(self.attacked * len(samples)))
+        return tuple(part.sort().values for part in _order(samples, seed).split(rows))
 
     @contextmanager
     def scope(self, model: nn.Module, statistic: BatchStatistic) -> Iterator[None]:
@@ -148,7 +166,8 @@ class BatchRun:
     statistics: BatchStatistics
     seed: int = 0
     images: list[Tensor] = field(default_factory=list)
-    """The batches as the model saw them last, malicious rows included."""
+    """The batches as attacks left them, malicious rows included; each share of its own
+    attack, where a share is attacked at a time."""
 
     def run(
         self, batches: Iterable[Batch], *, total: int, progress: Progress | None = None
@@ -174,13 +193,13 @@ class BatchRun:
         benign = torch.ones(len(images), dtype=torch.bool, device=images.device)
         benign[malicious] = False
         before = self._predict(images, batch.labels)
-        worst, seen = before, images
         right = benign & (before == batch.labels)
-        if self.condition.searches and bool(right.any()):
-            moved = malicious if len(malicious) else torch.arange(len(images)).to(malicious)
-            counted = right.nonzero().squeeze(1)
+        worst, seen = before.clone(), images.clone()
+        for moved, tested in self._searches(batch, malicious, right):
+            counted = tested.nonzero().squeeze(1)
             attacked = AttackedBatch(images, batch.labels, moved, counted)
-            worst, seen = self._worst(attacked, draws)
+            predictions, x = self._worst(attacked, draws)
+            worst[counted], seen[moved] = predictions[counted], x[moved]
         self.images.append(seen)
         robust = right & (worst == batch.labels)
         broken = right & ~robust
@@ -200,8 +219,23 @@ class BatchRun:
             }
         )
 
+    def _searches(
+        self, batch: Batch, malicious: Tensor, right: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the rows that an attack moves, and a mask of those it wants to be wrong."""
+        if not self.condition.searches or not bool(right.any()):
+            return
+        if len(malicious):
+            yield malicious, right
+            return
+        for moved in self.statistics.attacked_of(batch.samples, self.seed):
+            tested = torch.zeros_like(right)
+            tested[moved] = right[moved]
+            if bool(tested.any()):
+                yield moved, tested
+
     def _worst(self, batch: AttackedBatch, draws: Draws) -> tuple[Tensor, Tensor]:
-        """Return the predictions and images of the attacked batch with fewest right rows."""
+        """Return predictions and images of the attack that leaves the fewest rows right."""
         threat = self.condition.threat
         assert threat is not None
         labels, worst = batch.labels, (len(batch.counted) + 1, batch.labels, batch.images)
@@ -249,12 +283,19 @@ class BatchRun:
 
 
 def batch_statistics(
-    statistics: Statistics, batch_size: int, malicious: float
+    statistics: Statistics, batch_size: int, malicious: float, attacked: float
 ) -> BatchStatistics:
-    """Return the statistics of a batch; malicious rows without them are refused."""
+    """Return the statistics of a batch; settings that need them are refused without."""
     if statistics == "running":
         raise ValueError(
-            f"malicious={malicious:g}: with running statistics no row changes the answer "
-            "for another; set statistics to batch or median"
+            f"malicious={malicious:g} and attacked={attacked:g} are about the rows of a "
+            "batch, and with running statistics no row changes the answer for another: set "
+            "statistics to batch or median"
         )
-    return BatchStatistics(statistics, batch_size, malicious)
+    return BatchStatistics(statistics, batch_size, malicious, attacked)
+
+
+def _order(samples: Tensor, seed: int) -> Tensor:
+    """Return the rows of a batch in an order that seed and samples decide."""
+    draws = Draws.of(seed, samples).stream("malicious")
+    return draws.uniform(dtype=torch.float64).argsort()

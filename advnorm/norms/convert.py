@@ -45,9 +45,9 @@ def convert(
 ) -> nn.Module:
     """Return a copy of ``model`` whose batch norms are another norm of the registry.
 
-    - ``batch``, ``mixture``, ``dual``, ``borrowed``, ``affine``, ``median``: affine parameters, running
-      statistics and momentum are kept. With the running statistics the copy computes what
-      ``model`` does, for every route.
+    - ``batch``, ``mixture``, ``dual``, ``borrowed``, ``affine``, ``median``: affine
+      parameters, running statistics and momentum are kept. With the running statistics the
+      copy computes what ``model`` does, for every route.
     - ``group``, ``layer``, ``instance``: affine parameters are kept. These norms have no
       running statistics, so that the copy computes something else and must be trained.
     - ``none``: the norms are removed, with their parameters. ``options={"fixup": True}``

@@ -1,9 +1,9 @@
 r"""Adapt the batch norms of a trained model to unlabelled test data.
 
-The running statistics are estimated anew: the average over batches of the moments that the
-layer sees while all layers use the batch's (Li et al., 2018, AdaBN; Schneider et al., 2020).
-Before that, gradient steps on the affine parameters of the batch norms may lower the mean
-entropy of the predictions (TENT, Wang et al., 2021, arXiv:2006.10726):
+The running statistics are estimated anew: the average over batches of the moments that
+each layer sees while all layers use the batch's (AdaBN, Li et al., 2018; Schneider et al.,
+2020). Before that, gradient steps on the affine parameters of the batch norms may lower the
+mean entropy of the predictions (TENT, Wang et al., 2021, arXiv:2006.10726):
 
 .. math::
     \min_{\gamma, \beta} \; -\frac1n \sum_i \sum_k p_k(x_i) \log p_k(x_i)
@@ -112,7 +112,7 @@ def _lower_entropy(model: nn.Module, batches: Sequence[Tensor], lr: float) -> No
 
 @contextmanager
 def _measured_anew(layers: Sequence[_BatchNorm]) -> Iterator[None]:
-    """Average over the batches of the block; a layer that sees none keeps its statistics."""
+    """Average over the batches of the block; a layer without any keeps its statistics."""
     before = [(layer, layer.momentum, deepcopy(layer._buffers)) for layer in layers]
     for layer in layers:
         layer.momentum = None
