@@ -26,6 +26,7 @@ from advnorm.attacks.minimum_norm import (
     NearestAdversarial,
     column,
     is_wrong,
+    refuse_other_norm,
     search_nearest,
 )
 from advnorm.attacks.pgd import NonFiniteGradientError
@@ -65,11 +66,7 @@ def ddn_nearest(
     enough: float = 0.0,
 ) -> NearestAdversarial:
     """Return the nearest adversarial inputs; of the threat, norm and bounds count."""
-    if threat.name != "l2":
-        raise ValueError(
-            f"ddn minimizes the L2 distance and says nothing about a {threat.name} ball: "
-            "use an L2 threat, or fmn"
-        )
+    refuse_other_norm(threat, "l2", "ddn minimizes the L2 distance")
     descend = partial(_descend, steps=steps)
     return search_nearest(logits_fn, clean, labels, threat, descend, enough=enough)
 

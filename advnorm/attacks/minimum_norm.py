@@ -107,6 +107,15 @@ Descent = Callable[[MinimumNormProblem, Tensor, Tensor, Tensor | None], NearestA
 """``descend(problem, clean, labels, targets)``, from correctly classified images."""
 
 
+def refuse_other_norm(threat: Threat, norm: str, does: str) -> None:
+    """Refuse the ball of a norm that an attack does not minimize."""
+    if threat.name != norm:
+        raise ValueError(
+            f"{does} and says nothing about a {threat.name} ball: use an "
+            f"{norm.upper()} threat, or fmn"
+        )
+
+
 def is_wrong(logits: Tensor, labels: Tensor) -> Tensor:
     """Tell which predictions are wrong by more than rounding, as any other pass says."""
     own = logits.gather(1, labels[:, None]).squeeze(1)

@@ -27,6 +27,7 @@ from advnorm.attacks.minimum_norm import (
     MinimumNormProblem,
     NearestAdversarial,
     column,
+    refuse_other_norm,
     search_nearest,
 )
 from advnorm.attacks.targets import LogitsFn
@@ -68,11 +69,7 @@ def sigma_zero_nearest(
     enough: float = 0.0,
 ) -> NearestAdversarial:
     """Return the nearest adversarial inputs; of the threat, norm and bounds count."""
-    if threat.name != "l0":
-        raise ValueError(
-            f"sigma_zero minimizes the number of changed features and says nothing about "
-            f"a {threat.name} ball: use an L0 threat, or fmn"
-        )
+    refuse_other_norm(threat, "l0", "sigma_zero minimizes the number of changed features")
     descend = partial(_descend, steps=steps)
     return search_nearest(logits_fn, clean, labels, threat, descend, enough=enough)
 
