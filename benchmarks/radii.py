@@ -8,9 +8,10 @@ each sample, and so do the peer's attacks, with as many steps and all targets of
 DDN and FMN in L2, FAB and FMN in Linf, FAB, FMN and PDPGD in L1, sigma-zero and FMN in L0.
 Of the peer the nearest image over its attacks counts, confirmed inside the box by our
 distance. The median of ours may be 1% above the peer's. With ``--attack`` one of our
-minimum-norm attacks stands alone beside the peer's of the same name. ``--cost`` times ``radii`` beside ``standard`` at one
-radius instead (limit 4 times). Networks: one that is trained against PGD on digits, or
-``--public`` weights of auto_LiRPA for MNIST. Exits with 1 where a limit is missed.
+minimum-norm attacks stands alone beside the peer's of the same name. ``--cost`` times
+``radii`` beside ``standard`` at one radius instead (limit 4 times). Networks: one that is
+trained against PGD on digits, or ``--public`` weights of auto_LiRPA for MNIST. Exits with 1
+where a limit is missed.
 """
 
 import argparse

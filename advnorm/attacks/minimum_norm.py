@@ -138,11 +138,13 @@ def search_nearest(
     descend: Descent,
     *,
     enough: float = 0.0,
+    promise: float = _NEARER,
 ) -> NearestAdversarial:
     """Run a descent, another one towards the nearest class, and shorten the changes.
 
-    Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
-    the clean image is misclassified.
+    The second one runs where to first order its class is nearer than ``promise`` times what
+    is known; in L0 always. Of the threat, the norm and the bounds count, not the radius.
+    The distance is 0 where the clean image is misclassified.
     """
     clean, labels = clean.detach(), hard_labels(labels)
     problem = MinimumNormProblem(logits_fn, threat, enough)
@@ -163,7 +165,7 @@ def search_nearest(
     promised = threat.distance(point, x)
     again = best.distances[rows] > enough
     if threat.name != "l0":  # there counts are few, and a second descent pays anyway
-        again &= promised < _NEARER * best.distances[rows]
+        again &= promised < promise * best.distances[rows]
     again &= torch.tensor(logits.shape[1] > 2, device=again.device)
     if bool(again.any()):
         second = descend(problem, x[again], y[again], targets[again])

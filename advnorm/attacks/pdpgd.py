@@ -8,13 +8,15 @@ The smallest change that is misclassified is a saddle point of the Lagrangian
     m(x) = f_y(x) - \max_{k \ne y} f_k(x)
 
 with weights in the simplex. A step of Adam on the smooth part, of size :math:`\eta_k` and
-with the root d of its second moment, is followed by the proximal step of the norm in Adam's
-metric, which in L1 is a soft threshold per feature, and by the box:
+with the root d of its second moment, is followed by 5 inner steps of the norm's proximal
+problem in Adam's metric (Melchior et al., 2019), which in L1 are one soft threshold per
+feature, and by the box:
 
 .. math::
     \delta &\leftarrow \delta - \eta_k \, \hat m / d \\
-    \delta_i &\leftarrow \operatorname{sign}(\delta_i)
-        \max\Bigl(|\delta_i| - \frac{\lambda_0}{\lambda_1} \frac{\eta_k}{d_i}, 0\Bigr) \\
+    \delta_i &\leftarrow \operatorname{sign}(\delta_i) \max(|\delta_i| - \tau_i, 0),
+        \qquad \tau_i = \frac{\lambda_0}{\lambda_1} \frac{\eta_k}{d_i}
+        \bigl(1 - (1 - d_i / \max_j d_j)^5\bigr) \\
     \log(\lambda_1 / \lambda_0) &\leftarrow \log(\lambda_1 / \lambda_0)
         + \theta_k \operatorname{sign}(m)
 
@@ -44,6 +46,7 @@ from advnorm.threat import Threat
 _ETA, _THETA = (0.1, 0.001), (0.1, 0.01)  # first and last, as published
 _RATIO, _LARGEST_RATIO, _AVERAGE = 100.0, 1e6, 0.9
 _BETAS = (0.9, 0.999)
+_INNER_STEPS = 5  # all of them would keep few features too early
 
 
 def pdpgd(
@@ -79,7 +82,9 @@ def pdpgd_nearest(
     """Return the nearest adversarial inputs; of the threat, norm and bounds count."""
     refuse_other_norm(threat, "l1", "pdpgd minimizes the L1 distance")
     descend = partial(_descend, steps=steps)
-    return search_nearest(logits_fn, clean, labels, threat, descend, enough=enough)
+    return search_nearest(
+        logits_fn, clean, labels, threat, descend, enough=enough, promise=torch.inf
+    )
 
 
 class _PDPGDState(NamedTuple):
@@ -160,7 +165,9 @@ def _primal_step(
     root = (square / (1 - second ** (k + 1))).sqrt_().add_(1e-8)
     eta = _ETA[0] * (_ETA[1] / _ETA[0]) ** (k / steps)
     change = s.change - eta / (1 - first ** (k + 1)) * mean / root
+    metric = root / column(root.flatten(1).amax(1), root)
     threshold = column(s.weights[:, 0] / s.weights[:, 1], change) * eta / root
+    threshold *= 1 - (1 - metric) ** _INNER_STEPS
     return (change.abs() - threshold).clamp_(min=0).copysign_(change), mean, square
 
 
