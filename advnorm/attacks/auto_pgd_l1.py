@@ -116,7 +116,8 @@ def _spread(start: Tensor, clean: Tensor, threat: Threat) -> Tensor:
     change = start - clean
     tail = (change.abs() * (size / max(threat.eps, 1e-12))).neg().exp() / 2
     tail = tail.clamp(min=torch.finfo(tail.dtype).tiny)
-    return clean - torch.special.ndtri(tail) * change.sign()
+    noise: Tensor = torch.special.ndtri(tail) * change.sign()
+    return clean - noise
 
 
 def _begin(
