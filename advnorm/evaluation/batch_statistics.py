@@ -145,7 +145,8 @@ class BatchStatistics:
         if self.attacked == 1:
             return (torch.arange(len(samples), device=samples.device),)
         rows = max(1, round(self.attacked * len(samples)))
-        return tuple(part.sort().values for part in _order(samples, seed).split(rows))
+        parts = torch.split(_order(samples, seed), rows)
+        return tuple(part.sort().values for part in parts)
 
     @contextmanager
     def scope(self, model: nn.Module, statistic: BatchStatistic) -> Iterator[None]:
@@ -259,7 +260,7 @@ class BatchRun:
         """Yield the batch under each restart, gradient and objective."""
         (name,), settings = self.condition.attacks, self.condition.settings
         steps = max(1, name.steps)
-        step_size = settings.get("step_size", threat.eps)
+        step_size = settings.get("step_size") or threat.eps
         attack = partial(
             whole_batch_pgd,
             logits_of(self.model),
