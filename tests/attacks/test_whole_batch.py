@@ -126,8 +126,38 @@ def test_the_moved_rows_stay_in_the_ball_and_the_others_as_they_are(threat, clea
     assert not torch.equal(x[moved], images[moved])
 
 
-def test_the_worst_iterate_is_returned_whatever_comes_after_it():
-    """Steps as large as the ball: the second one goes back, and wakes the first again."""
+def search(logits_fn, batch, eps, step_size, objective):
+    return whole_batch_pgd(
+        logits_fn,
+        batch,
+        Linf(eps),
+        steps=20,
+        step_size=step_size,
+        objective=objective,
+        draws=Draws.of(0, torch.arange(len(batch.images))),
+        clean_start=1.0,
+    )
+
+
+def test_the_worst_iterate_is_returned_where_later_ones_are_right_again():
+    """Row 0 is wrong near 0.3 alone, and steps go on to 0.6; row 1 is always right."""
+
+    def logits_fn(x):
+        return torch.cat([0 * x, 0.15 - (x - 0.3).abs(), x - 10], 1)
+
+    both = torch.arange(2)
+    batch = AttackedBatch(torch.zeros(2, 1), torch.zeros(2).long(), both, both)
+    x = search(
+        lambda x: torch.cat([logits_fn(x[:1]), logits_fn(x[:1] * 0)]),
+        batch,
+        0.6,
+        0.1,
+        lambda logits, labels: logits[:, 2].sum(),
+    )
+    assert abs(x[0, 0] - 0.3) < 0.15
+
+
+def test_a_search_ends_where_nothing_is_right():
     model, sizes = Above(), []
     rows = torch.tensor([[0.5], [-0.5]]).double()
     batch = AttackedBatch(rows, torch.tensor([1, 0]), torch.arange(2), torch.arange(2))
@@ -137,18 +167,9 @@ def test_the_worst_iterate_is_returned_whatever_comes_after_it():
         return model(x)
 
     with norms.mode(model, "batch"):
-        x = whole_batch_pgd(
-            counted,
-            batch,
-            Linf(0.6),
-            steps=50,
-            step_size=0.6,
-            objective=total_cross_entropy,
-            draws=Draws.of(0, torch.arange(2)),
-            clean_start=1.0,
-        )
+        x = search(counted, batch, 0.6, 0.6, total_cross_entropy)
     assert not right_rows(model, x, batch).any()
-    assert sizes == [2, 2]  # nothing is left to do
+    assert sizes == [2, 2]
 
 
 def test_the_lead_counts_rows_that_are_right_alone():
