@@ -95,7 +95,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Run Algorithm 1 on correctly classified images."""
     threat, (low, high) = problem.threat, problem.threat.bounds
-    best = NearestAdversarial(clean.clone(), clean.new_full((len(clean),), torch.inf))
+    best = NearestAdversarial.unknown(clean)
     extent = high - low
     s = _DDNState(
         rows=torch.arange(len(clean), device=clean.device),
@@ -110,7 +110,7 @@ def _descend(
     for k in range(steps):
         wrong, grad = _ascent(problem.logits_fn, s, targeted=targets is not None)
         best.keep(s.rows, s.x, threat.distance(s.x, s.clean), wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, grad, wrong = s.keep(left), grad[left], wrong[left]
         if not len(left):

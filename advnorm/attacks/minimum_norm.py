@@ -52,6 +52,15 @@ class NearestAdversarial(NamedTuple):
     images: Tensor
     distances: Tensor
 
+    @classmethod
+    def unknown(cls, clean: Tensor) -> "NearestAdversarial":
+        """Return the beginning of a search: clean images, at infinite distance."""
+        return cls(clean.clone(), clean.new_full((len(clean),), torch.inf))
+
+    def unfinished(self, rows: Tensor, enough: float) -> Tensor:
+        """Return which of these rows need a nearer image than is known."""
+        return (self.distances[rows] > enough).nonzero().squeeze(1)
+
     def inside(self, clean: Tensor, threat: Threat) -> Tensor:
         """Return the images that are in the ball, and the clean ones elsewhere."""
         near = column(self.distances <= threat.eps, clean)

@@ -114,7 +114,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Find the saddle point from correctly classified images."""
     threat, (low, high) = problem.threat, problem.threat.bounds
-    best = NearestAdversarial(clean.clone(), clean.new_full((len(clean),), torch.inf))
+    best = NearestAdversarial.unknown(clean)
     extent, zeros = high - low, torch.zeros_like(clean)
     log_ratio = torch.full_like(best.distances, log(_RATIO))
     s = _PDPGDState(
@@ -134,7 +134,7 @@ def _descend(
             x, s.labels, None if targets is None else s.targets
         )
         best.keep(s.rows, x, threat.distance(x, s.clean), wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, grad, lead, wrong = s.keep(left), grad[left], lead[left], wrong[left]
         if not len(left):

@@ -100,7 +100,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Run Algorithm 1 on correctly classified images."""
     threat, (low, high) = problem.threat, problem.threat.bounds
-    best = NearestAdversarial(clean.clone(), clean.new_full((len(clean),), torch.inf))
+    best = NearestAdversarial.unknown(clean)
     extent, zeros = high - low, torch.zeros_like(clean)
     s = _SigmaZeroState(
         rows=torch.arange(len(clean), device=clean.device),
@@ -118,7 +118,7 @@ def _descend(
             x, s.labels, None if targets is None else s.targets
         )
         best.keep(s.rows, x, threat.distance(x, s.clean), wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, grad, lead, wrong = s.keep(left), grad[left], lead[left], wrong[left]
         if not len(left):
