@@ -6,6 +6,8 @@ from typing import Literal
 
 from torch import nn
 
+from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
+from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
@@ -67,6 +69,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     keep: Literal["nothing", "adversarial"] = "nothing",
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
+    statistics: Statistics = "running",
+    malicious: float = 0.0,
+    attacked: float = 1.0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -112,6 +117,14 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
+        statistics: Whose statistics the model's batch norms take: the running ones, or
+            those of the test batch, around its mean (``"batch"``) or its median. Then all
+            batches must be full, verdicts depend on the batch, which they name, and
+            fgsm, bim and pgd attack each batch as a whole, through its statistics.
+        malicious: With statistics of the batch: the share of each batch that an attack
+            moves to make the other rows wrong, which alone get verdicts.
+        attacked: With statistics of the batch: the share of each batch that is attacked at
+            a time, beside clean other rows; with 1 every row is attacked at once.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -125,12 +138,19 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
+    if statistics != "running" or malicious or attacked != 1:
+        refuse_alone(radii, certificate, search_precision)
+        batches = batch_statistics(statistics, batch_size, malicious, attacked)
+        return evaluate_batches(
+            model, samples, tests, threats, batches, seed=seed, progress=progress, keep=keep
+        )
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)
-        kept = keep == "adversarial"
-        setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
+        setup = EvaluationSetup(
+            model, samples, batch_size, seed, progress, keep == "adversarial"
+        )
         tested = [_run(setup, condition, classes) for condition in tests]
         flags = contradictions(tests, [each.verdicts for each in tested])
         if screening and (screening.masked or any(flags)):
@@ -143,6 +163,15 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     verdicts = [each.verdicts for each in tested]
     results, verdicts = _with_tight_radii(tests, results, verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
+    return _evaluation(results, verdicts, tested)
+
+
+def _evaluation(
+    results: Sequence[Result],
+    verdicts: Sequence[Verdicts],
+    tested: Sequence[ConditionResult],
+) -> Evaluation:
+    """Return verdicts and kept images by the keys of their results."""
     keys = [result.key for result in results]
     kept_images = {
         key: each.images
