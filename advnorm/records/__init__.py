@@ -26,6 +26,7 @@ from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep, over_training
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
     Bracket,
     MedianRadius,
@@ -68,6 +69,7 @@ __all__ = [
     "MonitoredStep",
     "Panel",
     "Picture",
+    "PlantedTest",
     "Published",
     "RadiiSummary",
     "Record",
