@@ -51,7 +51,7 @@ SHARE = 0.1
 """Of the passes of an evaluation: what the cheap form may cost."""
 GAP = 0.05
 """Between inner points and the boundary, in units of eps (the authors' value)."""
-_GROWTHS = 8
+_GROWTHS = 12
 _PROBED = 8
 _TOGETHER = 2
 """Samples that go through the later attacks together, where there is a budget."""
@@ -333,10 +333,11 @@ def on_boundary(threat: Threat, clean: Tensor, draws: Draws) -> Tensor:
     if threat.name == "l0":
         return threat.sample(clean, draws)
     noise = draws.normal(*clean.shape[1:], dtype=clean.dtype)
-    change = threat.eps * threat.direction(noise)
+    if threat.name == "linf":
+        return threat.project(clean + threat.eps * threat.direction(noise), clean)
     low, high = threat.bounds
-    tiny = torch.finfo(clean.dtype).tiny
-    for _ in range(_GROWTHS if threat.name != "linf" else 0):
+    change, tiny = noise * (high - low), torch.finfo(clean.dtype).tiny
+    for _ in range(_GROWTHS):
         length = threat.distance((clean + change).clamp(low, high), clean).clamp(min=tiny)
         change = change * (threat.eps / length).view(-1, *(1,) * (clean.ndim - 1))
     return threat.project((clean + change).clamp(low, high), clean)
