@@ -13,7 +13,7 @@ the readout has a closed form; and what the model computes after its last linear
 in place, with logits of the model's own size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -42,9 +42,19 @@ from advnorm.evaluation.readouts import (
 from advnorm.evaluation.samples import AnyModel, as_module
 from advnorm.evaluation.stages import AttackSearch, Certificate
 from advnorm.model_state import eval_mode
-from advnorm.records import PlantedTest
+from advnorm.records import Check, PlantedTest, Result, Verdicts
 from advnorm.threat import Threat
 
+CHECK = "planted_test"
+"""The name of the check."""
+MISSED = (
+    "the attacks miss adversarial examples that were planted within their reach, so they "
+    "may miss real ones: let the search pass around what hides them (a smooth surrogate "
+    "of that layer in the backward pass), take more steps and restarts, or other attacks, "
+    "until they find at least 95%"
+)
+SUITES_TESTED = ("standard", "full")
+"""The suites whose every evaluation has the cheap form."""
 SAMPLES = 32
 """Samples of the cheap form."""
 SHARE = 0.1
@@ -116,6 +126,69 @@ def planted_test(  # noqa: PLR0913 (one flat call)
     with ranks.single_process(), eval_mode(model), passes_counted(model) as counter:
         test = _Test(model, batch, threat, points, seed, batch_size, counter)
         return test.run(searches, budget)
+
+
+def planted_test_of(
+    model: nn.Module,
+    condition: Condition,
+    verdicts: Verdicts,
+    load: Callable[[Tensor], Batch],
+    *,
+    classes: int,
+    batch_size: int = 250,
+    seed: int = 0,
+) -> PlantedTest | None:
+    """Plant at a few samples that a suite left robust, at 10% of its cost.
+
+    ``None`` where nothing was searched, or nothing is left: then there is nothing to
+    doubt. ``load`` returns samples by their numbers.
+    """
+    if condition.name not in SUITES_TESTED or not condition.searches:
+        return None
+    certified = verdicts.certified or (False,) * len(verdicts.samples)
+    rows = zip(verdicts.samples, verdicts.robust, certified, strict=True)
+    left = [sample for sample, robust, sure in rows if robust and not sure]
+    if not left:
+        return None
+    assert condition.threat is not None
+    batch = load(torch.tensor(left[:SAMPLES]))
+    try:
+        return planted_test(
+            model,
+            batch.images,
+            batch.labels,
+            condition.threat,
+            [condition],
+            samples=batch.samples,
+            budget=planted_budget(condition, len(left), classes),
+            batch_size=batch_size,
+            seed=seed,
+        )
+    except (ValueError, RuntimeError) as error:  # whatever a model raises in a pass
+        text = str(error).partition("\n")[0]
+        return PlantedTest(
+            attacks=tuple(name.text for name in condition.attacks),
+            solved=0,
+            missed=0,
+            inner_points=CHEAP.inner,
+            random_points=CHEAP.random,
+            passes=0,
+            reason=f"a pass failed: {text}",
+        )
+
+
+def planted_finding(test: PlantedTest) -> Check:
+    """Return the test as a check of an audit."""
+    if test.reason or not test.success.n:
+        return Check(name=CHECK, status="not run", says=str(test))
+    status = "flagged" if test.flagged else "passed"
+    return Check(name=CHECK, status=status, numbers=test.numbers, says=MISSED)
+
+
+def with_planted_test(result: Result, test: PlantedTest | None) -> Result:
+    """Return a result with the test beside it, and its flag where it failed."""
+    flags = (planted_finding(test).flag,) if test and test.flagged else ()
+    return result.model_copy(update={"planted": test, "flags": (*result.flags, *flags)})
 
 
 def planted_budget(condition: Condition, attacked: int, classes: int) -> int:

@@ -27,7 +27,7 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
-        """Return a line for each result; below, radii, and flags and notes, numbered."""
+        """Return a line for each result; below radii, planted tests, flags and notes."""
         width = max(len(result.key) for result in self.results)
         texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
         marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
@@ -36,6 +36,7 @@ class Evaluation:
             for r in self.results
         ]
         radii = [f"  {r.key}: {r.radii}" for r in self.results if r.radii]
+        radii += [f"  {r.key}: {r.planted}" for r in self.results if r.planted]
         return "\n".join([*lines, *radii, *(_note(marks[text], text) for text in texts)])
 
     def table(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import Bracket, RadiiSummary
 
 
@@ -104,6 +105,8 @@ class Result(Record):
     """What a reader has to know about how it was measured, such as a fallback."""
     radii: RadiiSummary | None = None
     """Of the condition ``radii``: medians, the curve and its area."""
+    planted: PlantedTest | None = None
+    """Of ``standard`` and ``full``: whether its attacks find planted examples."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 
