@@ -1,9 +1,8 @@
 """The planted test as a check: whether attacks find what is surely there."""
 
 from advnorm.evaluation.checks.context import CHECKS, PGD, AuditContext, Finding, NotRun
-from advnorm.evaluation.planted import CHECK, FULL, MISSED, planted_test
-
-SAMPLES = 32
+from advnorm.evaluation.planted import CHECK, MISSED, SAMPLES, planted_test
+from advnorm.evaluation.planting import FULL
 
 
 @CHECKS.register(CHECK)
