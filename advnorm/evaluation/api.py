@@ -21,6 +21,7 @@ from advnorm.evaluation.conditions import (
     parse_conditions,
     search_in,
 )
+from advnorm.evaluation.engine import PassTally
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
@@ -250,7 +251,9 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
     start, model = perf_counter(), setup.model
     batches = setup.samples.batches(model, setup.batch_size)
     total = len(setup.samples.images)
-    verdicts, images = run_and_keep(setup, batches, condition, total=total)
+    tally = PassTally()
+    counted = setup._replace(tally=tally)
+    verdicts, images = run_and_keep(counted, batches, condition, total=total)
     result = Result(
         **condition.result_fields(verdicts, classes),
         data="given",
@@ -258,5 +261,7 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
         branch=active_branch(model),
         seed=setup.seed,
         seconds=perf_counter() - start,
+        queries=tally.queries,
+        gradients=tally.gradients,
     )
     return ConditionResult(condition, result, verdicts, images)

@@ -25,6 +25,7 @@ from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.headline import Headline, headlines, run_headlines
 from advnorm.records.monitoring import MonitoredStep, over_training
 from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
@@ -63,6 +64,7 @@ __all__ = [
     "Diagnosis",
     "Environment",
     "Epoch",
+    "Headline",
     "LedgerEntry",
     "Measured",
     "MedianRadius",
@@ -92,6 +94,7 @@ __all__ = [
     "Verdicts",
     "counted",
     "first_mistake",
+    "headlines",
     "holds_reproductions",
     "mark_of",
     "over_training",
@@ -99,6 +102,7 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "run_headlines",
     "summarize_radii",
     "with_flags",
 ]

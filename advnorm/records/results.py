@@ -99,6 +99,10 @@ class Result(Record):
     """Of the attack's random numbers, with the number of the sample."""
     seconds: float
     """What the evaluation took."""
+    queries: Count = 0
+    """Images that passed the model; 0 in records that did not count them."""
+    gradients: Count = 0
+    """Of these, passes with a gradient, which cost about three times as much."""
     flags: tuple[str, ...] = ()
     """Reasons to doubt the number; never printed without them."""
     notes: tuple[str, ...] = ()

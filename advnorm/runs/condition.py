@@ -13,14 +13,13 @@ from torch import Tensor
 from advnorm import ranks
 from advnorm.data import Batch, corruption_of
 from advnorm.evaluation import Condition, run_condition
-from advnorm.evaluation.engine import Examples
+from advnorm.evaluation.engine import Examples, PassTally
 from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
 from advnorm.records import (
     Bracket,
-    PlantedTest,
     Result,
     Run,
     Verdicts,
@@ -74,6 +73,7 @@ def evaluate_condition(
     if verdicts.fingerprint != fingerprint:
         verdicts = Verdicts(fingerprint=fingerprint)
     start, before = perf_counter(), cached.seconds if cached and same else 0.0
+    tally = _begin_tally(cached if same else None)
     order = torch.arange(count)[len(verdicts.samples) :]
     if len(order):
         with route(loaded.model, domain=branch or "adversarial"):
@@ -90,36 +90,47 @@ def evaluate_condition(
                 done=verdicts,
                 save=partial(_save, run, key, spec.examples if condition.threat else 0),
                 progress=progress,
+                tally=tally,
             )
     seconds = before + perf_counter() - start
-    result = _result(loaded, condition, branch, verdicts.first(count), seconds)
-    with route(loaded.model, domain=branch or "adversarial"):
-        test = _planted_test(loaded, condition, verdicts.first(count))
-    result = with_flags(with_planted_test(result, test), run.audits())
+    result = _result(loaded, condition, branch, verdicts.first(count), seconds, tally)
+    result = _with_planted_test(result, loaded, condition, verdicts.first(count))
+    result = with_flags(result, run.audits())
     ranks.run_on_first(partial(run.write_result, result))
     _report(result, len(verdicts.samples), progress)
     return result
 
 
-def _planted_test(
-    loaded: LoadedRun, condition: Condition, verdicts: Verdicts
-) -> PlantedTest | None:
-    """Return what a suite's attacks find of planted examples."""
-    test, spec = loaded.data.test, loaded.recipe.evaluation
+def _begin_tally(cached: Result | None) -> PassTally:
+    """Go on counting passes where a cached result ended."""
+    tally = PassTally()
+    if cached:
+        tally.queries, tally.gradients = cached.queries, cached.gradients
+    return tally
+
+
+def _with_planted_test(
+    result: Result, loaded: LoadedRun, condition: Condition, verdicts: Verdicts
+) -> Result:
+    """Add what a suite's attacks find of planted examples."""
+    data, spec = loaded.data.test, loaded.recipe.evaluation
 
     def load(numbers: Tensor) -> Batch:
         size = len(numbers)
-        return next(test.batches(numbers, batch_size=size, device=loaded.device))
+        return next(data.batches(numbers, batch_size=size, device=loaded.device))
 
-    return planted_test_of(
-        loaded.model,
-        condition,
-        verdicts,
-        load,
-        classes=loaded.classes,
-        batch_size=spec.batch_size,
-        seed=loaded.recipe.seed,
-    )
+    domain: Domain = "clean" if result.branch == "clean" else "adversarial"
+    with route(loaded.model, domain=domain):
+        test = planted_test_of(
+            loaded.model,
+            condition,
+            verdicts,
+            load,
+            classes=loaded.classes,
+            batch_size=spec.batch_size,
+            seed=loaded.recipe.seed,
+        )
+    return with_planted_test(result, test)
 
 
 def _result(
@@ -128,6 +139,7 @@ def _result(
     branch: Domain | None,
     verdicts: Verdicts,
     seconds: float,
+    tally: PassTally,
 ) -> Result:
     fields = condition.result_fields(verdicts, loaded.classes)
     if condition.kind != "corruption":
@@ -141,6 +153,8 @@ def _result(
         branch=branch,
         seed=loaded.recipe.seed,
         seconds=seconds,
+        queries=tally.queries,
+        gradients=tally.gradients,
         flags=loaded.flags if condition.searches else (),
         fingerprint=verdicts.fingerprint,
     )
@@ -178,6 +192,8 @@ def worst_branch(
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(condition.counts),
             "seconds": sum(result.seconds for result in branches),
+            "queries": sum(result.queries for result in branches),
+            "gradients": sum(result.gradients for result in branches),
             "planted": min(
                 (result.planted for result in branches if result.planted),
                 key=lambda test: (not test.flagged, test.success.interval),
