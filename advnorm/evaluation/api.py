@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
+from advnorm.data import Batch
 from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
 from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
@@ -22,6 +23,7 @@ from advnorm.evaluation.conditions import (
     parse_conditions,
     search_in,
 )
+from advnorm.evaluation.engine import PassTally
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
@@ -34,6 +36,7 @@ from advnorm.evaluation.inputs import (
     refuse_misplaced_threat,
     threats_of,
 )
+from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.evaluation.radii import tighten
 from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.samples import (
@@ -148,38 +151,33 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)
-        setup = EvaluationSetup(
-            model, samples, batch_size, seed, progress, keep == "adversarial"
-        )
-        tested = [_run(setup, condition, classes) for condition in tests]
+        kept = keep == "adversarial"
+        setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
+        every = [_run(setup, condition, classes) for condition in tests]
+        tested = [_with_planted_test(setup, each, classes) for each in every]
         flags = contradictions(tests, [each.verdicts for each in tested])
-        if screening and (screening.masked or any(flags)):
+        missed = any(each.result.flags for each in tested)  # plants, so far
+        if screening and (screening.masked or missed or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = screening.flags() if screening else ()
     results = [
-        result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
+        result.model_copy(
+            update={"flags": (*general, *own, *result.flags) if condition.searches else ()}
+        )
         for (condition, result, _, _), own in zip(tested, flags, strict=True)
     ]
     verdicts = [each.verdicts for each in tested]
     results, verdicts = _with_tight_radii(tests, results, verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
-    return _evaluation(results, verdicts, tested)
+    by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
+    return Evaluation(tuple(results), by_key, _kept_images(results, tested))
 
 
-def _evaluation(
-    results: Sequence[Result],
-    verdicts: Sequence[Verdicts],
-    tested: Sequence[ConditionResult],
-) -> Evaluation:
-    """Return verdicts and kept images by the keys of their results."""
-    keys = [result.key for result in results]
-    kept_images = {
-        key: each.images
-        for key, each in zip(keys, tested, strict=True)
-        if each.images is not None
-    }
-    by_key = dict(zip(keys, verdicts, strict=True))
-    return Evaluation(tuple(results), by_key, kept_images)
+def _kept_images(
+    results: Sequence[Result], tested: Sequence[ConditionResult]
+) -> dict[str, Tensor]:
+    pairs = zip(results, tested, strict=True)
+    return {r.key: each.images for r, each in pairs if each.images is not None}
 
 
 def _with_tight_radii(
@@ -212,6 +210,29 @@ def _screen(
     screening = Screening(model, next(samples.batches(model, FEW)), threat, history)
     screening.refuse_blind(conditions)
     return classes, screening
+
+
+def _with_planted_test(
+    setup: EvaluationSetup, tested: ConditionResult, classes: int
+) -> ConditionResult:
+    """Add the planted test to the result of a suite, and its flag."""
+    samples = setup.samples
+
+    def load(numbers: Tensor) -> Batch:
+        few = Samples(samples.images[numbers], samples.labels[numbers], samples.bounds)
+        batch = next(few.batches(setup.model, len(numbers)))
+        return batch._replace(samples=numbers.to(batch.samples.device))
+
+    test = planted_test_of(
+        setup.model,
+        tested.condition,
+        tested.verdicts,
+        load,
+        classes=classes,
+        batch_size=setup.batch_size,
+        seed=setup.seed,
+    )
+    return tested._replace(result=with_planted_test(tested.result, test))
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, str]) -> None:
@@ -249,7 +270,9 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
     start, model = perf_counter(), setup.model
     batches = setup.samples.batches(model, setup.batch_size)
     total = len(setup.samples.images)
-    verdicts, images = run_and_keep(setup, batches, condition, total=total)
+    tally = PassTally()
+    counted = setup._replace(tally=tally)
+    verdicts, images = run_and_keep(counted, batches, condition, total=total)
     result = Result(
         **condition.result_fields(verdicts, classes),
         data="given",
@@ -257,5 +280,7 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
         branch=active_branch(model),
         seed=setup.seed,
         seconds=perf_counter() - start,
+        queries=tally.queries,
+        gradients=tally.gradients,
     )
     return ConditionResult(condition, result, verdicts, images)

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import Bracket, RadiiSummary
 
 
@@ -98,12 +99,18 @@ class Result(Record):
     """Of the attack's random numbers, with the number of the sample."""
     seconds: float
     """What the evaluation took."""
+    queries: Count = 0
+    """Images that passed the model; 0 in records that did not count them."""
+    gradients: Count = 0
+    """Of these, passes with a gradient, which cost about three times as much."""
     flags: tuple[str, ...] = ()
     """Reasons to doubt the number; never printed without them."""
     notes: tuple[str, ...] = ()
     """What a reader has to know about how it was measured, such as a fallback."""
     radii: RadiiSummary | None = None
     """Of the condition ``radii``: medians, the curve and its area."""
+    planted: PlantedTest | None = None
+    """Of ``standard`` and ``full``: whether its attacks find planted examples."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 
