@@ -176,6 +176,23 @@ def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
     return part
 
 
+def at_most_share(smaller: Place, larger: Place, share: float) -> Part:
+    """Claim that a number (row, column) is below a share of another.
+
+    >>> rows = {"a": {"x": Measured(values=(1.0, 1.1, 1.2))}}
+    >>> rows["b"] = {"x": Measured(values=(5.0, 5.2, 5.1))}
+    >>> part = at_most_share(("a", "x"), ("b", "x"), 0.25)
+    >>> judge([part(rows)])[0].verdict, part(rows).why
+    ('holds', 'a, x: 1.1 ± 0.058 < 0.25 of b, x: 5.1 ± 0.058')
+    """
+
+    def part(numbers: Numbers) -> ComparedNumbers:
+        words = f"{_named(smaller)} < {share:g} of {_named(larger)}"
+        return _compare(numbers, [(-1.0, smaller), (share, larger)], 0.0, words)
+
+    return part
+
+
 def ahead(
     better: str, other: str, columns: Iterable[str], *, by: float = 0.0
 ) -> tuple[Part, ...]:

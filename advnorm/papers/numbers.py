@@ -126,6 +126,20 @@ class EpochNumber(NumberSource):
 
 
 @dataclass(frozen=True)
+class TrainingMinutes(NumberSource):
+    """The time of all epochs of a run, in minutes, on the machine that trained it."""
+
+    def read(self, measured: Measurements) -> Number:
+        """Return the minutes."""
+        epochs = measured.run.epochs()
+        if not epochs:
+            raise ValueError(
+                f"{measured.run.path} has lost metrics.jsonl: remove the whole folder"
+            )
+        return Number(sum(epoch.seconds for epoch in epochs) / 60)
+
+
+@dataclass(frozen=True)
 class TransferNumber(NumberSource):
     """The accuracy of another run on this run's adversarial examples."""
 

@@ -263,7 +263,7 @@ def figure5(scale: Scale) -> Sequence[Job]:
 
 
 _PLACES: dict[Scale, tuple[str, ...]] = {
-    "full": ("blocks.0.norm1", "blocks.4.norm1", "norm"),
+    "full": ("blocks.0.norm1", "blocks.4.norm1", "blocks.7.norm2"),
     "reduced": ("convolutions.1", "convolutions.4", "hidden.1"),
     "smoke": ("convolutions.1", "convolutions.4", "hidden.1"),
 }
