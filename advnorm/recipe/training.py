@@ -112,10 +112,13 @@ class GradientSpec(Spec):
     """Samples of a batch in the second pass; by default all."""
     groups: Count | None = None
     """Groups of them that are normalized separately."""
+    detached: bool | None = None
+    """Whether the moments in the shift of the statistics are constants in the backward pass
+    of the second pass, as in the authors' code (apart, apart_sam); by default not."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are not left out."""
-        return _set_of(self, ("eps", "rho", "samples", "groups"))
+        return _set_of(self, ("eps", "rho", "samples", "groups", "detached"))
 
 
 def _set_of(spec: Spec, names: tuple[str, ...]) -> dict[str, Any]:

@@ -194,7 +194,8 @@ def _check_passes(recipe: Recipe) -> None:
 def _check_groups(recipe: Recipe, batch: int) -> None:
     """Refuse groups of the second pass that are not equally large."""
     spec = recipe.gradient
-    options = {key: value for key, value in spec.settings().items() if key != "rho"}
+    unchecked = ("rho", "detached")
+    options = {k: value for k, value in spec.settings().items() if k not in unchecked}
     check_options(**options, batch_size=batch)
     second, groups, count = spec.samples or batch, spec.groups or 1, ranks.size()
     uneven = batch % count or second % (groups * count)
