@@ -164,3 +164,31 @@ def test_the_linear_models_of_galloway2019_have_one_unit():
         jobs = ARTEFACTS[f"galloway2019/{name}"].jobs("full")
         linear = [job.recipe.model for job in jobs if job.recipe.model.name == "linear"]
         assert linear and all(m.options["output"] == "logistic" for m in linear)
+
+
+def test_apart_takes_the_moments_of_a_shift_as_its_authors_do():
+    """github.com/unknown9567/apart: buffers at full; Eq. 3 differentiates them."""
+    for name in ("table1", "table2", "table3"):
+        for scale in SCALES:
+            for job in ARTEFACTS[f"apart2022/{name}"].jobs(scale):
+                rule = job.recipe.gradient
+                wanted = True if scale == "full" and "apart" in rule.name else None
+                assert rule.detached is wanted
+
+
+@pytest.mark.parametrize("scale", ["reduced", "full"])
+def test_perturbed_tests_average_directions_that_all_models_share(scale):
+    jobs = ARTEFACTS["apart2022/figure2"].jobs(scale)
+    assert {job.recipe.perturbation.draws for job in jobs} == {8}
+    for job in jobs:
+        for number in job.numbers.values():
+            keys = [source.key for source in number.numbers]
+            assert len(set(keys)) == 8
+    assert {job.recipe.seed for job in jobs} == {0}
+
+
+def test_no_run_at_reduced_is_asked_opposite_things():
+    """apart2022, Table 2: Tiny-ImageNet's APART and ImageNet's APART 2x were one run."""
+    jobs = ARTEFACTS["apart2022/table2"].jobs("reduced")
+    runs = [training_settings(job.recipe) for job in jobs]
+    assert len(set(runs)) == len(runs)
