@@ -61,7 +61,8 @@ def branches(  # noqa: PLR0913 (options of a question)
     many training images of the run, drawn by its seed. With a threat they are attacked
     first; ``attack`` is named as in an evaluation, and the training attack gives the
     fairest comparison. A model with a single branch shows batch against running only. The
-    distance of two batches from each other says how much of their distance from the running statistics is chance.
+    distance of two batches from each other says how much of their distance from the running
+    statistics is chance.
     """
     running = running_moments(model)
     name = where or list(running)[len(running) // 2]
