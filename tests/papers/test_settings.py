@@ -160,7 +160,7 @@ def test_l2_radii_are_those_of_linf_times_the_root_of_the_dimension():
 
 def test_the_linear_models_of_galloway2019_have_one_unit():
     """Section 3: a linear classifier w x + b, on the logistic loss (appendix F)."""
-    for name in ("table1", "figure3", "figure10", "figure11"):
+    for name in ("table1", "figure1", "figure3", "figure10", "figure11"):
         jobs = ARTEFACTS[f"galloway2019/{name}"].jobs("full")
         linear = [job.recipe.model for job in jobs if job.recipe.model.name == "linear"]
         assert linear and all(m.options["output"] == "logistic" for m in linear)
