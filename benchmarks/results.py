@@ -21,7 +21,7 @@ from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
 from advnorm.papers.artefact import captions
 from advnorm.papers.claims import deciding
 from advnorm.papers.cost import recorded_costs
-from advnorm.papers.reproduce import record_path, with_claims
+from advnorm.papers.reproduce import numbers_of, record_path, with_claims
 from advnorm.records import (
     MARKS,
     SCALES,
@@ -144,9 +144,9 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
         row: {column: Measured(values=(one.value,)) for column, one in cells.items()}
         for row, cells in artefact.published.items()
     }
-    lines = []
+    lines, numbers = [], numbers_of(artefact, record)
     for claim, ours in zip(artefact.claims, record.claims, strict=True):
-        told, said = claim.check_parts(record.rows), claim.check_parts(theirs)
+        told, said = claim.check_parts(numbers), claim.check_parts(theirs)
         shown = [said[n].why for n in deciding(told if ours.applicable else said)]
         published = [why for why in shown if "not measured" not in why]
         lines.append(

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from advnorm.records import Accuracy, Diagnosis, Run, ThreatRecord, result_key
+from advnorm.papers.images import judged_images
+from advnorm.records import (
+    Accuracy,
+    Diagnosis,
+    JudgedImages,
+    Run,
+    ThreatRecord,
+    result_key,
+)
 
 _ACCURACIES = {
     "attacked_loss": ("clean accuracy", "attacked accuracy"),
@@ -25,6 +33,8 @@ class Number(NamedTuple):
     value: float
     n: int | None = None
     """Of an accuracy, which is in percent: its samples."""
+    images: JudgedImages | None = None
+    """Of an accuracy under one condition: which images stayed right."""
 
 
 class Measurements(NamedTuple):
@@ -80,7 +90,10 @@ class ResultNumber(NumberSource):
             raise ValueError(
                 f"{measured.run.path} has no result {self.key!r}; there are: {keys}"
             )
-        return _percent(result.accuracy if self.steps is None else result.curve[self.steps])
+        accuracy = result.accuracy if self.steps is None else result.curve[self.steps]
+        verdicts = measured.run.verdicts(self.key)
+        images = judged_images(verdicts, result, self.steps)
+        return _percent(accuracy)._replace(images=images)
 
 
 CLEAN = ResultNumber("clean")
