@@ -122,9 +122,9 @@ def recipe(
     decay 1e-4 on weights alone, and over 5 epochs a rise of the rate to 0.1 for each 256
     images of a batch, label smoothing of 0.1, and a last gamma of 0 in each block. PGD-10
     is tested in steps of 1.6/255, since there a step is eps / 10 at least. As on each of
-    its 128 GPUs, 32 images are normalized by themselves: a batch passes in such parts, one
-    after the other (``accumulate``). Running statistics then move once a part, here 128
-    times a step, on each GPU once a step.
+    its 128 GPUs, 32 images are normalized by themselves, whatever the ranks here: a rank's
+    share of a batch passes in such parts, one after the other (``together``), of which the
+    last moves the running statistics, as one GPU does, once a step.
 
     Otherwise than in that pipeline: no changes of colour and no cubic interpolation; inputs
     are standardized by the data's moments, there scaled to [-1, 1]; each image has its own
@@ -170,7 +170,7 @@ def _sgd(scale: Scale, rows: int) -> OptimizerSpec:
         nesterov=True,
         weight_decay=1e-4,
         decay_norms=False,
-        accumulate=rows // _TOGETHER if full else 1,
+        together=_TOGETHER if full else None,
     )
 
 
