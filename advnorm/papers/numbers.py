@@ -23,6 +23,7 @@ from advnorm.records import (
 _ACCURACIES = {
     "attacked_loss": ("clean accuracy", "attacked accuracy"),
     "top_k": ("clean", "noise", "attacked"),
+    "tuned_norms": ("clean, before", "clean, tuned", "attacked, before", "attacked, tuned"),
 }
 """By question: which of its numbers are accuracies in percent, of its ``n`` samples."""
 
