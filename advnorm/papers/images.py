@@ -11,11 +11,11 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from advnorm.records import JudgedImages, LedgerEntry, Measured, Result, Verdicts
+from advnorm.records import ImageVerdicts, LedgerEntry, Measured, Result, Verdicts
 
 Rows = Mapping[str, Mapping[str, Measured]]
 """Numbers by row and column."""
-ImagesOfSeeds = Mapping[tuple[str, str], Mapping[int, JudgedImages]]
+ImagesOfSeeds = Mapping[tuple[str, str], Mapping[int, ImageVerdicts]]
 """By row and column, and by seed."""
 
 
@@ -27,9 +27,9 @@ class NumbersOfImages(dict[str, Mapping[str, Measured]]):
         self.images = images
 
 
-def judged_images(
+def image_verdicts(
     verdicts: Verdicts, result: Result, steps: int | None = None
-) -> JudgedImages | None:
+) -> ImageVerdicts | None:
     """Return which images stayed right under a result's condition; at a step of a curve."""
     right: Sequence[bool] = verdicts.robust
     if steps is not None:
@@ -42,15 +42,15 @@ def judged_images(
     facts = f"{result.data} {result.split} {verdicts.samples} {verdicts.labels}"
     packed = np.packbits(np.array(right, dtype=bool)).tobytes()
     digest = sha256(facts.encode()).hexdigest()[:16]
-    return JudgedImages(of=digest, right=b64encode(packed).decode())
+    return ImageVerdicts(of=digest, right=b64encode(packed).decode())
 
 
 def images_of(entries: Sequence[LedgerEntry]) -> ImagesOfSeeds:
     """Return the images of each number that is an accuracy under one condition."""
-    images: dict[tuple[str, str], dict[int, JudgedImages]] = {}
+    images: dict[tuple[str, str], dict[int, ImageVerdicts]] = {}
     for entry in entries:
-        for column, judged in entry.images.items():
-            images.setdefault((entry.row, column), {})[entry.seed] = judged
+        for column, verdicts in entry.images.items():
+            images.setdefault((entry.row, column), {})[entry.seed] = verdicts
     return images
 
 
@@ -63,9 +63,9 @@ def sums_over_images(
 
     ``None`` if the images of a term are not known, or are not those of all terms and seeds.
     """
-    judged = [images.get(place, {}).get(seed) for _, place, _ in terms for seed in seeds]
-    known = [each for each in judged if each is not None]
-    if len(known) < len(judged) or len({each.of for each in known}) != 1:
+    verdicts = [images.get(place, {}).get(seed) for _, place, _ in terms for seed in seeds]
+    known = [each for each in verdicts if each is not None]
+    if len(known) < len(verdicts) or len({each.of for each in known}) != 1:
         return None
     counts = {number.n for _, _, number in terms}
     count = counts.pop()
@@ -78,6 +78,6 @@ def sums_over_images(
     return total
 
 
-def _unpacked(judged: JudgedImages, count: int) -> NDArray[np.float64]:
-    packed = np.frombuffer(b64decode(judged.right), dtype=np.uint8)
+def _unpacked(verdicts: ImageVerdicts, count: int) -> NDArray[np.float64]:
+    packed = np.frombuffer(b64decode(verdicts.right), dtype=np.uint8)
     return np.unpackbits(packed, count=count).astype(np.float64)

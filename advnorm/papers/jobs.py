@@ -10,7 +10,7 @@ from advnorm.progress import Progress, Quiet
 from advnorm.records import (
     Accuracy,
     Diagnosis,
-    JudgedImages,
+    ImageVerdicts,
     Panel,
     Run,
     over_training,
@@ -34,7 +34,7 @@ class JobResult(NamedTuple):
     numbers: dict[str, float]
     counts: dict[str, int]
     """The number of samples of those numbers that are accuracies."""
-    images: dict[str, JudgedImages]
+    images: dict[str, ImageVerdicts]
     """Which images stayed right, for accuracies under one condition."""
     panels: tuple[Panel, ...]
     seconds: float

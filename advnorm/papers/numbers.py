@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from advnorm.papers.images import judged_images
+from advnorm.papers.images import image_verdicts
 from advnorm.records import (
     Accuracy,
     Diagnosis,
-    JudgedImages,
+    ImageVerdicts,
     Run,
     ThreatRecord,
     result_key,
@@ -34,7 +34,7 @@ class Number(NamedTuple):
     value: float
     n: int | None = None
     """Of an accuracy, which is in percent: its samples."""
-    images: JudgedImages | None = None
+    images: ImageVerdicts | None = None
     """Of an accuracy under one condition: which images stayed right."""
 
 
@@ -93,7 +93,7 @@ class ResultNumber(NumberSource):
             )
         accuracy = result.accuracy if self.steps is None else result.curve[self.steps]
         verdicts = measured.run.verdicts(self.key)
-        images = judged_images(verdicts, result, self.steps)
+        images = image_verdicts(verdicts, result, self.steps)
         return _percent(accuracy)._replace(images=images)
 
 

@@ -134,7 +134,7 @@ class ClaimResult(Record):
         return self.verdict if self.applicable else "not judged at this scale"
 
 
-class JudgedImages(Record):
+class ImageVerdicts(Record):
     """Which test images stayed right under the condition of an accuracy."""
 
     of: str
@@ -158,7 +158,7 @@ class LedgerEntry(Record):
     """By column; not yet as ratios."""
     counts: dict[str, int] = {}
     """By column, for accuracies: how many samples are behind them."""
-    images: dict[str, JudgedImages] = {}
+    images: dict[str, ImageVerdicts] = {}
     """By column, for accuracies under one condition: which images stayed right."""
     seconds: float
     """What the job took."""

@@ -10,15 +10,15 @@ from tiny_recipe import TINY
 from advnorm.papers.claims import judge, more
 from advnorm.papers.images import (
     NumbersOfImages,
+    image_verdicts,
     images_of,
-    judged_images,
     sums_over_images,
 )
 from advnorm.papers.numbers import CLEAN, DifferenceNumber, ResultNumber
 from advnorm.recipe import override
 from advnorm.records import (
     Accuracy,
-    JudgedImages,
+    ImageVerdicts,
     LedgerEntry,
     Measured,
     Run,
@@ -45,7 +45,7 @@ def table(right, *, of="the same", seeds=None):
             run="",
             numbers={},
             seconds=0,
-            images={"x": JudgedImages(of=of, right=encoded(each))},
+            images={"x": ImageVerdicts(of=of, right=encoded(each))},
         )
         for row, values in right.items()
         for seed, each in enumerate(values)
@@ -82,10 +82,10 @@ def test_other_images_have_another_digest(tmp_path):
     run = Run.open(tmp_path / first.run)
     verdicts, result = run.verdicts("clean"), run.result("clean")
     moved = verdicts.model_copy(update={"samples": verdicts.samples[::-1]})
-    assert judged_images(moved, result).of != first.images["clean"].of
-    assert judged_images(Verdicts(), result) is None
+    assert image_verdicts(moved, result).of != first.images["clean"].of
+    assert image_verdicts(Verdicts(), result) is None
     fewer = result.model_copy(update={"accuracy": Accuracy(correct=1, n=3)})
-    assert judged_images(verdicts, fewer) is None
+    assert image_verdicts(verdicts, fewer) is None
 
 
 def test_sums_are_of_images_that_all_terms_and_seeds_share():
