@@ -153,24 +153,41 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
-        every = [_run(setup, condition, classes) for condition in tests]
-        tested = [_with_planted_test(setup, each, classes) for each in every]
-        flags = contradictions(tests, [each.verdicts for each in tested])
-        missed = any(each.result.flags for each in tested)  # plants, so far
-        if screening and (screening.masked or missed or any(flags)):
-            tested = add_gradient_free(setup, tested)
-        general = screening.flags() if screening else ()
-    results = [
-        result.model_copy(
-            update={"flags": (*general, *own, *result.flags) if condition.searches else ()}
-        )
-        for (condition, result, _, _), own in zip(tested, flags, strict=True)
-    ]
+        tested, flags = _run_all(setup, tests, classes, screening)
     verdicts = [each.verdicts for each in tested]
-    results, verdicts = _with_tight_radii(tests, results, verdicts)
+    results, verdicts = _with_tight_radii(tests, _flagged(tested, flags), verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
     by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
     return Evaluation(tuple(results), by_key, _kept_images(results, tested))
+
+
+def _run_all(
+    setup: EvaluationSetup,
+    tests: Sequence[Condition],
+    classes: int,
+    screening: Screening | None,
+) -> tuple[list[ConditionResult], list[Sequence[str]]]:
+    """Run all conditions; add what needs no gradient where they are masked; return flags."""
+    every = [_run(setup, condition, classes) for condition in tests]
+    tested = [_with_planted_test(setup, each, classes) for each in every]
+    flags = contradictions(tests, [each.verdicts for each in tested])
+    missed = any(each.result.flags for each in tested)  # plants, so far
+    if screening and (screening.masked or missed or any(flags)):
+        tested = add_gradient_free(setup, tested)
+    general = screening.flags() if screening else ()
+    return tested, [(*general, *own) for own in flags]
+
+
+def _flagged(
+    tested: Sequence[ConditionResult], flags: Sequence[Sequence[str]]
+) -> list[Result]:
+    """Return the results of searches with their flags."""
+    return [
+        each.result.model_copy(
+            update={"flags": (*own, *each.result.flags) if each.condition.searches else ()}
+        )
+        for each, own in zip(tested, flags, strict=True)
+    ]
 
 
 def _kept_images(
