@@ -167,7 +167,7 @@ def _run_all(
     classes: int,
     screening: Screening | None,
 ) -> tuple[list[ConditionResult], list[Sequence[str]]]:
-    """Run all conditions; add what needs no gradient where they are masked; return flags."""
+    """Run all conditions, with what needs no gradient where they are masked; and flags."""
     every = [_run(setup, condition, classes) for condition in tests]
     tested = [_with_planted_test(setup, each, classes) for each in every]
     flags = contradictions(tests, [each.verdicts for each in tested])
