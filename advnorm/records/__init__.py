@@ -12,6 +12,7 @@ from advnorm.records.artefacts import (
     MARKS,
     SCALES,
     ClaimResult,
+    ImageVerdicts,
     LedgerEntry,
     Measured,
     Published,
@@ -26,7 +27,9 @@ from advnorm.records.compiling import CompileDecision
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.headline import Headline, headlines, run_headlines
 from advnorm.records.monitoring import MonitoredStep, over_training
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
     Bracket,
     MedianRadius,
@@ -64,12 +67,15 @@ __all__ = [
     "Diagnosis",
     "Environment",
     "Epoch",
+    "Headline",
+    "ImageVerdicts",
     "LedgerEntry",
     "Measured",
     "MedianRadius",
     "MonitoredStep",
     "Panel",
     "Picture",
+    "PlantedTest",
     "Published",
     "RadiiSummary",
     "Record",
@@ -92,6 +98,7 @@ __all__ = [
     "Verdicts",
     "counted",
     "first_mistake",
+    "headlines",
     "holds_reproductions",
     "mark_of",
     "over_training",
@@ -99,6 +106,7 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "run_headlines",
     "summarize_radii",
     "with_flags",
 ]
