@@ -75,8 +75,8 @@ def _panel(brackets: RunBrackets, prefix: str) -> SvgPanel:
     largest = max([*certified, *broken, 1e-9])
     n = len(brackets.samples)
     unbroken = n - len(broken)
-    below = _steps(certified, 0, n, largest)
-    above = _steps(broken, unbroken, n, largest)
+    below = staircase(certified, beyond=0, n=n, largest=largest)
+    above = staircase(broken, beyond=unbroken, n=n, largest=largest)
     lines = (
         ChartLine(below, COLOURS["certified"]),
         ChartLine(above, COLOURS["broken"]),
@@ -88,8 +88,8 @@ def _panel(brackets: RunBrackets, prefix: str) -> SvgPanel:
     )
 
 
-def _steps(
-    radii: Sequence[float], beyond: int, n: int, largest: float
+def staircase(
+    radii: Sequence[float], *, beyond: int, n: int, largest: float
 ) -> tuple[tuple[float, float], ...]:
     """Return the share of samples whose radius is larger, as a falling staircase."""
     ordered = sorted(radii)
