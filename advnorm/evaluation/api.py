@@ -7,6 +7,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from advnorm.data import Batch
+from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
+from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
@@ -70,6 +72,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     keep: Literal["nothing", "adversarial"] = "nothing",
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
+    statistics: Statistics = "running",
+    malicious: float = 0.0,
+    attacked: float = 1.0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -115,6 +120,14 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
+        statistics: Whose statistics the model's batch norms take: the running ones, or
+            those of the test batch, around its mean (``"batch"``) or its median. Then all
+            batches must be full, verdicts depend on the batch, which they name, and
+            fgsm, bim and pgd attack each batch as a whole, through its statistics.
+        malicious: With statistics of the batch: the share of each batch that an attack
+            moves to make the other rows wrong, which alone get verdicts.
+        attacked: With statistics of the batch: the share of each batch that is attacked at
+            a time, beside clean other rows; with 1 every row is attacked at once.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -128,30 +141,53 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
+    if statistics != "running" or malicious or attacked != 1:
+        refuse_alone(radii, certificate, search_precision)
+        batches = batch_statistics(statistics, batch_size, malicious, attacked)
+        return evaluate_batches(
+            model, samples, tests, threats, batches, seed=seed, progress=progress, keep=keep
+        )
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
-        every = [_run(setup, condition, classes) for condition in tests]
-        tested = [_with_planted_test(setup, each, classes) for each in every]
-        flags = contradictions(tests, [each.verdicts for each in tested])
-        missed = any(each.result.flags for each in tested)  # plants, so far
-        if screening and (screening.masked or missed or any(flags)):
-            tested = add_gradient_free(setup, tested)
-        general = screening.flags() if screening else ()
-    results = [
-        result.model_copy(
-            update={"flags": (*general, *own, *result.flags) if condition.searches else ()}
-        )
-        for (condition, result, _, _), own in zip(tested, flags, strict=True)
-    ]
+        tested, flags = _run_all(setup, tests, classes, screening)
     verdicts = [each.verdicts for each in tested]
-    results, verdicts = _with_tight_radii(tests, results, verdicts)
+    results, verdicts = _with_tight_radii(tests, _flagged(tested, flags), verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
     by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
     return Evaluation(tuple(results), by_key, _kept_images(results, tested))
+
+
+def _run_all(
+    setup: EvaluationSetup,
+    tests: Sequence[Condition],
+    classes: int,
+    screening: Screening | None,
+) -> tuple[list[ConditionResult], list[Sequence[str]]]:
+    """Run all conditions, with what needs no gradient where they are masked; and flags."""
+    every = [_run(setup, condition, classes) for condition in tests]
+    tested = [_with_planted_test(setup, each, classes) for each in every]
+    flags = contradictions(tests, [each.verdicts for each in tested])
+    missed = any(each.result.flags for each in tested)  # plants, so far
+    if screening and (screening.masked or missed or any(flags)):
+        tested = add_gradient_free(setup, tested)
+    general = screening.flags() if screening else ()
+    return tested, [(*general, *own) for own in flags]
+
+
+def _flagged(
+    tested: Sequence[ConditionResult], flags: Sequence[Sequence[str]]
+) -> list[Result]:
+    """Return the results of searches with their flags."""
+    return [
+        each.result.model_copy(
+            update={"flags": (*own, *each.result.flags) if each.condition.searches else ()}
+        )
+        for each, own in zip(tested, flags, strict=True)
+    ]
 
 
 def _kept_images(

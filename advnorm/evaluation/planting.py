@@ -182,5 +182,6 @@ def _margin(outputs: Tensor) -> Tensor:
     """Return how far the largest logit is above the others; of a single one, its size."""
     if len(outputs) == 1:
         return outputs[0].abs().double()
-    top = outputs.double().topk(2).values
-    return top[:1].sum() - top[1:].sum()
+    first, second = outputs.double().topk(2).values
+    margin: Tensor = first - second
+    return margin

@@ -12,6 +12,7 @@ from advnorm.records.artefacts import (
     MARKS,
     SCALES,
     ClaimResult,
+    ImageVerdicts,
     LedgerEntry,
     Measured,
     Published,
@@ -22,6 +23,7 @@ from advnorm.records.artefacts import (
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.compiling import CompileDecision
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
@@ -60,11 +62,13 @@ __all__ = [
     "Bracket",
     "Check",
     "ClaimResult",
+    "CompileDecision",
     "ConditionKind",
     "Diagnosis",
     "Environment",
     "Epoch",
     "Headline",
+    "ImageVerdicts",
     "LedgerEntry",
     "Measured",
     "MedianRadius",

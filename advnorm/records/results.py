@@ -91,8 +91,8 @@ class Result(Record):
     """Which checkpoint, and its SHA-256: ``best-00000400 sha256:...``."""
     training: TrainingProgress | None = None
     """How far the run was; ``None`` in records that are older than this field."""
-    statistics: Literal["running", "batch"] = "running"
-    """Whose statistics the norms used."""
+    statistics: Literal["running", "batch", "median"] = "running"
+    """Whose statistics the norms used; ``median``: the batch's, around its median."""
     branch: Literal["adversarial", "clean", "worst"] | None = None
     """Of a model with a mixture norm: the branch that answered and was attacked."""
     seed: int
@@ -173,11 +173,15 @@ class Verdicts(Record):
 
     The second is ``None`` where nothing broke the sample.
     """
+    batches: tuple[int, ...] = ()
+    """Where norms used statistics of the batch: the number of each sample's batch."""
+    malicious: tuple[tuple[int, ...], ...] = ()
+    """Of each batch, the samples that an adversary moved against the others, if any."""
 
     def first(self, count: int) -> Self:
         """Return the verdicts on the first ``count`` samples."""
         each = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
-        rows = (*each, "radii")
+        rows = (*each, "radii", "batches")
         return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:

@@ -59,7 +59,7 @@ def evaluate_condition(
     count = min(len(test), spec.samples or len(test))
     other = loaded.data.name if spec.data is not None else None
     key = result_key(condition.name, condition.threat_record, branch, other)
-    fingerprint = _fingerprint(loaded, condition, branch)
+    fingerprint = fingerprint_of(loaded, condition, branch)
     cached, verdicts = run.result(key), run.verdicts(key)
     digest = cached.fingerprint if cached else None
     seen = f"{digest} {verdicts.fingerprint} {len(verdicts.samples)}"
@@ -93,11 +93,11 @@ def evaluate_condition(
                 tally=tally,
             )
     seconds = before + perf_counter() - start
-    result = _result(loaded, condition, branch, verdicts.first(count), seconds, tally)
+    result = result_of(loaded, condition, branch, verdicts.first(count), seconds, tally)
     result = _with_planted_test(result, loaded, condition, verdicts.first(count))
     result = with_flags(result, run.audits())
     ranks.run_on_first(partial(run.write_result, result))
-    _report(result, len(verdicts.samples), progress)
+    report(result, len(verdicts.samples), progress)
     return result
 
 
@@ -133,14 +133,16 @@ def _with_planted_test(
     return with_planted_test(result, test)
 
 
-def _result(
+def result_of(
     loaded: LoadedRun,
     condition: Condition,
     branch: Domain | None,
     verdicts: Verdicts,
     seconds: float,
-    tally: PassTally,
+    tally: PassTally | None = None,
 ) -> Result:
+    """Return the record of verdicts on one branch."""
+    tally = tally or PassTally()
     fields = condition.result_fields(verdicts, loaded.classes)
     if condition.kind != "corruption":
         fields["corruption"], fields["severity"] = corruption_of(loaded.data.name)
@@ -160,7 +162,8 @@ def _result(
     )
 
 
-def _report(result: Result, cached: int, progress: Progress) -> None:
+def report(result: Result, cached: int, progress: Progress) -> None:
+    """Say the result, and that verdicts on more samples stay, if there are any."""
     more = f"; verdicts on all {cached} stay" if cached > result.accuracy.n else ""
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
     if result.planted:
@@ -246,7 +249,7 @@ def _worst_bracket(brackets: Sequence[Bracket]) -> Bracket:
     return min(c for c, _ in brackets), min(broken, default=None)
 
 
-def _fingerprint(loaded: LoadedRun, condition: Condition, branch: Domain | None) -> str:
+def fingerprint_of(loaded: LoadedRun, condition: Condition, branch: Domain | None) -> str:
     """Hash everything that decides the verdict of a condition on a sample."""
     recipe = loaded.recipe
     threat = repr(condition.threat)
