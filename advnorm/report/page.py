@@ -13,6 +13,7 @@ from advnorm.report.accuracy_curves import (
     step_titles,
 )
 from advnorm.report.attack_waterfall import MOST_WATERFALLS, waterfalls
+from advnorm.report.brackets import MOST_SAMPLES, bracket_panels, run_brackets
 from advnorm.report.comparison import compare
 from advnorm.report.completion_marks import unfinished_text
 from advnorm.report.confusion import first_confusion, outcome_rows
@@ -22,7 +23,13 @@ from advnorm.report.groups import ReportRun, RunGroup, differences, load_groups
 from advnorm.report.provenance import provenance
 from advnorm.report.radius_chart import COLOURS, share_panels
 from advnorm.report.radius_shares import shares_of_groups
-from advnorm.report.rows import ReportRow, TableCell, group_rows, threat_label
+from advnorm.report.rows import (
+    ReportRow,
+    TableCell,
+    condition_label,
+    group_rows,
+    threat_label,
+)
 from advnorm.report.run_comparison import METHOD, paired_comparisons
 from advnorm.report.sample_data import sample_data
 from advnorm.report.scatter import cost_panel, scatter_panel
@@ -62,6 +69,7 @@ def render(runs: Sequence[Run]) -> str:
     loaded = [run for group in groups for run in group.members]
     verdicts = all_verdicts(groups)
     shares = shares_of_groups(groups, verdicts)
+    brackets = run_brackets(groups)
     falls = waterfalls(groups, verdicts, key)
     worst = worst_case(groups, verdicts, _headline(loaded, key))
     sections = diagnoses.question_sections(groups, styles, "why")
@@ -97,6 +105,15 @@ def render(runs: Sequence[Run]) -> str:
             waterfalls_left_out=max(0, len(falls) - MOST_WATERFALLS),
             shares=shares,
             share_panels=share_panels(shares, "shares"),
+            brackets=brackets,
+            bracket_panels=bracket_panels(brackets, "brackets"),
+            most_brackets=MOST_SAMPLES,
+            plants=[
+                (run.name, condition_label(result), result.planted)
+                for run in loaded
+                for result in run.results.values()
+                if result.planted
+            ],
             share_colours=COLOURS,
             certificates=any(each.certificates for each in shares),
             pairs=paired_comparisons(groups, verdicts, key),

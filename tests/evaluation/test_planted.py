@@ -6,9 +6,11 @@ from masked_models import NegatedGradients, RandomGradients, RequiresGradDecoy
 from torch import nn
 
 from advnorm import L0, L1, L2, Linf
+from advnorm.data import Batch
 from advnorm.draws import Draws
+from advnorm.evaluation import audit, evaluate, parse_conditions
 from advnorm.evaluation.last_layer import find_last_layer
-from advnorm.evaluation.planted import planted_test
+from advnorm.evaluation.planted import planted_test, planted_test_of
 from advnorm.evaluation.planting import on_boundary
 from advnorm.evaluation.readouts import RIDGES, fit_readout
 from advnorm.models.linear import LogisticOutput
@@ -177,3 +179,97 @@ def test_plants_lie_on_the_boundary_also_in_a_corner_of_the_box(threat):
     points = on_boundary(threat, clean, Draws.of(0, torch.arange(20)))
     assert threat.contains(points, clean).all()
     assert (threat.distance(points, clean) >= 0.98 * threat.eps).all()
+
+
+class Counted(nn.Module):
+    """A network that counts its passes by itself; a Python loop keeps it unfolded."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.passes = net, 0
+
+    def forward(self, x):
+        self.passes += len(x) * (3 if x.requires_grad and torch.is_grad_enabled() else 1)
+        return self.net(x)
+
+
+def problem(count=30):
+    torch.manual_seed(0)
+    images = torch.rand(count, 1, 6, 6)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 16), nn.ReLU(), nn.Linear(16, 3))
+    return net, images, net(images).argmax(1)
+
+
+@pytest.mark.parametrize("mask", [Counted, lambda net: Counted(NegatedGradients(net))])
+def test_the_cheap_form_costs_at_most_a_tenth_of_standard(mask):
+    net, images, labels = problem()
+    model = mask(net)
+    condition = "standard"
+    result = evaluate(model, images, labels, Linf(1 / 255), conditions=[condition])
+    test = result.results[0].planted
+    robust = sum(result.verdicts["standard_linf_0.003922"].robust)
+    assert test.success.n and robust >= 20
+    before = model.passes
+    planted = planted_test_again(model, images, labels, result, condition)
+    assert planted == test and model.passes - before == test.passes
+    own = before - test.passes  # of everything else, the checks of a few passes included
+    assert test.passes <= 0.1 * own
+
+
+def planted_test_again(model, images, labels, result, condition):
+    (verdicts,) = result.verdicts.values()
+    (parsed,) = parse_conditions([condition], [Linf(1 / 255)], (0.0, 1.0))
+
+    def load(numbers):
+        return Batch(images[numbers], labels[numbers], numbers)
+
+    return planted_test_of(model, parsed, verdicts, load, classes=3)
+
+
+def test_an_evaluation_by_standard_shows_the_test_and_flags_what_fails():
+    net, images, labels = problem(24)
+    honest = evaluate(net, images, labels, Linf(1 / 255), conditions=["standard", "fgsm"])
+    first, second = honest.results
+    assert first.planted.solved and not first.planted.flagged and not second.planted
+    assert not first.flags and "planted test: attacks find 100.0%" in str(honest)
+    masked = evaluate(
+        Saturated(net), images, labels, Linf(1 / 255), conditions=["standard"]
+    )
+    (result,) = masked.results
+    assert result.planted.flagged
+    assert any(flag.startswith("audit, planted_test:") for flag in result.flags)
+    assert "planted within their reach" in " ".join(str(masked).split())
+
+
+def test_nothing_is_planted_where_nothing_is_left_or_searched():
+    net, images, labels = problem(8)
+    wrong = (labels + 1) % 3
+    for y, threat in ((wrong, Linf(0.01)), (labels, Linf(0))):
+        result = evaluate(net, images, y, threat, conditions=["standard"])
+        assert result.results[0].planted is None
+
+
+def test_an_audit_asks_with_the_papers_numbers():
+    net, images, labels = problem(12)
+    honest = audit(net, images, labels, Linf(1 / 255), checks=["planted_test"])
+    masked = audit(Saturated(net), images, labels, Linf(1 / 255), checks=["planted_test"])
+    assert honest.checks[0].status == "passed" and masked.flagged == ("planted_test",)
+    assert "surrogate" in masked.checks[0].says
+    wrong = audit(net, images, (labels + 1) % 3, Linf(1 / 255), checks=["planted_test"])
+    assert wrong.checks[0].status == "not run"
+
+
+def test_conditions_of_another_threat_are_refused(samples):
+    (other,) = parse_conditions(["pgd-5"], [L2(0.5)], (0.0, 1.0))
+    with pytest.raises(ValueError, match="one threat"):
+        planted_test(network(), *samples, Linf(0.1), [other])
+
+
+def test_an_evaluation_counts_its_passes():
+    net, images, labels = problem(24)
+    model = Counted(net)
+    result = evaluate(model, images, labels, Linf(1 / 255), conditions=["pgd-5"])
+    (record,) = result.results
+    # the clean pass, five steps with a gradient, and the confirmation
+    assert (record.queries, record.gradients) == (24 * 7, 24 * 5)
+    assert result.table()[0]["queries"] == 24 * 7
