@@ -17,10 +17,13 @@ T = TypeVar("T")
 def unknown(kind: str, name: str, choices: list[str]) -> ValueError:
     """Return the error for ``name``: the closest choice first, then all of them.
 
+    A choice of the same letters in another order is the closest.
+
     >>> str(unknown("model", "mpl", ["cnn", "mlp"]))
     "no model 'mpl': did you mean 'mlp'? There are: cnn, mlp"
     """
-    close = get_close_matches(name, choices, n=1, cutoff=0.5)
+    close = [choice for choice in choices if sorted(choice) == sorted(name)]
+    close = close or get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f": did you mean {close[0]!r}? There are: " if close else "; there are: "
     return ValueError(f"no {kind} {shorten(name)}{hint}{', '.join(sorted(choices))}")
 
