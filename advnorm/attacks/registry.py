@@ -15,6 +15,7 @@ from advnorm.attacks.fmn import fmn, fmn_nearest
 from advnorm.attacks.hop_skip_jump import count_queries, hop_skip_jump
 from advnorm.attacks.losses import dlr_reason, targeted_dlr_reason
 from advnorm.attacks.minimum_norm import NearestAdversarial
+from advnorm.attacks.pdpgd import pdpgd, pdpgd_nearest
 from advnorm.attacks.pgd import bim, fgsm, pgd
 from advnorm.attacks.sigma_zero import sigma_zero, sigma_zero_nearest
 from advnorm.attacks.square import square
@@ -62,6 +63,8 @@ class AttackEntry:
     """Number of classes -> why the attack does something else with so few, if it does."""
     passes: Callable[[int], int] = lambda steps: _GRADIENT * max(1, steps)
     """Steps -> forward passes for one sample, at most; a gradient counts as two more."""
+    targets: int = 1
+    """Target classes of one search, where there are as many; the passes are for all."""
     nearest: Callable[..., NearestAdversarial] | None = None
     """Of a minimum-norm attack: the same search whatever the radius, with distances."""
 
@@ -144,6 +147,7 @@ for _entry in (
         norms=_PROJECTED,
         fallback=targeted_dlr_reason,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
+        targets=_TARGETS,
     ),
     AttackEntry(
         "fab_t",
@@ -152,6 +156,7 @@ for _entry in (
         norms=_PROJECTED,
         from_clean=True,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
+        targets=_TARGETS,
         nearest=fab_nearest,
     ),
     AttackEntry(
@@ -188,6 +193,15 @@ for _entry in (
         from_clean=True,
         passes=_two_descents,
         nearest=sigma_zero_nearest,
+    ),
+    AttackEntry(
+        "pdpgd",
+        pdpgd,
+        "PDPGD: primal-dual proximal, minimum-norm L1 attack (Matyasko & Chau, 2021)",
+        norms=("l1",),
+        from_clean=True,
+        passes=_two_descents,
+        nearest=pdpgd_nearest,
     ),
     AttackEntry(
         "square",

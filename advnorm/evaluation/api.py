@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
+from advnorm.data import Batch
+from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
+from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
@@ -20,6 +23,7 @@ from advnorm.evaluation.conditions import (
     parse_conditions,
     search_in,
 )
+from advnorm.evaluation.engine import PassTally
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
@@ -32,6 +36,7 @@ from advnorm.evaluation.inputs import (
     refuse_misplaced_threat,
     threats_of,
 )
+from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.evaluation.radii import tighten
 from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.samples import (
@@ -67,6 +72,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     keep: Literal["nothing", "adversarial"] = "nothing",
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
+    statistics: Statistics = "running",
+    malicious: float = 0.0,
+    attacked: float = 1.0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -112,6 +120,14 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
+        statistics: Whose statistics the model's batch norms take: the running ones, or
+            those of the test batch, around its mean (``"batch"``) or its median. Then all
+            batches must be full, verdicts depend on the batch, which they name, and
+            fgsm, bim and pgd attack each batch as a whole, through its statistics.
+        malicious: With statistics of the batch: the share of each batch that an attack
+            moves to make the other rows wrong, which alone get verdicts.
+        attacked: With statistics of the batch: the share of each batch that is attacked at
+            a time, beside clean other rows; with 1 every row is attacked at once.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -125,32 +141,60 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
+    if statistics != "running" or malicious or attacked != 1:
+        refuse_alone(radii, certificate, search_precision)
+        batches = batch_statistics(statistics, batch_size, malicious, attacked)
+        return evaluate_batches(
+            model, samples, tests, threats, batches, seed=seed, progress=progress, keep=keep
+        )
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
-        tested = [_run(setup, condition, classes) for condition in tests]
-        flags = contradictions(tests, [each.verdicts for each in tested])
-        if screening and (screening.masked or any(flags)):
-            tested = add_gradient_free(setup, tested)
-        general = screening.flags() if screening else ()
-    results = [
-        result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
-        for (condition, result, _, _), own in zip(tested, flags, strict=True)
-    ]
+        tested, flags = _run_all(setup, tests, classes, screening)
     verdicts = [each.verdicts for each in tested]
-    results, verdicts = _with_tight_radii(tests, results, verdicts)
+    results, verdicts = _with_tight_radii(tests, _flagged(tested, flags), verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
-    keys = [result.key for result in results]
-    kept_images = {
-        key: each.images
-        for key, each in zip(keys, tested, strict=True)
-        if each.images is not None
-    }
-    by_key = dict(zip(keys, verdicts, strict=True))
-    return Evaluation(tuple(results), by_key, kept_images)
+    by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
+    return Evaluation(tuple(results), by_key, _kept_images(results, tested))
+
+
+def _run_all(
+    setup: EvaluationSetup,
+    tests: Sequence[Condition],
+    classes: int,
+    screening: Screening | None,
+) -> tuple[list[ConditionResult], list[Sequence[str]]]:
+    """Run all conditions, with what needs no gradient where they are masked; and flags."""
+    every = [_run(setup, condition, classes) for condition in tests]
+    tested = [_with_planted_test(setup, each, classes) for each in every]
+    flags = contradictions(tests, [each.verdicts for each in tested])
+    missed = any(each.result.flags for each in tested)  # plants, so far
+    if screening and (screening.masked or missed or any(flags)):
+        tested = add_gradient_free(setup, tested)
+    general = screening.flags() if screening else ()
+    return tested, [(*general, *own) for own in flags]
+
+
+def _flagged(
+    tested: Sequence[ConditionResult], flags: Sequence[Sequence[str]]
+) -> list[Result]:
+    """Return the results of searches with their flags."""
+    return [
+        each.result.model_copy(
+            update={"flags": (*own, *each.result.flags) if each.condition.searches else ()}
+        )
+        for each, own in zip(tested, flags, strict=True)
+    ]
+
+
+def _kept_images(
+    results: Sequence[Result], tested: Sequence[ConditionResult]
+) -> dict[str, Tensor]:
+    pairs = zip(results, tested, strict=True)
+    return {r.key: each.images for r, each in pairs if each.images is not None}
 
 
 def _with_tight_radii(
@@ -183,6 +227,29 @@ def _screen(
     screening = Screening(model, next(samples.batches(model, FEW)), threat, history)
     screening.refuse_blind(conditions)
     return classes, screening
+
+
+def _with_planted_test(
+    setup: EvaluationSetup, tested: ConditionResult, classes: int
+) -> ConditionResult:
+    """Add the planted test to the result of a suite, and its flag."""
+    samples = setup.samples
+
+    def load(numbers: Tensor) -> Batch:
+        few = Samples(samples.images[numbers], samples.labels[numbers], samples.bounds)
+        batch = next(few.batches(setup.model, len(numbers)))
+        return batch._replace(samples=numbers.to(batch.samples.device))
+
+    test = planted_test_of(
+        setup.model,
+        tested.condition,
+        tested.verdicts,
+        load,
+        classes=classes,
+        batch_size=setup.batch_size,
+        seed=setup.seed,
+    )
+    return tested._replace(result=with_planted_test(tested.result, test))
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, str]) -> None:
@@ -220,7 +287,9 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
     start, model = perf_counter(), setup.model
     batches = setup.samples.batches(model, setup.batch_size)
     total = len(setup.samples.images)
-    verdicts, images = run_and_keep(setup, batches, condition, total=total)
+    tally = PassTally()
+    counted = setup._replace(tally=tally)
+    verdicts, images = run_and_keep(counted, batches, condition, total=total)
     result = Result(
         **condition.result_fields(verdicts, classes),
         data="given",
@@ -228,5 +297,7 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
         branch=active_branch(model),
         seed=setup.seed,
         seconds=perf_counter() - start,
+        queries=tally.queries,
+        gradients=tally.gradients,
     )
     return ConditionResult(condition, result, verdicts, images)

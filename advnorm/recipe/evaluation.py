@@ -88,6 +88,15 @@ class EvaluationSpec(Spec):
     search_precision: Literal["float32", "bfloat16"] = "float32"
     """Of the passes of attacks: that of the model, or bfloat16, which is faster. Every
     success is confirmed in that of the model."""
+    statistics: Literal["running", "batch", "median"] = "running"
+    """Whose statistics batch norms take: the running ones, or those of each test batch,
+    around its mean or its median. Then ``fgsm``, ``bim`` and ``pgd`` attack whole batches,
+    all of them full, and verdicts depend on the batch."""
+    malicious: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] = 0.0
+    """With statistics of the batch: share of each batch that an attack moves to make the
+    other rows wrong. Those alone get verdicts."""
+    attacked: Annotated[float, BeforeValidator(number), Field(gt=0, le=1)] = 1.0
+    """With statistics of the batch: share of each batch that is attacked at a time."""
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
     """The branch of a mixture norm that is evaluated and attacked. With ``worst``, a sample
     is robust only if it is robust on both."""

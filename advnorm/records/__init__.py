@@ -23,10 +23,13 @@ from advnorm.records.artefacts import (
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.compiling import CompileDecision
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.environment import Environment
+from advnorm.records.headline import Headline, headlines, run_headlines
 from advnorm.records.monitoring import MonitoredStep, over_training
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
     Bracket,
     MedianRadius,
@@ -59,10 +62,12 @@ __all__ = [
     "Bracket",
     "Check",
     "ClaimResult",
+    "CompileDecision",
     "ConditionKind",
     "Diagnosis",
     "Environment",
     "Epoch",
+    "Headline",
     "ImageVerdicts",
     "LedgerEntry",
     "Measured",
@@ -70,6 +75,7 @@ __all__ = [
     "MonitoredStep",
     "Panel",
     "Picture",
+    "PlantedTest",
     "Published",
     "RadiiSummary",
     "Record",
@@ -92,6 +98,7 @@ __all__ = [
     "Verdicts",
     "counted",
     "first_mistake",
+    "headlines",
     "holds_reproductions",
     "mark_of",
     "over_training",
@@ -99,6 +106,7 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "run_headlines",
     "summarize_radii",
     "with_flags",
 ]

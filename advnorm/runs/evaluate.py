@@ -1,6 +1,6 @@
 """Evaluates or certifies a run: its weights and data under its recipe's conditions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +12,16 @@ from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import certify_first, search_in
 from advnorm.evaluation.radii import tighten
+from advnorm.norms import Domain
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
+from advnorm.runs.batch_statistics import evaluate_on_batches, statistics_of
 from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
 from advnorm.runs.load import LoadedRun, check_fit, open_run
 from advnorm.training.components import evaluation_threats, load_data
+
+EvaluateCondition = Callable[[Run, LoadedRun, Condition, Domain | None, Progress], Result]
 
 
 def evaluate_run(
@@ -31,12 +35,26 @@ def evaluate_run(
     """Run the recipe's evaluation on the run's weights; cached results are not run again.
 
     ``recipe`` is the run's own, with its ``evaluation`` changed at will. Under torchrun the
-    ranks share the samples; verdicts are those of one process.
+    ranks share the samples; verdicts are those of one process. With statistics of the test
+    batch, which need whole batches, several ranks are refused.
     """
     _check(recipe)
-    with open_run(run, recipe, root=root, device=device, progress=progress) as loaded:
-        conditions = _conditions(recipe, loaded.data.shape)
-        return _run_conditions(run, loaded, conditions, root, loaded.progress)
+    statistics = statistics_of(recipe)
+    whole = f"evaluation.statistics={recipe.evaluation.statistics} needs whole batches"
+    with open_run(
+        run,
+        recipe,
+        root=root,
+        device=device,
+        progress=progress,
+        single_process=whole if statistics else None,
+    ) as loaded:
+        conditions = evaluation_conditions(recipe, loaded.data.shape)
+        if statistics is None:
+            return _run_conditions(run, loaded, conditions, root, loaded.progress)
+        conditions = [statistics.condition(condition) for condition in conditions]
+        test = partial(evaluate_on_batches, statistics=statistics)
+        return _run_conditions(run, loaded, conditions, root, loaded.progress, test)
 
 
 def certify_run(
@@ -68,6 +86,7 @@ def _check(recipe: Recipe) -> None:
         lambda: sets.DATA[recipe.data.name.partition(":")[0]],
         lambda: parse_conditions(recipe.evaluation.conditions, [], bounds),
         lambda: evaluation_threats(recipe),
+        lambda: statistics_of(recipe),
     ):
         try:
             look_up()
@@ -77,7 +96,8 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError("\n".join(problems))
 
 
-def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+def evaluation_conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+    """Return the conditions that the recipe's evaluation names."""
     spec = recipe.evaluation
     if not spec.conditions:
         raise ValueError(
@@ -102,6 +122,7 @@ def _run_conditions(
     conditions: Sequence[Condition],
     root: Path | None,
     progress: Progress,
+    test: EvaluateCondition = evaluate_condition,
 ) -> list[Result]:
     """Run the conditions on each data set and branch; compare them with certificates."""
     results = []
@@ -110,7 +131,7 @@ def _run_conditions(
         for condition in conditions:
             each = []
             for branch in branches:
-                each.append(evaluate_condition(run, tested, condition, branch, progress))
+                each.append(test(run, tested, condition, branch, progress))
             if len(each) > 1:
                 results.append(worst_branch(run, condition, each, progress))
             else:

@@ -17,6 +17,7 @@ from advnorm.evaluation.checks import (  # noqa: F401
     inputs,
     memory,
     outputs,
+    planted_check,
     scores,
 )
 from advnorm.evaluation.checks.context import (
@@ -65,6 +66,7 @@ ALL_CHECKS = (
     "transfer_stronger",
     "decisions_stronger",
     "false_robustness",
+    "planted_test",
     "stateful",
 )
 """All checks, the cheap ones first."""
