@@ -6,6 +6,8 @@ from typing import Literal
 
 from torch import nn
 
+from advnorm.evaluation.adaptation import Adapt, BoundAdaptation, as_adaptation, bind
+from advnorm.evaluation.adaptive_stages import adapt_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
@@ -67,6 +69,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     keep: Literal["nothing", "adversarial"] = "nothing",
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
+    adapt: Adapt | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -112,6 +115,10 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
+        adapt: What searches pass in place of the model: ``{layer: surrogate}`` for the
+            backward pass of layers (BPDA), or an :class:`advnorm.evaluation.Adaptation`
+            with draws (EOT), another model, a loss, or a batch attacked as a whole.
+            Verdicts are those of the plain model; names of conditions end in ``+adapt``.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -128,12 +135,17 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
+        bound = _bind(adapt, model, samples, threats)
+        tests = adapt_conditions(tests, bound)
+        if bound is not None and bound.batch is not None:
+            batch_size = bound.batch
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
         tested = [_run(setup, condition, classes) for condition in tests]
         flags = contradictions(tests, [each.verdicts for each in tested])
-        if screening and (screening.masked or any(flags)):
+        plain = bound is None or not bound.changes_verdicts
+        if screening and plain and (screening.masked or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = screening.flags() if screening else ()
     results = [
@@ -164,6 +176,20 @@ def _with_tight_radii(
             update = {"radii": condition.summary(tight)}
             results[number], verdicts[number] = result.model_copy(update=update), tight
     return results, verdicts
+
+
+def _bind(
+    adapt: Adapt | None, model: nn.Module, samples: Samples, threats: Sequence[Threat]
+) -> BoundAdaptation | None:
+    """Bind what is adapted to the model, and refuse what does not fit."""
+    if not as_adaptation(adapt):
+        return None
+    samples.check_images(threats)
+    with explain_shape(samples.images):
+        bound = bind(adapt, model, next(samples.batches(model, FEW)).images)
+    if bound is not None:
+        bound.check_batch(len(samples.images))
+    return bound
 
 
 def _screen(

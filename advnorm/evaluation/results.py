@@ -27,7 +27,7 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
-        """Return a line for each result; below, radii, and flags and notes, numbered."""
+        """Return a line for each result; below, radii, draws, flags and notes, numbered."""
         width = max(len(result.key) for result in self.results)
         texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
         marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
@@ -35,8 +35,8 @@ class Evaluation:
             " ".join([f"{r.key:<{width}}  {r.accuracy}", *(marks[n] for n in _notes(r))])
             for r in self.results
         ]
-        radii = [f"  {r.key}: {r.radii}" for r in self.results if r.radii]
-        return "\n".join([*lines, *radii, *(_note(marks[text], text) for text in texts)])
+        more = [f"  {r.key}: {each}" for r in self.results for each in (r.radii, r.draws) if each]
+        return "\n".join([*lines, *more, *(_note(marks[text], text) for text in texts)])
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per condition: plain values, for csv, json or a data frame.
@@ -88,6 +88,8 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
     )
     rows = zip(*columns, strict=True)
     table = [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    for line, frequency in zip(table, verdicts.frequencies, strict=False):
+        line["frequency"] = frequency
     for line, bracket in zip(table, verdicts.radii, strict=False):
         line["certified_radius"], line["broken_radius"] = bracket
     return table

@@ -24,6 +24,7 @@ from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
+from advnorm.records.draws import DrawsSummary, summarize_draws
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep, over_training
 from advnorm.records.radii import (
@@ -60,6 +61,7 @@ __all__ = [
     "ClaimResult",
     "ConditionKind",
     "Diagnosis",
+    "DrawsSummary",
     "Environment",
     "Epoch",
     "LedgerEntry",
@@ -97,6 +99,7 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "summarize_draws",
     "summarize_radii",
     "with_flags",
 ]

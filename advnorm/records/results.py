@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
+from advnorm.records.draws import DrawsSummary, summarize_draws
 from advnorm.records.radii import Bracket, RadiiSummary
 
 
@@ -104,6 +105,8 @@ class Result(Record):
     """What a reader has to know about how it was measured, such as a fallback."""
     radii: RadiiSummary | None = None
     """Of the condition ``radii``: medians, the curve and its area."""
+    draws: DrawsSummary | None = None
+    """Of a randomized model: the accuracy over draws; ``accuracy`` is the first draw's."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 
@@ -166,11 +169,25 @@ class Verdicts(Record):
 
     The second is ``None`` where nothing broke the sample.
     """
+    draws: tuple[tuple[bool, ...], ...] = ()
+    """Of a randomized model: whether a sample stayed right, in each draw.
+
+    The first draw is the verdict.
+    """
+
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """Of a randomized model: the share of draws in which a sample stayed right."""
+        return tuple(sum(row) / len(row) for row in self.draws)
+
+    def draws_summary(self) -> DrawsSummary | None:
+        """Return what the draws say together; ``None`` for a model that has none."""
+        return summarize_draws(self.draws) if self.draws else None
 
     def first(self, count: int) -> Self:
         """Return the verdicts on the first ``count`` samples."""
         each = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
-        rows = (*each, "radii")
+        rows = (*each, "radii", "draws")
         return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:
