@@ -70,7 +70,7 @@ def evaluate_condition(
                 loaded.model,
                 test.batches(
                     order,
-                    batch_size=spec.batch_size * ranks.size(),
+                    batch_size=spec.adapt.batch or spec.batch_size * ranks.size(),
                     device=loaded.device,
                 ),
                 condition,
@@ -115,6 +115,8 @@ def _result(
 def _report(result: Result, cached: int, progress: Progress) -> None:
     more = f"; verdicts on all {cached} stay" if cached > result.accuracy.n else ""
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
+    if result.draws:
+        progress.line(f"  {result.draws}")
     for text in (*result.flags, *result.notes):
         progress.line(f"  ! {text}")
 
@@ -176,6 +178,10 @@ def worst_of(verdicts: Sequence[Verdicts]) -> Verdicts:
             "by": by,
             "certified": tuple(map(all, certified)),
             "curve": curve,
+            "draws": tuple(
+                tuple(map(all, zip(*rows, strict=True)))
+                for rows in zip(*(v.draws for v in verdicts), strict=True)
+            ),
             "radii": tuple(
                 map(_worst_bracket, zip(*(v.radii for v in verdicts), strict=True))
             ),
