@@ -78,11 +78,17 @@ class Adaptation:
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (whole and value >= least):
-                raise ValueError(f"adapt: {name} is a whole number from {least}, not {value}")
+                raise ValueError(
+                    f"adapt: {name} is a whole number from {least}, not {value}"
+                )
         if not 0 <= self.noise < float("inf"):
-            raise ValueError(f"adapt: noise is a deviation in pixel values, not {self.noise}")
+            raise ValueError(
+                f"adapt: noise is a deviation in pixel values, not {self.noise}"
+            )
         if self.noise and self.draws < 2:
-            raise ValueError("adapt: noise is averaged over draws: set draws too, such as 20")
+            raise ValueError(
+                "adapt: noise is averaged over draws: set draws too, such as 20"
+            )
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise unknown("loss", self.loss, list(LOSSES))
         if self.batch and self.draws > 1:
@@ -193,9 +199,7 @@ class BoundAdaptation:
             yield
 
 
-def bind(
-    adapt: Adapt | None, model: nn.Module, images: Tensor
-) -> BoundAdaptation | None:
+def bind(adapt: Adapt | None, model: nn.Module, images: Tensor) -> BoundAdaptation | None:
     """Check an adaptation with a few images; ``None`` where nothing is adapted."""
     wanted = as_adaptation(adapt)
     if not wanted:

@@ -152,7 +152,7 @@ def _adapted(condition: Condition, bound: BoundAdaptation) -> Condition:
             f"{condition.name}: a curve has no draws and no joint batch, name an attack of "
             "one step count"
         )
-    if condition.kind == "certificate" or condition.certifies and special:
+    if condition.kind == "certificate" or (condition.certifies and special):
         raise ValueError(
             f"{condition.name}: no certificate covers a model that is randomized or uses "
             "its batch: leave the certificate out"

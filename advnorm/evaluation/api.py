@@ -137,17 +137,25 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         model = as_module(model)
         bound = _bind(adapt, model, samples, threats)
         tests = adapt_conditions(tests, bound)
-        if bound is not None and bound.batch is not None:
-            batch_size = bound.batch
         classes, screening = _screen(model, samples, tests, threats)
-        kept = keep == "adversarial"
-        setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
+        kept, size = keep == "adversarial", (bound and bound.batch) or batch_size
+        setup = EvaluationSetup(model, samples, size, seed, progress, kept)
         tested = [_run(setup, condition, classes) for condition in tests]
         flags = contradictions(tests, [each.verdicts for each in tested])
         plain = bound is None or not bound.changes_verdicts
         if screening and plain and (screening.masked or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = screening.flags() if screening else ()
+    return _assemble(tests, tested, flags, general)
+
+
+def _assemble(
+    tests: Sequence[Condition],
+    tested: Sequence[ConditionResult],
+    flags: Sequence[tuple[str, ...]],
+    general: tuple[str, ...],
+) -> Evaluation:
+    """Put flags beside the results, tighten radii, and look for broken certificates."""
     results = [
         result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
         for (condition, result, _, _), own in zip(tested, flags, strict=True)

@@ -143,7 +143,9 @@ class Condition:
             "curve": verdicts.accuracies(self.counts),
             "radii": self.summary(verdicts),
             "draws": verdicts.draws_summary(),
-            "statistics": "batch" if self.adaptation and self.adaptation.batch else "running",
+            "statistics": "batch"
+            if self.adaptation and self.adaptation.batch
+            else "running",
             "notes": self.notes(classes),
         }
 

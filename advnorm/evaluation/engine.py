@@ -1,7 +1,7 @@
 """Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
@@ -61,18 +61,12 @@ def run_condition(
     search = SearchFunctions(model, condition, seed=seed)
     progress, logits_fn = progress or Quiet(), logits_of(model)
     allocator = freed_memory_kept(next(model.parameters(), None))
-    adaptation = condition.adaptation
-    with ExitStack() as scopes:
-        for scope in (eval_mode(model), frozen_parameters(model), allocator):
-            scopes.enter_context(scope)
-        if adaptation is not None:
-            scopes.enter_context(adaptation.ready())
+    with eval_mode(model), frozen_parameters(model), allocator, search.ready():
         for batch in batches:
             count = len(batch.samples)
             if not count:
                 continue
-            if adaptation is not None:
-                adaptation.check_batch(count)
+            search.check_batch(count)
             images, labels = batch.images.to(search_dtype(model)), batch.labels
             rows, draws = own_rows(count), Draws.of(seed, batch.samples)
             with failing_together():
@@ -118,7 +112,19 @@ class SearchFunctions:
         self.adapted_fn = adaptation.search_fn(seed) if adaptation else None
         threat = condition.threat
         without_search = not condition.searches or (threat is not None and not threat.eps)
-        self._ready = without_search or adaptation is not None  # a folded model has no slots
+        self._ready = (
+            without_search or adaptation is not None
+        )  # a folded model has no slots
+
+    def ready(self) -> AbstractContextManager[None]:
+        """Return the scope in which an adaptive search and its verdicts run."""
+        adaptation = self.condition.adaptation
+        return adaptation.ready() if adaptation else nullcontext()
+
+    def check_batch(self, count: int) -> None:
+        """Refuse a batch that an adaptive search cannot take as a whole."""
+        if self.condition.adaptation:
+            self.condition.adaptation.check_batch(count)
 
     def prepare(self, images: Tensor) -> None:
         """Fold the model, if that is not done and there is something to search."""

@@ -35,7 +35,12 @@ class Evaluation:
             " ".join([f"{r.key:<{width}}  {r.accuracy}", *(marks[n] for n in _notes(r))])
             for r in self.results
         ]
-        more = [f"  {r.key}: {each}" for r in self.results for each in (r.radii, r.draws) if each]
+        more = [
+            f"  {r.key}: {each}"
+            for r in self.results
+            for each in (r.radii, r.draws)
+            if each
+        ]
         return "\n".join([*lines, *more, *(_note(marks[text], text) for text in texts)])
 
     def table(self) -> list[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from advnorm.recipe.data_and_model import DataSpec, ModelSpec, NormSpec
 from advnorm.recipe.evaluation import (
-    EvaluationSpec,
     AdaptSpec,
+    EvaluationSpec,
     EvaluationThreatSpec,
     MonitorSpec,
     PerturbationSpec,

@@ -39,7 +39,9 @@ def expected_logits(
 
     def offset(draw: int, images: Tensor) -> Tensor:
         keys = Draws.of(seed, torch.tensor([draw], device=images.device))
-        return noise * keys.stream("smoothing").normal(*images.shape[1:], dtype=images.dtype)
+        return noise * keys.stream("smoothing").normal(
+            *images.shape[1:], dtype=images.dtype
+        )
 
     return mean
 

@@ -19,29 +19,29 @@ SURROGATES: Registry[Surrogate] = Registry("surrogate")
 
 @SURROGATES.register("identity")
 def identity(x: Tensor, *_: object, **__: object) -> Tensor:
-    """The gradient passes as it is (straight-through): rounding, JPEG, feature sparsity."""
+    """Pass the gradient as it is (straight-through): rounding, JPEG, feature sparsity."""
     return x
 
 
 @SURROGATES.register("softplus")
 def softplus(x: Tensor, *_: object, **__: object) -> Tensor:
-    """The gradient of softplus, a sigmoid: rectifiers and steps that are flat below 0."""
+    """Use the gradient of softplus: rectifiers and steps that are flat below 0."""
     return F.softplus(x)
 
 
 @SURROGATES.register("sigmoid")
 def sigmoid(x: Tensor, *_: object, **__: object) -> Tensor:
-    """The gradient of the sigmoid: hard thresholds and gates."""
+    """Use the gradient of the sigmoid: hard thresholds and gates."""
     return x.sigmoid()
 
 
 @SURROGATES.register("tanh")
 def tanh(x: Tensor, *_: object, **__: object) -> Tensor:
-    """The gradient of tanh: signs and binary activations."""
+    """Use the gradient of tanh: signs and binary activations."""
     return x.tanh()
 
 
 @SURROGATES.register("hard_tanh")
 def hard_tanh(x: Tensor, *_: object, **__: object) -> Tensor:
-    """The gradient passes where an input is in [-1, 1] (Courbariaux et al., 2016)."""
+    """Pass the gradient where an input is in [-1, 1] (Courbariaux et al., 2016)."""
     return F.hardtanh(x)

@@ -16,6 +16,10 @@ _RUGGED = frozenset(
     }
 )
 _DRAWS = 20
+_LOSS = "loss='margin'"
+_IN_FORWARD = "make the step in forward a layer of its own, and name it in adapt"
+_FUNCTION = "surrogate: a differentiable function of the layer's output shape"
+_NETWORK = "network: the model without what the flags name"
 _ALIKE = 3
 """Layers of a class that are named one by one; more are named by their class."""
 
@@ -41,32 +45,37 @@ def propose(signs: Sequence[LayerSigns], flagged: Collection[str]) -> str:
     >>> propose([LayerSigns("0", "Quantize", "jumps", True)], ["piecewise_constant"])
     "advnorm.evaluate(..., adapt={'0': 'identity'})"
     """
-    flags, parts, comment = set(flagged), list[str](), ""
+    flags = set(flagged)
     masking = [s for s in signs if s.sign != "random"]
     layers, missing = _layers([s for s in masking if s.name])
-    if layers:
-        parts.append(f"layers={{{', '.join(layers)}}}")
-    if missing:
-        comment = "  # surrogate: a differentiable function of the layer's output shape"
-    if any(not s.name for s in masking) or (not masking and "wrong_gradients" in flags):
-        comment = "  # make the step in forward a layer of its own, and name it in adapt"
-    if "randomized" in flags or any(s.sign == "random" for s in signs):
-        parts.append(f"draws={_DRAWS}")
-    elif not masking and flags & _RUGGED:
-        parts.append(f"draws={_DRAWS}, noise=threat.eps / 4")
-    if flags & _FLAT:
-        parts.append("loss='margin'")
-    if "batch_dependent" in flags:
-        parts.append("batch=len(images)")
-    if flags & _OTHER_MODEL:
-        parts.append("model=network")
-        comment = comment or "  # network: the model without what the flags name"
+    random = "randomized" in flags or any(s.sign == "random" for s in signs)
+    in_forward = any(not s.name for s in masking) or (
+        not masking and "wrong_gradients" in flags
+    )
+    wanted = {
+        f"layers={{{', '.join(layers)}}}": bool(layers),
+        f"draws={_DRAWS}": random,
+        f"draws={_DRAWS}, noise=threat.eps / 4": not random
+        and not masking
+        and bool(flags & _RUGGED),
+        _LOSS: bool(flags & _FLAT),
+        "batch=len(images)": "batch_dependent" in flags,
+        "model=network": bool(flags & _OTHER_MODEL),
+    }
+    parts = [text for text, wants in wanted.items() if wants]
+    notes = {
+        _IN_FORWARD: in_forward,
+        _FUNCTION: missing,
+        _NETWORK: "model=network" in parts,
+    }
+    comment = next((text for text, holds in notes.items() if holds), "")
     if not parts:
-        return comment.strip(" #")
-    takes_loss = ", conditions=['apgd-100']" if "loss='margin'" in parts else ""
+        return comment
+    takes_loss = ", conditions=['apgd-100']" if _LOSS in parts else ""
     only_layers = len(parts) == 1 and bool(layers)
     adapt = parts[0].removeprefix("layers=") if only_layers else _adaptation(parts)
-    return f"advnorm.evaluate(...{takes_loss}, adapt={adapt}){comment}"
+    end = f"  # {comment}" if comment else ""
+    return f"advnorm.evaluate(...{takes_loss}, adapt={adapt}){end}"
 
 
 def _adaptation(parts: Sequence[str]) -> str:
