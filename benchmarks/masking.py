@@ -6,8 +6,8 @@
     python benchmarks/masking.py --show FILE        # the table of a record
 
 The base is a small CNN that the command trains against PGD, once; each layer of
-``masking_layers`` is planted in it. Rows are written to ``--out`` one by one, and those that
-are there are not measured again. ``--public`` takes weights of auto_LiRPA's
+``masking_layers`` is planted in it. Rows are written to ``--out`` one by one, and those
+that are there are not measured again. ``--public`` takes weights of auto_LiRPA's
 ``examples/vision/pretrained`` (``mnist_a_adv.pth``) instead.
 
 Columns: ``claimed`` is what PGD-20 leaves, ``standard`` AutoAttack's suite on the masked

@@ -1,3 +1,4 @@
+# ruff: noqa: D102 (what forward does is said by its class)
 """Layers that hide gradients, published and hand-made, and how each is searched past.
 
 Each is planted in a network that was trained without it: before the input, after (or

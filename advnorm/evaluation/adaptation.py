@@ -8,6 +8,7 @@ a model once, where everything that does not fit is refused.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -63,7 +64,7 @@ class Adaptation:
     layers: Mapping[LayerKey, Surrogate | str] = field(default_factory=dict)
     """Layer, by name or class -> its surrogate, whose backward pass replaces its own."""
     draws: int = 1
-    """Passes of a randomized model whose mean the search follows, and draws of a verdict."""
+    """Passes of a randomized model that a search averages, and draws of a verdict."""
     noise: float = 0.0
     """Standard deviation of offsets of the input, one for each draw, in pixel values."""
     model: AnyModel | None = None
@@ -102,15 +103,22 @@ class Adaptation:
         """The goal of attacks that take one; ``None`` leaves them theirs."""
         if self.loss is None:
             return None
-        name, loss = self.loss, self.loss
+        if isinstance(self.loss, str):
+            return _goal_of(LOSSES[self.loss])
+        return _goal_of(partial(_own_gain, self.loss))
 
-        def goal(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
-            hard = hard_labels(labels)
-            if isinstance(name, str):
-                return LOSSES[name](hard)
-            return lambda logits: _checked(loss(logits, hard), hard)
 
-        return goal
+def _goal_of(make: Callable[[Tensor], Gain]) -> AttackGoal:
+    """Return a goal that depends on the labels alone."""
+
+    def goal(logits_fn: LogitsFn, clean: Tensor, labels: Tensor, draws: Draws) -> Gain:
+        return make(hard_labels(labels))
+
+    return goal
+
+
+def _own_gain(loss: Loss, labels: Tensor) -> Gain:
+    return lambda logits: _checked(loss(logits, labels), labels)
 
 
 Adapt: TypeAlias = Adaptation | Mapping[LayerKey, Surrogate | str]
@@ -283,7 +291,7 @@ def _check_classes(searched: nn.Module, model: nn.Module, images: Tensor) -> Non
 
 
 def _check_slots(searched: nn.Module, slots: tuple[Slot, ...], images: Tensor) -> None:
-    """Refuse surrogates of another shape, of layers that are not run, and without effect."""
+    """Refuse surrogates of another shape, of layers that are not run, without effect."""
     x = images.clone().requires_grad_()
     with torch.enable_grad(), frozen_parameters(searched), substituted(slots) as called:
         logits = logits_of(searched)(x)

@@ -161,8 +161,8 @@ def _adapted(condition: Condition, bound: BoundAdaptation) -> Condition:
         raise ValueError("radii are not searched adaptively: evaluate at a list of radii")
     if condition.precision != "float32":
         raise ValueError(
-            "a search in bfloat16 passes a folded model, which has no adaptive slots: leave "
-            "search_precision at float32"
+            "a search in bfloat16 passes a folded model, which has no adaptive slots: "
+            "leave search_precision at float32"
         )
     stages = tuple(
         _with_goal(stage, condition, bound) if isinstance(stage, AttackSearch) else stage

@@ -140,7 +140,8 @@ def _substitute(slot: Slot, value: Tensor, stand_in: object) -> Tensor:
             f"the surrogate of layer {slot.name!r} returns shape {tuple(stand_in.shape)}, "
             f"the layer {tuple(value.shape)}: give a surrogate of the layer's output shape"
         )
-    substitute: Tensor = _Substitute.apply(value, stand_in.to(value.dtype))
+    stand_in = stand_in.to(value.dtype)
+    substitute: Tensor = _Substitute.apply(value, stand_in)  # type: ignore[no-untyped-call]
     return substitute
 
 
