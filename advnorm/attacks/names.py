@@ -184,6 +184,15 @@ class AttackName:
         ranking = 2 * CANDIDATES if self.order == "malt" else 0
         return self.restarts * (self.entry.passes(self.steps) + ranking)
 
+    def passes_with(self, classes: int) -> int:
+        """Return the passes with this number of classes, fewer where targets are fewer.
+
+        >>> parse_attack("apgd_t-100").passes_with(10), parse_attack("fab_t").passes_with(3)
+        (2700, 600)
+        """
+        targets = min(self.entry.targets, max(1, classes - 1))
+        return self.passes * targets // self.entry.targets
+
     def step_size(self, eps: float, *, ratio: float) -> float:
         """Return the step size: as the name says, else ``ratio`` x eps / steps."""
         length, own_ratio = self.options.get("step"), self.options.get("ratio")

@@ -62,6 +62,8 @@ class AttackEntry:
     """Number of classes -> why the attack does something else with so few, if it does."""
     passes: Callable[[int], int] = lambda steps: _GRADIENT * max(1, steps)
     """Steps -> forward passes for one sample, at most; a gradient counts as two more."""
+    targets: int = 1
+    """Target classes of one search, where there are as many; the passes are for all."""
     nearest: Callable[..., NearestAdversarial] | None = None
     """Of a minimum-norm attack: the same search whatever the radius, with distances."""
 
@@ -144,6 +146,7 @@ for _entry in (
         norms=_PROJECTED,
         fallback=targeted_dlr_reason,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
+        targets=_TARGETS,
     ),
     AttackEntry(
         "fab_t",
@@ -152,6 +155,7 @@ for _entry in (
         norms=_PROJECTED,
         from_clean=True,
         passes=lambda steps: _GRADIENT * _TARGETS * steps,
+        targets=_TARGETS,
         nearest=fab_nearest,
     ),
     AttackEntry(

@@ -27,6 +27,7 @@ from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.draws import DrawsSummary, summarize_draws
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep, over_training
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
     Bracket,
     MedianRadius,
@@ -70,6 +71,7 @@ __all__ = [
     "MonitoredStep",
     "Panel",
     "Picture",
+    "PlantedTest",
     "Published",
     "RadiiSummary",
     "Record",
