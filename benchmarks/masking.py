@@ -11,10 +11,11 @@ that are there are not measured again. ``--public`` takes weights of auto_LiRPA'
 ``examples/vision/pretrained`` (``mnist_a_adv.pth``) instead.
 
 Columns: ``claimed`` is what PGD-20 leaves, ``standard`` AutoAttack's suite on the masked
-model as it is, ``planted`` the share of planted adversarial examples that the attacks find,
-``adaptive`` the worst case over ``standard`` and the attacks with the slot (of a randomized
-model: the mean over draws under the slot alone), ``base`` the unmasked network under
-``standard``. ``flags`` are those of an audit's checks that need no attack.
+model as it is, ``planted`` the share of planted adversarial examples that PGD-20 finds, and
+after the arrow the attacks with the slot. ``adaptive`` is the worst case over ``standard``
+and the attacks with the slot (of a randomized model: the mean over draws under the slot
+alone), ``base`` the unmasked network under ``standard``. ``flags`` are those of an audit's
+checks that need no attack.
 """
 
 import argparse
@@ -28,10 +29,11 @@ from public_models import load_public
 from torch import nn
 
 from advnorm.data import Batch
-from advnorm.evaluation import audit, parse_conditions, run_condition
+from advnorm.evaluation import Condition, audit, parse_conditions, run_condition
 from advnorm.evaluation.adaptation import bind
 from advnorm.evaluation.adaptive_stages import adapt_conditions
 from advnorm.evaluation.checks.outputs import PROBES
+from advnorm.evaluation.planted import SAMPLES, planted_test
 from advnorm.recipe import Recipe, override
 from advnorm.recipes import find
 from advnorm.records import Accuracy, Run, Verdicts
@@ -104,7 +106,22 @@ def measure(mask: Mask, base: Base, test: Batch, threat: Threat) -> dict:
         ]
         accuracy = Accuracy(correct=sum(robust), n=len(robust))
         row["adaptive"], interval = accuracy.fraction, accuracy.interval
-    return {**row, "interval": list(interval), "planted": None, "sound": mask.sound}
+    row |= {"interval": list(interval), "sound": mask.sound}
+    return row | {"planted": planted(mask, model, test, threat)}
+
+
+def planted(
+    mask: Mask, model: nn.Module, test: Batch, threat: Threat
+) -> list[float | None]:
+    """Return the share of planted examples that PGD-20 finds, and that with the slot."""
+    few = Batch(*(tensor[:SAMPLES] for tensor in test))
+    shares = []
+    for names, own in ((("pgd-20",), None), (mask.attacks, mask)):
+        conditions = _conditions(model, few, names, threat, own)
+        torch.manual_seed(0)
+        success = planted_test(model, few.images, few.labels, threat, conditions).success
+        shares.append(success.fraction if success.n else None)
+    return shares
 
 
 def _verdicts(
@@ -115,11 +132,18 @@ def _verdicts(
     mask: Mask | None = None,
 ) -> list[Verdicts]:
     """Test the samples under each condition, without what an evaluation adds."""
+    conditions = _conditions(model, test, names, threat, mask)
+    return [run_condition(model, [test], c, total=len(test.labels)) for c in conditions]
+
+
+def _conditions(
+    model: nn.Module, test: Batch, names: Sequence[str], threat: Threat, mask: Mask | None
+) -> list[Condition]:
     shape = test.images.shape[1:]
     conditions = parse_conditions(names, [threat], threat.bounds, shape=shape)
-    if mask is not None:
-        conditions = adapt_conditions(conditions, bind(mask.adapt, model, test.images))
-    return [run_condition(model, [test], c, total=len(test.labels)) for c in conditions]
+    if mask is None:
+        return conditions
+    return adapt_conditions(conditions, bind(mask.adapt, model, test.images))
 
 
 def _described(mask: Mask) -> str:
@@ -158,7 +182,9 @@ def table(record: dict) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for title, row in record["rows"].items():
-        cells = [_percent({**row, "base": base}[column]) for column in COLUMNS]
+        found = " → ".join(map(_percent, row["planted"]))
+        values = {**row, "base": base}
+        cells = [found if c == "planted" else _percent(values[c]) for c in COLUMNS]
         low, high = (100 * end for end in row["interval"])
         cells[4] += f" [{low:.0f}, {high:.0f}]"
         flags = ", ".join(row["flags"][:2]) or "no flag"

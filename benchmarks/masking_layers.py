@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from advnorm.data.corruptions.jpeg import jpeg
 from advnorm.evaluation import Adaptation
 
-DRAWS = 10
+DRAWS = 20
 
 
 class MeanSparse(nn.Module):
@@ -327,7 +327,9 @@ def _slot(kind: str) -> Adaptation:
 
 
 _EOT = Adaptation(draws=DRAWS)
-_RANDOM = ("quick", "strong")
+_PRUNING = Adaptation({"ActivationPruning": "identity"}, draws=DRAWS)
+"""In expectation the layer is the identity: its own gradient has rare, huge entries."""
+_RANDOM = ("quick",)
 _DLR = Adaptation(loss="dlr")
 
 MASKS: Mapping[str, Mask] = {
@@ -356,8 +358,11 @@ MASKS: Mapping[str, Mask] = {
     "dropout at test time, 20%": Mask(
         at_rectifiers(lambda x: TestDropout(0.2)), _EOT, _RANDOM
     ),
-    "stochastic activation pruning": Mask(
-        at_rectifiers(lambda x: ActivationPruning(1.0)), _EOT, _RANDOM
+    "stochastic activation pruning, 100%": Mask(
+        at_rectifiers(lambda x: ActivationPruning(1.0)), _PRUNING, _RANDOM
+    ),
+    "stochastic activation pruning, 200%": Mask(
+        at_rectifiers(lambda x: ActivationPruning(2.0)), _PRUNING, _RANDOM
     ),
     "input noise 0.1": Mask(before_input(InputNoise(0.1)), _EOT, _RANDOM),
     "random resize and padding": Mask(before_input(RandomResize(0.9)), _EOT, _RANDOM),
