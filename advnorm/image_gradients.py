@@ -8,8 +8,10 @@ overlapping windows,
 .. math:: \nabla_x = \operatorname{fold}(W^\top \nabla_y),
 
 with the weights as a matrix :math:`W` of output channels x (input channels x window). That
-is fast as long as there are few rows in the product. Values of forward passes do not
-change, gradients by rounding only.
+is fast as long as there are few rows in the product, and where there is one channel. With a
+stride, plain convolutions of the gradient that are interleaved
+(:mod:`advnorm.transposed_convolution`) are faster. Values of forward passes do not change,
+gradients by rounding only.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+
+from advnorm import transposed_convolution
 
 _FEW = 4
 """Input channels up to which a convolution with a stride is faster in this way."""
@@ -46,6 +50,11 @@ class _Window(NamedTuple):
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether the gradient can be interleaved."""
+        return transposed_convolution.fits(self.stride, self.dilation, 1)
 
 
 class _Convolutions(TorchFunctionMode):
@@ -110,7 +119,27 @@ class _FewChannels(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (weight,) = ctx.saved_tensors
         stride, padding, dilation = ctx.window
-        columns = weight.flatten(1).T @ grads[0].flatten(2)
-        kernel = weight.shape[2:]
-        grad = F.fold(columns, ctx.size, kernel, dilation, padding, stride)
+        grad = (
+            transposed_convolution.transposed(
+                weight, stride[0], padding, grads[0], ctx.size
+            )
+            if weight.shape[1] > 1 and ctx.window.interleaves
+            else F.fold(
+                _columns(weight, grads[0]),
+                ctx.size,
+                weight.shape[2:],
+                dilation,
+                padding,
+                stride,
+            )
+        )
         return grad, None, None, None
+
+
+def _columns(weight: Tensor, grad: Tensor) -> Tensor:
+    """Return the product, ``(batch, channels x window, places)``."""
+    matrix = weight.flatten(1)
+    if grad.is_contiguous():
+        return matrix.T @ grad.flatten(2)
+    places = grad.permute(0, 2, 3, 1).flatten(1, 2)  # no copy where it is channels-last
+    return (places @ matrix).transpose(1, 2)

@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1] / "advnorm"
 BASE = {
     *("registry", "draws", "files", "progress", "model_state", "ranks", "allocator"),
     *("text", "safe_yaml", "numbers", "labelled_data", "model_output", "significance"),
-    *("t_test", "image_gradients"),
+    *("t_test", "image_gradients", "matrix_products"),
+    "transposed_convolution",
 }
 
 # What each part may import from the rest of the package.
@@ -25,7 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "t_test": set(),
     "labelled_data": set(),
     "allocator": set(),
-    "image_gradients": set(),
+    "image_gradients": {"transposed_convolution"},
+    "transposed_convolution": set(),
+    "matrix_products": set(),
     "files": set(),
     "progress": {"text"},
     "model_state": set(),

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from advnorm import matrix_products
 from advnorm.bounds.box import Box
 from advnorm.bounds.concretize import concretize
 from advnorm.bounds.graph import Graph, Node, logits_node, walk
@@ -242,7 +242,8 @@ def _spread(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
         spread = weight[labels][:, None] - weight  # (batch, classes, features)
         return torch.matmul(spread.abs(), radius[..., None])[..., 0]
     pairs = (weight[:, None] - weight).abs().flatten(0, 1)
-    spreads = F.linear(radius, pairs).view(len(radius), len(weight), len(weight))
+    spreads = matrix_products.linear(radius, pairs)
+    spreads = spreads.view(len(radius), len(weight), len(weight))
     own = labels.view(-1, 1, 1).expand(-1, 1, len(weight))
     return spreads.gather(1, own).squeeze(1)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from advnorm import matrix_products
 from advnorm.bounds import linear_forms
 from advnorm.bounds.box import Box
 from advnorm.bounds.linear_forms import LinearForms
@@ -89,9 +90,8 @@ def _transposed(kernel: Kernel, a: Tensor, field: ReceptiveField) -> Tensor:
     if entries * kernel.in_channels * height * width > MATRIX or len(a) < entries:
         return transposed(a)
     each = torch.eye(entries, dtype=a.dtype, device=a.device).view(-1, *a.shape[1:])
-    return (a.flatten(1) @ transposed(each).flatten(1)).view(
-        -1, kernel.in_channels, height, width
-    )
+    grown = matrix_products.matmul(a.flatten(1), transposed(each).flatten(1))
+    return grown.view(-1, kernel.in_channels, height, width)
 
 
 def through_max(

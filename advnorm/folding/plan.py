@@ -6,6 +6,7 @@ Weights are not read here: a plan outlives optimizer steps, and holds layers, no
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from operator import attrgetter
 from typing import Any
 
@@ -28,6 +29,9 @@ from advnorm.folding.steps import (
     SumStep,
 )
 from advnorm.norms import DualNorm
+
+RESHAPES = ("flatten", "view", "reshape")
+"""Functions that keep the order of what they reshape."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ def make_plan(graph: Graph, images: Tensor) -> FoldingPlan | None:
         return None
     with torch.no_grad():
         values = walk(graph, images, lambda n, a, k: n.target(*a, **k), keep=True)
-    dims = [value.ndim if isinstance(value, Tensor) else 0 for value in values]
-    return _Planner(graph.nodes, dims).plan()
+    shapes = [v.shape if isinstance(v, Tensor) else torch.Size() for v in values]
+    return _Planner(graph.nodes, shapes).plan()
 
 
 def _is_random(layer: nn.Module) -> bool:
@@ -109,8 +113,9 @@ def _constant(node: Node, model: nn.Module, others: Mapping[int, Any]) -> Any:
 class _Planner:
     """Goes through the nodes once, and joins each to the step before it where it can."""
 
-    def __init__(self, nodes: Sequence[Node], dims: Sequence[int]) -> None:
-        self.nodes, self.dims = nodes, dims
+    def __init__(self, nodes: Sequence[Node], shapes: Sequence[torch.Size]) -> None:
+        self.nodes, self.shapes = nodes, shapes
+        self.dims = [len(shape) for shape in shapes]
         self.steps: dict[int, Step] = {}
         self.constants: dict[int, Node] = {}
         self.value_of = list(range(len(nodes)))
@@ -200,7 +205,24 @@ class _Planner:
         ):
             step.before, step.inputs = before.source, before.inputs
             del self.steps[value]
+        elif isinstance(layer, nn.Linear) and self._flattens(value, index):
+            (maps_index,) = self.nodes[value].inputs
+            step.maps = self.shapes[maps_index][1:]
+            step.inputs = (self.value_of[maps_index],)
+            del self.steps[value]
         self.steps[index] = step
+
+    def _flattens(self, value: int, index: int) -> bool:
+        """Tell whether a value is feature maps as rows, which one linear layer reads."""
+        node = self.nodes[value]
+        step, known = self.steps.get(value), len(node.inputs) == 1
+        if not known or not isinstance(step, LayerStep | CallStep):
+            return False
+        before, after = self.shapes[node.inputs[0]], self.shapes[value]
+        reshapes = type(node.target) is nn.Flatten or node.function in RESHAPES
+        whole = len(before) == 4 and after == (before[0], prod(before[1:]))
+        alone = self.tail[value] == value and self._only_reader(value, index)
+        return reshapes and whole and alone
 
     def _join_relu(self, index: int, value: int) -> bool:
         step = self.steps.get(value)

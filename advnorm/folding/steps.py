@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
+from advnorm import matrix_products
 from advnorm.bounds.graph import replaced
 from advnorm.folding.feature_maps import Constants, FeatureMap, MapSource
 from advnorm.image_gradients import convolve, pays
@@ -74,6 +74,8 @@ class ProductStep:
     before: MapSource | None = None
     after: MapSource | None = None
     relu: bool = False
+    maps: tuple[int, ...] | None = None
+    """The shape of the feature maps that a linear layer gets as rows."""
 
     def bind(self, layout: Layout, constants: Constants) -> Bound:
         """Fold, and cast once."""
@@ -85,12 +87,16 @@ class ProductStep:
             return _convolution(layer, weight, bias, relu, layout)
         weight = layout.cast(weight)
         bias = None if bias is None else bias.to(kind)
-        linear = isinstance(layer, nn.Linear)
+        linear, maps = isinstance(layer, nn.Linear), self.maps
+        if maps is not None and layout.channels_last:
+            weight = weight.view(len(weight), *maps).permute(0, 2, 3, 1).flatten(1)
 
         def run(x: Tensor) -> Tensor:
             x = x if x.dtype == kind else x.to(kind)
+            if maps is not None:
+                x = (x.permute(0, 2, 3, 1) if layout.channels_last else x).flatten(1)
             if linear:
-                y = F.linear(x, weight, bias)
+                y = matrix_products.linear(x, weight, bias)
             else:
                 y = layer._conv_forward(x, weight, bias)  # type: ignore[operator]
             return y.relu_() if relu else y

@@ -92,11 +92,8 @@ class _DualBatchNorm(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor, *args: Any) -> tuple[Any, ...]:
         *given, clean, eps = args
         parts = (slice(0, clean), slice(clean, len(x)))
-        u, y, odds = (
-            torch.empty_like(x),
-            torch.empty_like(x),
-            x.new_empty(len(x), x.shape[2]),
-        )
+        u, y = torch.empty_like(x), torch.empty_like(x)
+        odds, p = x.new_empty(len(x), x.shape[2]), x.new_empty(len(x), 1, x.shape[2])
         moments = [
             _center(x[part], u[part], y[part], given[2 * i], given[2 * i + 1])
             for i, part in enumerate(parts)
@@ -108,8 +105,8 @@ class _DualBatchNorm(torch.autograd.Function):
         vectors = _forward_vectors(r, s, w, b)
         for i, part in enumerate(parts):
             scaled = u[part].mul_(own[i][:, None])
-            _mix(scaled, y[part], odds[part], [v[i] for v in vectors])
-        ctx.save_for_backward(u, torch.sigmoid(odds)[:, None], w, r, s, own)
+            _mix(scaled, y[part], odds[part], p[part], [v[i] for v in vectors])
+        ctx.save_for_backward(u, p, w, r, s, own)
         ctx.clean, ctx.measured = clean, (given[0] is None, given[2] is None)
         outputs = [
             value if measured else None
@@ -142,9 +139,9 @@ def _center(
         torch.sub(x, mean[:, None], out=u)
         return mean, var
     n = x.shape[0] * x.shape[2]
-    mean = x.sum((0, 2)) / n
+    mean = _sum(x) / n
     torch.sub(x, mean[:, None], out=u)
-    return mean, torch.mul(u, u, out=buffer).sum((0, 2)) / n
+    return mean, _sum(torch.mul(u, u, out=buffer)) / n
 
 
 def _forward_vectors(r: Tensor, s: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, ...]:
@@ -154,12 +151,12 @@ def _forward_vectors(r: Tensor, s: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
     return 0.5 * (r * r - 1), rs, constant, w - wr, wr, -ws, ws + b
 
 
-def _mix(u: Tensor, y: Tensor, odds: Tensor, vectors: list[Tensor]) -> None:
-    """Write the output and the log-odds of a domain's rows."""
+def _mix(u: Tensor, y: Tensor, odds: Tensor, p: Tensor, vectors: list[Tensor]) -> None:
+    """Write the output, the log-odds and the posterior of a domain's rows."""
     square, linear, constant, by_p, scale, shift_p, shift = vectors
     _affine(u, square, linear, out=y).mul_(u)  # not u * u first: it may overflow
     torch.sum(y, 1, out=odds).add_(constant)
-    p = torch.sigmoid(odds)[:, None]
+    torch.sigmoid(odds[:, None], out=p)
     _affine(p, by_p, scale, out=y).mul_(u)
     y.addcmul_(p, shift_p[:, None]).add_(shift[:, None])
 
@@ -179,7 +176,7 @@ def _backward(ctx: Any, of_y: Tensor, of_odds: Tensor) -> tuple[Any, ...]:
     dw, db, of_mean, of_var = _moment_gradients(r, s, w, own, sums)
     for i, part in enumerate(parts):
         if ctx.measured[i]:
-            _add_moments(u[part], dx[part], buffer, own[i], of_mean[i], of_var[i])
+            _add_moments(u[part], dx[part], own[i], of_mean[i], of_var[i])
     given = [
         None if measured else of[i]
         for i, measured in enumerate(ctx.measured)
@@ -208,28 +205,22 @@ class _Rows(NamedTuple):
 def _slope(
     rows: _Rows, buffer: Tensor, vectors: list[Tensor], *, sums: bool
 ) -> tuple[Tensor, ...]:
-    """Write the gradient of a domain's rows at fixed moments; return sums per feature."""
+    """Write the gradient of a domain's rows at fixed moments; return sums per feature.
+
+    They are those of g, pg, gu, pgu, lu, luu and l, with l the gradient of the odds.
+    """
     g, u, p, of_odds, dx = rows
     by_p, ws, own_by_p, own_wr, square, linear = vectors
     gu = torch.mul(g, u, out=buffer)
     of_p = torch.matmul(by_p, gu).sub_(torch.matmul(ws, g))
     slope = of_p[:, None].mul_(p - p * p).add_(of_odds[:, None])
     _affine(p, own_by_p, own_wr, out=dx).mul_(g)
-    totals = _sums(g, gu, u, p, slope) if sums else ()
-    dx.add_(_affine(u, square, linear, out=buffer).mul_(slope))
-    return totals
-
-
-def _sums(g: Tensor, gu: Tensor, u: Tensor, p: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
-    """Return sums per feature of g, pg, gu, pgu, lu, luu, and that of l; overwrites gu."""
-    g1, gp, gu1, gup = (
-        g.sum((0, 2)),
-        _weighted_sum(g, p),
-        gu.sum((0, 2)),
-        _weighted_sum(gu, p),
-    )
-    lu, luu = _weighted_sum(u, slope), _weighted_sum(torch.mul(u, u, out=gu), slope)
-    return g1, gp, gu1, gup, lu, luu, slope.sum().expand_as(lu)
+    of_g = (_sum(g), _weighted_sum(g, p), _sum(gu), _weighted_sum(gu, p)) if sums else ()
+    lu = torch.mul(u, slope, out=buffer)
+    dx.addcmul_(lu, square[:, None]).addcmul_(slope, linear[:, None])
+    if not sums:
+        return ()
+    return *of_g, _sum(lu), _sum(lu.mul_(u)), slope.sum().expand_as(square)
 
 
 def _moment_gradients(
@@ -255,16 +246,21 @@ def _moment_gradients(
 
 
 def _add_moments(
-    u: Tensor, dx: Tensor, buffer: Tensor, own: Tensor, of_mean: Tensor, of_var: Tensor
+    u: Tensor, dx: Tensor, own: Tensor, of_mean: Tensor, of_var: Tensor
 ) -> None:
     r"""Add :math:`\bar\mu / m + 2 \bar{\sigma^2} (x - \mu) / m` to the gradient."""
     m = u.shape[0] * u.shape[2]
-    dx.add_(_affine(u, 2 * of_var / (m * own), of_mean / m, out=buffer[: len(u)]))
+    dx.addcmul_(u, (2 * of_var / (m * own))[:, None]).add_((of_mean / m)[:, None])
 
 
 def _affine(x: Tensor, scale: Tensor, shift: Tensor, *, out: Tensor) -> Tensor:
     """Write ``scale * x + shift`` per feature: two fast passes beat one slow pass."""
     return torch.mul(x, scale[:, None], out=out).add_(shift[:, None])
+
+
+def _sum(x: Tensor) -> Tensor:
+    """Return each feature's sum."""
+    return x.sum((0, 2))
 
 
 def _weighted_sum(x: Tensor, weight: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from advnorm.bounds import transposed_convolution
+from advnorm import transposed_convolution
 from advnorm.bounds.operations import LAYERS as ENTRIES
 
 RELAXATIONS = {
@@ -112,7 +112,7 @@ def test_gradients_of_relus_lines_are_finite_everywhere():
 
 
 @pytest.mark.parametrize("stride, kernel, padding, side", [
-    (2, 4, 0, 11), (2, 3, 1, 8), (3, 2, 1, 10), (2, (2, 5), (1, 2), 9), (4, 3, 0, 15),
+    (2, 4, 0, 11), (2, 1, 0, 7), (2, 2, 3, 6), (2, 3, 1, 8), (3, 2, 1, 10), (2, (2, 5), (1, 2), 9), (4, 3, 0, 15),
 ])  # fmt: skip
 def test_interleaved_is_the_transpose_of_a_convolution(stride, kernel, padding, side):
     """By the definition of a transpose: <a, W x> = <W^T a, x>."""
@@ -121,7 +121,15 @@ def test_interleaved_is_the_transpose_of_a_convolution(stride, kernel, padding, 
     x = torch.randn(4, 2, side, side + 1, dtype=torch.float64)
     value = layer(x)
     a = torch.randn_like(value)
-    back = transposed_convolution.transposed(layer, a, x.shape[2:])
-    assert transposed_convolution.fits(layer) and back.shape == x.shape
+    back = transposed_convolution.transposed(
+        layer.weight, stride, layer.padding, a, x.shape[2:]
+    )
+    with torch.no_grad():  # by another way
+        written = transposed_convolution.transposed(
+            layer.weight, stride, layer.padding, a, x.shape[2:]
+        )
+    torch.testing.assert_close(written, back)
+    fits = transposed_convolution.fits(layer.stride, layer.dilation, layer.groups)
+    assert fits and back.shape == x.shape
     ours, plain = ((p * q).flatten(1).sum(1) for p, q in ((back, x), (a, value)))
     torch.testing.assert_close(ours, plain)

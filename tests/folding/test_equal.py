@@ -7,9 +7,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from advnorm import norms
-from advnorm.folding import fast_logits
+from advnorm.folding import fast_logits, fast_path
 from advnorm.folding.feature_maps import FeatureMap
-from advnorm.folding.steps import folded
+from advnorm.folding.steps import Layout, folded
 from advnorm.image_gradients import pays
 
 
@@ -116,6 +116,52 @@ def test_norm_before_a_padded_convolution_stays_a_map():
     ]
     with torch.no_grad():
         torch.testing.assert_close(fast(images), model(images), rtol=0, atol=1e-12)
+
+
+class Reshaped(nn.Module):
+    """A convolution whose maps a linear layer reads as rows, reshaped in some way."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.rows, self.linear, self.way = nn.Flatten(), nn.Linear(4 * 4 * 5, 7), way
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.conv(x)))
+        if self.way == "layer":
+            return self.linear(self.rows(y))
+        if self.way == "flatten":
+            return self.linear(torch.flatten(y, 1))
+        if self.way == "view":
+            return self.linear(y.view(y.size(0), -1))
+        if self.way == "reshape":
+            return self.linear(y.reshape(x.shape[0], 80))
+        if self.way == "transposed":
+            return self.linear(y.transpose(1, 2).flatten(1))
+        rows = y.flatten(1)  # read twice
+        return self.linear(rows) + rows[:, :7] + y.mean((2, 3)).sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize(
+    "way", ["layer", "flatten", "view", "reshape", "transposed", "twice"]
+)
+def test_a_linear_layer_reads_maps_in_the_order_of_the_model(
+    way, channels_last, monkeypatch
+):
+    monkeypatch.setattr(
+        fast_path, "layout_of", lambda plan, images: Layout(images.dtype, channels_last)
+    )
+    torch.manual_seed(0)
+    model, images = Reshaped(way).double().eval(), torch.rand(5, 3, 6, 7).double()
+    model.norm.running_mean.normal_()
+    joined = any(getattr(step, "maps", None) for step in _steps(model, images))
+    assert joined == (way != "twice")
+    fast = fast_logits(model, images)
+    assert fast is not None
+    with torch.no_grad():
+        torch.testing.assert_close(fast(images), model(images), rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient(fast, images), gradient(model, images))
 
 
 def test_value_that_is_read_twice_is_not_overwritten():

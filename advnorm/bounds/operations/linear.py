@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from advnorm.bounds import linear_forms, transposed_convolution
+from advnorm import matrix_products, transposed_convolution
+from advnorm.bounds import linear_forms
 from advnorm.bounds.box import Ball, Box, between
 from advnorm.bounds.linear_forms import LinearForms
 from advnorm.bounds.operations.arguments import LayerSetting
@@ -32,7 +33,7 @@ STUCK = 1e-4
 
 def linear_interval(layer: nn.Linear, box: Box) -> Box:
     """Multiply the radius by the absolute weights."""
-    return _weighted(F.linear, layer.weight, layer.bias, box)
+    return _weighted(matrix_products.linear, layer.weight, layer.bias, box)
 
 
 def convolution_interval(layer: nn.Conv2d, box: Box) -> Box:
@@ -89,7 +90,8 @@ def _norm(square: Tensor) -> Tensor:
 
 def _linear_backward(call: Call, a: Tensor, prepared: Any) -> list[LinearForms]:
     layer = call.target
-    return [LinearForms(a @ layer.weight, linear_forms.times_bias(a, layer.bias, -1))]
+    bias = linear_forms.times_bias(a, layer.bias, -1)
+    return [LinearForms(matrix_products.matmul(a, layer.weight), bias)]
 
 
 def convolution_backward(call: Call, a: Tensor, prepared: Any) -> list[LinearForms]:
@@ -101,8 +103,11 @@ def convolution_backward(call: Call, a: Tensor, prepared: Any) -> list[LinearFor
     if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
         return linear_forms.by_derivative(layer, a, shape)
     rows = a.flatten(0, 1)
-    if transposed_convolution.fits(layer):
-        back = transposed_convolution.transposed(layer, rows, shape[2:])
+    stride, padding = layer.stride, layer.padding
+    if transposed_convolution.fits(stride, layer.dilation, layer.groups):
+        back = transposed_convolution.transposed(
+            layer.weight, stride[0], padding, rows, shape[2:]
+        )
     else:
         back = _transposed(layer, rows, shape)
     bias = linear_forms.times_bias(a, layer.bias, 2)
@@ -146,7 +151,7 @@ def _size(call: Call) -> Tensor:
     """Return ``|W| |h| + |b|``."""
     layer, box, weight = call.target, call.box, call.target.weight.abs()
     if isinstance(layer, nn.Linear):
-        return F.linear(box.magnitude, weight, _bias_terms(layer))
+        return matrix_products.linear(box.magnitude, weight, _bias_terms(layer))
     size: Tensor = layer._conv_forward(box.magnitude, weight, _bias_terms(layer))
     return size
 
