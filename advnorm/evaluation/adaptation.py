@@ -315,7 +315,9 @@ def _settings(
     wanted: Adaptation, slots: tuple[Slot, ...], draws: int
 ) -> dict[str, Setting]:
     """Return what records say of an adaptation."""
-    settings: dict[str, Setting] = {f"adapt.{slot.name}": slot.label for slot in slots}
+    settings: dict[str, Setting] = {
+        f"adapt.layers.{slot.name}": slot.label for slot in slots
+    }
     if draws > 1:
         settings["adapt.draws"] = draws
     if wanted.noise:

@@ -19,10 +19,8 @@ from advnorm.evaluation.stages import (
     StageInput,
     predict,
 )
+from advnorm.records import ADAPTED
 from advnorm.surrogates import drawn_logits, seeded
-
-SUFFIX = "+adapt"
-"""Of the names of adaptive conditions: their results stand beside the plain ones."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def _adapted(condition: Condition, bound: BoundAdaptation) -> Condition:
         stages = tuple(JointSearch(stage) for stage in searches)
     return replace(
         condition,
-        name=f"{condition.name}{SUFFIX}",
+        name=f"{condition.name}{ADAPTED}",
         stages=stages,
         settings={**condition.settings, **bound.settings},
         adaptation=bound,

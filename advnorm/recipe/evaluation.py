@@ -13,6 +13,7 @@ from advnorm.recipe.values import (
     Spec,
     Unit,
     Whole,
+    layer_names,
     number,
     sequence,
 )
@@ -69,7 +70,7 @@ class AdaptSpec(Spec):
     See docs/how-to/adaptive.md.
     """
 
-    layers: dict[str, str] = {}
+    layers: Annotated[dict[str, str], BeforeValidator(layer_names)] = {}
     """Layer, by its name or that of its class -> ``advnorm list surrogates``: the backward
     pass of the layer is that of the surrogate (BPDA)."""
     draws: Count = 1

@@ -42,6 +42,7 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import (
+    ADAPTED,
     ConditionKind,
     Epoch,
     Result,
@@ -53,6 +54,7 @@ from advnorm.records.run import Run, RunLostError
 from advnorm.records.studies import Study, StudyComparison, StudyNumber, StudyRow
 
 __all__ = [
+    "ADAPTED",
     "MARKS",
     "SCALES",
     "Accuracy",

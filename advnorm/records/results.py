@@ -57,6 +57,10 @@ at several step counts. ``statistics``: perturbed batch-norm statistics.
 """
 
 
+ADAPTED = "+adapt"
+"""The end of the name of a condition that is searched adaptively."""
+
+
 class Result(Record):
     """One model under one condition: ``results/<key>.json``."""
 
@@ -115,6 +119,12 @@ class Result(Record):
         """A file name that says condition, norm and radius."""
         other = self.data if self.other else None
         return result_key(self.condition, self.threat, self.branch, other)
+
+    @property
+    def adaptation(self) -> tuple[tuple[str, Setting], ...]:
+        """The settings of an adaptive search; empty for any other."""
+        own = self.settings.items() if self.condition.endswith(ADAPTED) else ()
+        return tuple((key, value) for key, value in own if key.startswith("adapt."))
 
     @property
     def key_without_branch(self) -> str:

@@ -55,7 +55,7 @@ def test_a_slot_breaks_what_a_quantizer_hides(samples):
     )
     (record,) = result.results
     assert record.key == "pgd-10+adapt_linf_0.05"
-    assert record.settings["adapt.0"] == "identity"
+    assert record.settings["adapt.layers.0"] == "identity"
     base = advnorm.evaluate(masked[1], images, labels, threat, **arguments).results[0]
     assert record.accuracy.fraction <= base.accuracy.fraction + 0.1
     x = result.adversarial[record.key]
@@ -294,7 +294,7 @@ def test_a_run_records_an_adaptive_search_and_continues_it(tiny, tmp_path):
     assert len(verdicts.samples) == 12
     assert more.fingerprint == few.fingerprint != plain.fingerprint
     assert Run.open(run.path).result(plain.key) == plain
-    assert any(key.startswith("adapt.") for key in more.settings)
+    assert any(key.startswith("adapt.layers.") for key in more.settings)
     joint = evaluated("evaluation.adapt.batch=4", "evaluation.samples=12")
     assert [r.statistics for r in joint] == ["batch", "batch"]
     with pytest.raises(ValueError, match="12 images do not fill batches of 5"):

@@ -23,7 +23,7 @@ RECORDS = sorted((RESULTS / "masking").glob("*.json"))
 
 @pytest.fixture(scope="module")
 def base():
-    """A small untrained CNN, whose own predictions are the labels."""
+    """Return a small untrained CNN, whose own predictions are the labels."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 8, 3),
