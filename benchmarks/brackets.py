@@ -50,7 +50,7 @@ OWN = {
     "digits.standard_none": (),
     "digits.pgd_none, 3 hidden layers": ("model.options.depth=3",),
 }
-ADVERSARIAL_CNN = ("digits.pgd, CNN", ("model.name=cnn_small", "model.options.width=8"))
+ADVERSARIAL_CNN = ("digits.pgd, cnn_small", ("model.name=cnn_small", "data.size=16"))
 PUBLIC = ("mnist_a_adv.pth", "mnist_cnn_small.pth")
 DIGITS_TEST = 360
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
+from advnorm.data import Batch
 from advnorm.evaluation.adaptation import Adapt, BoundAdaptation, as_adaptation, bind
 from advnorm.evaluation.adaptive_stages import adapt_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
@@ -34,6 +35,7 @@ from advnorm.evaluation.inputs import (
     refuse_misplaced_threat,
     threats_of,
 )
+from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.evaluation.radii import tighten
 from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.samples import (
@@ -140,10 +142,12 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         classes, screening = _screen(model, samples, tests, threats)
         kept, size = keep == "adversarial", (bound and bound.batch) or batch_size
         setup = EvaluationSetup(model, samples, size, seed, progress, kept)
-        tested = [_run(setup, condition, classes) for condition in tests]
+        every = [_run(setup, condition, classes) for condition in tests]
+        tested = [_with_planted_test(setup, each, classes) for each in every]
         flags = contradictions(tests, [each.verdicts for each in tested])
+        missed = any(each.result.flags for each in tested)  # plants, so far
         plain = bound is None or not bound.changes_verdicts
-        if screening and plain and (screening.masked or any(flags)):
+        if screening and plain and (screening.masked or missed or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = screening.flags() if screening else ()
     return _assemble(tests, tested, flags, general)
@@ -157,20 +161,23 @@ def _assemble(
 ) -> Evaluation:
     """Put flags beside the results, tighten radii, and look for broken certificates."""
     results = [
-        result.model_copy(update={"flags": (*general, *own) if condition.searches else ()})
+        result.model_copy(
+            update={"flags": (*general, *own, *result.flags) if condition.searches else ()}
+        )
         for (condition, result, _, _), own in zip(tested, flags, strict=True)
     ]
     verdicts = [each.verdicts for each in tested]
     results, verdicts = _with_tight_radii(tests, results, verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
-    keys = [result.key for result in results]
-    kept_images = {
-        key: each.images
-        for key, each in zip(keys, tested, strict=True)
-        if each.images is not None
-    }
-    by_key = dict(zip(keys, verdicts, strict=True))
-    return Evaluation(tuple(results), by_key, kept_images)
+    by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
+    return Evaluation(tuple(results), by_key, _kept_images(results, tested))
+
+
+def _kept_images(
+    results: Sequence[Result], tested: Sequence[ConditionResult]
+) -> dict[str, Tensor]:
+    pairs = zip(results, tested, strict=True)
+    return {r.key: each.images for r, each in pairs if each.images is not None}
 
 
 def _with_tight_radii(
@@ -217,6 +224,29 @@ def _screen(
     screening = Screening(model, next(samples.batches(model, FEW)), threat, history)
     screening.refuse_blind(conditions)
     return classes, screening
+
+
+def _with_planted_test(
+    setup: EvaluationSetup, tested: ConditionResult, classes: int
+) -> ConditionResult:
+    """Add the planted test to the result of a suite, and its flag."""
+    samples = setup.samples
+
+    def load(numbers: Tensor) -> Batch:
+        few = Samples(samples.images[numbers], samples.labels[numbers], samples.bounds)
+        batch = next(few.batches(setup.model, len(numbers)))
+        return batch._replace(samples=numbers.to(batch.samples.device))
+
+    test = planted_test_of(
+        setup.model,
+        tested.condition,
+        tested.verdicts,
+        load,
+        classes=classes,
+        batch_size=setup.batch_size,
+        seed=setup.seed,
+    )
+    return tested._replace(result=with_planted_test(tested.result, test))
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, str]) -> None:

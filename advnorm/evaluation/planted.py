@@ -13,59 +13,44 @@ the readout has a closed form; and what the model computes after its last linear
 in place, with logits of the model's own size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from advnorm import ranks
-from advnorm.attacks import NonFiniteGradientError, classify
+from advnorm.attacks import NonFiniteGradientError
 from advnorm.data import Batch
-from advnorm.draws import Draws
 from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import Condition, parse_conditions
 from advnorm.evaluation.engine import logits_of, run_condition, search_dtype
-from advnorm.evaluation.last_layer import (
-    PassCounter,
-    find_last_layer,
-    passes_counted,
-    recorded,
-)
-from advnorm.evaluation.readouts import (
-    FittedReadout,
-    Readouts,
-    fit_readout,
-    readouts_in_place,
-)
+from advnorm.evaluation.last_layer import PassCounter, find_last_layer, passes_counted
+from advnorm.evaluation.planting import CHEAP, Planter, Plants, PointCounts
+from advnorm.evaluation.readouts import readouts_in_place
 from advnorm.evaluation.samples import AnyModel, as_module
 from advnorm.evaluation.stages import AttackSearch, Certificate
 from advnorm.model_state import eval_mode
-from advnorm.records import PlantedTest
+from advnorm.records import ADAPTED, Check, PlantedTest, Result, Verdicts
 from advnorm.threat import Threat
 
+CHECK = "planted_test"
+"""The name of the check."""
+MISSED = (
+    "the attacks miss adversarial examples that were planted within their reach, so they "
+    "may miss real ones: let the search pass around what hides them (a smooth surrogate "
+    "of that layer in the backward pass), take more steps and restarts, or other attacks, "
+    "until they find at least 95%"
+)
+SUITES_TESTED = ("standard", "full")
+"""The suites whose every evaluation has the cheap form."""
 SAMPLES = 32
 """Samples of the cheap form."""
 SHARE = 0.1
 """Of the passes of an evaluation: what the cheap form may cost."""
-GAP = 0.05
-"""Between inner points and the boundary, in units of eps (the authors' value)."""
-_GROWTHS = 12
 _PROBED = 8
 _TOGETHER = 2
 """Samples that go through the later attacks together, where there is a budget."""
-
-
-class PointCounts(NamedTuple):
-    """How many points are drawn for each sample."""
-
-    inner: int
-    random: int
-
-
-CHEAP, FULL = PointCounts(128, 128), PointCounts(999, 200)
-"""Of every evaluation, and of an audit: the second has the paper's numbers."""
 
 
 def planted_test(  # noqa: PLR0913 (one flat call)
@@ -114,8 +99,74 @@ def planted_test(  # noqa: PLR0913 (one flat call)
     device = next((p.device for p in model.parameters()), images.device)
     batch = Batch(*(tensor.to(device) for tensor in batch))
     with ranks.single_process(), eval_mode(model), passes_counted(model) as counter:
-        test = _Test(model, batch, threat, points, seed, batch_size, counter)
-        return test.run(searches, budget)
+        searcher = _Searcher(model, batch, threat, points, seed, batch_size, counter)
+        return searcher.run(searches, budget)
+
+
+def planted_test_of(
+    model: nn.Module,
+    condition: Condition,
+    verdicts: Verdicts,
+    load: Callable[[Tensor], Batch],
+    *,
+    classes: int,
+    batch_size: int = 250,
+    seed: int = 0,
+) -> PlantedTest | None:
+    """Plant at a few samples that a suite left robust, at 10% of its cost.
+
+    ``None`` where nothing was searched, or nothing is left: then there is nothing to
+    doubt. ``load`` returns samples by their numbers.
+    """
+    adaptation = condition.adaptation
+    if condition.name.removesuffix(ADAPTED) not in SUITES_TESTED or not condition.searches:
+        return None
+    if adaptation is not None and adaptation.changes_verdicts:
+        return None  # features are random, or those of a batch
+    certified = verdicts.certified or (False,) * len(verdicts.samples)
+    rows = zip(verdicts.samples, verdicts.robust, certified, strict=True)
+    left = [sample for sample, robust, sure in rows if robust and not sure]
+    if not left:
+        return None
+    assert condition.threat is not None
+    batch = load(torch.tensor(left[:SAMPLES]))
+    try:
+        return planted_test(
+            model,
+            batch.images,
+            batch.labels,
+            condition.threat,
+            [condition],
+            samples=batch.samples,
+            budget=planted_budget(condition, len(left), classes),
+            batch_size=batch_size,
+            seed=seed,
+        )
+    except (ValueError, RuntimeError) as error:  # whatever a model raises in a pass
+        text = str(error).partition("\n")[0]
+        return PlantedTest(
+            attacks=tuple(name.text for name in condition.attacks),
+            solved=0,
+            missed=0,
+            inner_points=CHEAP.inner,
+            random_points=CHEAP.random,
+            passes=0,
+            reason=f"a pass failed: {text}",
+        )
+
+
+def planted_finding(test: PlantedTest) -> Check:
+    """Return the test as a check of an audit."""
+    if test.reason or not test.success.n:
+        return Check(name=CHECK, status="not run", says=str(test))
+    status = "flagged" if test.flagged else "passed"
+    return Check(name=CHECK, status=status, numbers=test.numbers, says=MISSED)
+
+
+def with_planted_test(result: Result, test: PlantedTest | None) -> Result:
+    """Return a result with the test beside it, and its flag where it failed."""
+    flags = (planted_finding(test).flag,) if test and test.flagged else ()
+    return result.model_copy(update={"planted": test, "flags": (*result.flags, *flags)})
 
 
 def planted_budget(condition: Condition, attacked: int, classes: int) -> int:
@@ -128,7 +179,7 @@ def planted_budget(condition: Condition, attacked: int, classes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Test:
+class _Searcher:
     """A model and samples, with what the parts of the test share."""
 
     model: nn.Module
@@ -141,27 +192,35 @@ class _Test:
 
     def run(self, searches: Sequence[Condition], budget: int | None) -> PlantedTest:
         """Plant, check, and search."""
-        attacks = tuple(a.text for condition in searches for a in condition.attacks)
-        reason, solved, missed, random = "", 0, 0, 0
-        layer, readouts, rows = None, None, torch.zeros(0, dtype=torch.long)
-        classes = self._count_classes()
+        reason, solved, missed = "", 0, 0
+        plants = Plants(None, torch.zeros(0, dtype=torch.long), 0)
+        classes, layer = self._count_classes(), None
         if len(self.batch.images):
             layer = find_last_layer(self.model, self._own_images[:_PROBED], classes)
         if layer is None:
             reason = "no linear layer of the model decides its predictions"
         else:
-            readouts, rows, solved_at_random = self._plant(layer, classes)
-            random = int(solved_at_random.sum())
-        if layer is not None and readouts is not None and len(rows):
-            with readouts_in_place(self.model, layer, readouts):
-                solved, missed = self._search(searches, rows, budget)
+            planter = Planter(
+                self.model,
+                layer,
+                self.threat,
+                self.points,
+                classes,
+                seed=self.seed,
+                batch_size=self.batch_size,
+            )
+            plants = planter.plant(self.batch)
+            if plants.readouts is not None and len(plants.rows):
+                with readouts_in_place(self.model, layer, plants.readouts):
+                    solved, missed = self._search(searches, plants.rows, budget)
+        count = len(plants.rows)
         return PlantedTest(
-            attacks=attacks,
+            attacks=tuple(a.text for condition in searches for a in condition.attacks),
             solved=solved,
             missed=missed,
-            undecided=len(rows) - solved - missed,
-            not_planted=0 if reason else len(self.batch.images) - len(rows),
-            random=random,
+            undecided=count - solved - missed,
+            not_planted=0 if reason else len(self.batch.images) - count,
+            random=plants.at_random,
             inner_points=self.points.inner,
             random_points=self.points.random,
             passes=self.counter.passes,
@@ -177,115 +236,6 @@ class _Test:
     def _count_classes(self) -> int:
         with torch.no_grad():
             return int(logits_of(self.model)(self.batch.images[:2]).shape[1])
-
-    def _plant(
-        self, layer: nn.Linear, classes: int
-    ) -> tuple[Readouts | None, Tensor, Tensor]:
-        """Return readouts, the rows that could be planted, and which are solved at random.
-
-        A plant counts if the whole model with the readout in place predicts the label on
-        the clean image, and the planted class on the planted one.
-        """
-        fits: list[FittedReadout] = []
-        images, margins, at_random, rows = [], [], [], []
-        for row in range(len(self.batch.images)):
-            points = self._points(row)
-            features, outputs = self._features(layer, points)
-            last = 1 + self.points.inner
-            fit = fit_readout(features[:last], features[last])
-            if fit is None:
-                continue
-            reached = (features[last + 1 :].double() - fit.mean) @ fit.weight
-            fits.append(fit)
-            rows.append(row)
-            images.append(points[last])
-            at_random.append(bool((reached > fit.threshold).any()))
-            margins.append(_margin(outputs[0]))
-        none = torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.bool)
-        if not rows:
-            return None, *none
-        chosen = torch.tensor(rows, device=self.batch.images.device)
-        readouts = self._readouts(chosen, fits, torch.stack(margins).median(), classes)
-        with readouts_in_place(self.model, layer, readouts):
-            valid = self._are_planted(chosen, torch.stack(images), readouts)
-        kept = valid.nonzero().squeeze(1)
-        solved = torch.tensor(at_random)[kept.cpu()]
-        return readouts[kept], chosen[kept], solved
-
-    def _points(self, row: int) -> Tensor:
-        """Return the clean image, inner points, the planted one, and random points."""
-        clean = self.batch.images[row : row + 1]
-        key = int(Draws.of(self.seed, self.batch.samples[row : row + 1]).keys)
-
-        def draw(name: str, count: int) -> tuple[Tensor, Draws]:
-            numbers = torch.arange(count, device=clean.device)
-            many = clean.expand(count, *clean.shape[1:])
-            return many, Draws.of(key, numbers).stream("planted", name)
-
-        inside = self.threat.scaled(1 - GAP)
-        half, other = self.points.inner // 2, self.points.random // 2
-        return torch.cat(
-            [
-                clean,
-                inside.sample(*draw("inner", half)),
-                on_boundary(inside, *draw("inner boundary", self.points.inner - half)),
-                on_boundary(self.threat, *draw("plant", 1)),
-                self.threat.sample(*draw("random", other)),
-                on_boundary(
-                    self.threat, *draw("random boundary", self.points.random - other)
-                ),
-            ]
-        )
-
-    def _features(self, layer: nn.Linear, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the input and the output of a layer."""
-        logits_fn, features, outputs = logits_of(self.model), [], []
-        with recorded(layer) as seen, torch.no_grad():
-            for part in torch.split(points, self.batch_size):
-                logits_fn(part)
-                features.append(seen.features)
-                outputs.append(seen.outputs)
-        return torch.cat(features), torch.cat(outputs)
-
-    def _readouts(
-        self,
-        rows: Tensor,
-        fits: Sequence[FittedReadout],
-        margin: Tensor,
-        classes: int,
-    ) -> Readouts:
-        """Put fits together, with clean margins like those of the model."""
-        images, labels = self.batch.images[rows], self.batch.labels[rows]
-        kind = images.dtype
-        weights, means, thresholds, lowest = (
-            torch.stack([getattr(fit, name) for fit in fits]).to(kind)
-            for name in FittedReadout._fields
-        )
-        # the clean image is an inner point: d is at least the lowest there
-        scales = margin.to(kind).clamp(min=torch.finfo(kind).tiny) / lowest.abs()
-        return Readouts(
-            anchors=images.flatten(1),
-            weights=weights,
-            means=means,
-            thresholds=thresholds,
-            labels=labels,
-            targets=(labels + 1) % classes,
-            scales=scales,
-            floors=-scales * lowest.abs(),
-        )
-
-    def _are_planted(self, rows: Tensor, plants: Tensor, readouts: Readouts) -> Tensor:
-        """Tell for which samples the model with its readout answers as it should."""
-        logits_fn, clean = logits_of(self.model), self.batch.images[rows]
-        answers = []
-        with torch.no_grad():
-            for images, wanted in ((clean, readouts.labels), (plants, readouts.targets)):
-                parts = torch.split(images, self.batch_size)
-                logits = torch.cat([logits_fn(part) for part in parts])
-                answers.append(
-                    logits.isfinite().all(1) & (classify(logits, wanted) == wanted)
-                )
-        return answers[0] & answers[1] & self.threat.contains(plants, clean)
 
     def _search(
         self, searches: Sequence[Condition], rows: Tensor, budget: int | None
@@ -324,25 +274,6 @@ class _Test:
         return rows[torch.tensor(verdicts.robust, device=rows.device)]
 
 
-def on_boundary(threat: Threat, clean: Tensor, draws: Draws) -> Tensor:
-    """Draw one point on the boundary of each ball: a corner in Linf.
-
-    In L2 and L1 the change is made longer where the box cuts it, so that it has the whole
-    length where it can have it. In L0 as many features change as may.
-    """
-    if threat.name == "l0":
-        return threat.sample(clean, draws)
-    noise = draws.normal(*clean.shape[1:], dtype=clean.dtype)
-    if threat.name == "linf":
-        return threat.project(clean + threat.eps * threat.direction(noise), clean)
-    low, high = threat.bounds
-    change, tiny = noise * (high - low), torch.finfo(clean.dtype).tiny
-    for _ in range(_GROWTHS):
-        length = threat.distance((clean + change).clamp(low, high), clean).clamp(min=tiny)
-        change = change * (threat.eps / length).view(-1, *(1,) * (clean.ndim - 1))
-    return threat.project((clean + change).clamp(low, high), clean)
-
-
 def _searches(
     conditions: Sequence[str | Condition], threat: Threat, shape: Sequence[int]
 ) -> list[Condition]:
@@ -373,11 +304,3 @@ def _single_attacks(condition: Condition) -> Iterator[Condition]:
                 yield replace(condition, stages=(search,), attacks=(name,))
         elif not isinstance(stage, Certificate):
             yield replace(condition, stages=(stage,))
-
-
-def _margin(outputs: Tensor) -> Tensor:
-    """Return how far the largest logit is above the others; of a single one, its size."""
-    if len(outputs) == 1:
-        return outputs[0].abs().double()
-    first, second = outputs.double().topk(2).values
-    return first - second

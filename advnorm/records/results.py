@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.draws import DrawsSummary, summarize_draws
+from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import Bracket, RadiiSummary
 
 
@@ -111,6 +112,8 @@ class Result(Record):
     """Of the condition ``radii``: medians, the curve and its area."""
     draws: DrawsSummary | None = None
     """Of a randomized model: the accuracy over draws; ``accuracy`` is the first draw's."""
+    planted: PlantedTest | None = None
+    """Of ``standard`` and ``full``: whether its attacks find planted examples."""
     fingerprint: str = ""
     """Of everything that decided it, as in its verdicts."""
 

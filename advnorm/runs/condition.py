@@ -8,15 +8,26 @@ from time import perf_counter
 
 import torch
 from safetensors.torch import save as dump_tensors
+from torch import Tensor
 
 from advnorm import ranks
-from advnorm.data import corruption_of
+from advnorm.data import Batch, corruption_of
 from advnorm.evaluation import Condition, run_condition
 from advnorm.evaluation.engine import Examples
+from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
-from advnorm.records import Bracket, Result, Run, Verdicts, mark_of, result_key, with_flags
+from advnorm.records import (
+    Bracket,
+    PlantedTest,
+    Result,
+    Run,
+    Verdicts,
+    mark_of,
+    result_key,
+    with_flags,
+)
 from advnorm.runs.load import LoadedRun
 
 
@@ -82,10 +93,33 @@ def evaluate_condition(
             )
     seconds = before + perf_counter() - start
     result = _result(loaded, condition, branch, verdicts.first(count), seconds)
-    result = with_flags(result, run.audits())
+    with route(loaded.model, domain=branch or "adversarial"):
+        test = _planted_test(loaded, condition, verdicts.first(count))
+    result = with_flags(with_planted_test(result, test), run.audits())
     ranks.run_on_first(partial(run.write_result, result))
     _report(result, len(verdicts.samples), progress)
     return result
+
+
+def _planted_test(
+    loaded: LoadedRun, condition: Condition, verdicts: Verdicts
+) -> PlantedTest | None:
+    """Return what a suite's attacks find of planted examples."""
+    test, spec = loaded.data.test, loaded.recipe.evaluation
+
+    def load(numbers: Tensor) -> Batch:
+        size = len(numbers)
+        return next(test.batches(numbers, batch_size=size, device=loaded.device))
+
+    return planted_test_of(
+        loaded.model,
+        condition,
+        verdicts,
+        load,
+        classes=loaded.classes,
+        batch_size=spec.batch_size,
+        seed=loaded.recipe.seed,
+    )
 
 
 def _result(
@@ -117,6 +151,8 @@ def _report(result: Result, cached: int, progress: Progress) -> None:
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
     if result.draws:
         progress.line(f"  {result.draws}")
+    if result.planted:
+        progress.line(f"  {result.planted}")
     for text in (*result.flags, *result.notes):
         progress.line(f"  ! {text}")
 
@@ -144,6 +180,11 @@ def worst_branch(
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(condition.counts),
             "seconds": sum(result.seconds for result in branches),
+            "planted": min(
+                (result.planted for result in branches if result.planted),
+                key=lambda test: (not test.flagged, test.success.interval),
+                default=None,
+            ),
             "flags": tuple(dict.fromkeys(flag for r in branches for flag in r.flags)),
         }
     )

@@ -8,7 +8,8 @@ from torch import nn
 from advnorm import L0, L1, L2, Linf
 from advnorm.draws import Draws
 from advnorm.evaluation.last_layer import find_last_layer
-from advnorm.evaluation.planted import on_boundary, planted_test
+from advnorm.evaluation.planted import planted_test
+from advnorm.evaluation.planting import on_boundary
 from advnorm.evaluation.readouts import RIDGES, fit_readout
 from advnorm.models.linear import LogisticOutput
 

@@ -17,6 +17,7 @@ from advnorm.evaluation.checks import (  # noqa: F401
     inputs,
     memory,
     outputs,
+    planted_check,
     proposals,
     scores,
 )
@@ -68,6 +69,7 @@ ALL_CHECKS = (
     "transfer_stronger",
     "decisions_stronger",
     "false_robustness",
+    "planted_test",
     "stateful",
 )
 """All checks, the cheap ones first."""
