@@ -50,6 +50,7 @@ from advnorm.records import (
     Setting,
     ThreatRecord,
     Verdicts,
+    draws_note,
     result_key,
     summarize_radii,
 )
@@ -130,6 +131,7 @@ class Condition:
     def result_fields(self, verdicts: Verdicts, classes: int) -> dict[str, Any]:
         """Return the fields of a :class:`~advnorm.records.Result` that it decides."""
         (only,) = self.attacks if len(self.attacks) == 1 else (None,)
+        draws = verdicts.draws_summary()
         return {
             "condition": self.name,
             "kind": self.kind,
@@ -142,11 +144,11 @@ class Condition:
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(self.counts),
             "radii": self.summary(verdicts),
-            "draws": verdicts.draws_summary(),
+            "draws": draws,
             "statistics": "batch"
             if self.adaptation and self.adaptation.batch
             else "running",
-            "notes": self.notes(classes),
+            "notes": (*self.notes(classes), *([draws_note(draws)] if draws else [])),
         }
 
 

@@ -27,7 +27,7 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
-        """Return a line for each result; below, radii, draws, plants, flags and notes."""
+        """Return a line for each result; below, radii, plants, flags and notes."""
         width = max(len(result.key) for result in self.results)
         texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
         marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
@@ -38,7 +38,7 @@ class Evaluation:
         more = [
             f"  {r.key}: {each}"
             for r in self.results
-            for each in (r.radii, r.draws, r.planted)
+            for each in (r.radii, r.planted)
             if each
         ]
         return "\n".join([*lines, *more, *(_note(marks[text], text) for text in texts)])

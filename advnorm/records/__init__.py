@@ -24,7 +24,7 @@ from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
-from advnorm.records.draws import DrawsSummary, summarize_draws
+from advnorm.records.draws import DrawsSummary, draws_note, summarize_draws
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep, over_training
 from advnorm.records.planted import PlantedTest
@@ -95,6 +95,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "counted",
+    "draws_note",
     "first_mistake",
     "holds_reproductions",
     "mark_of",

@@ -61,6 +61,11 @@ def summarize_draws(right: Sequence[Sequence[bool]]) -> DrawsSummary:
     )
 
 
+def draws_note(summary: DrawsSummary | None) -> str:
+    """Return the note beside an accuracy of a randomized model."""
+    return f"randomized: {summary}"
+
+
 def _neighbours(count: float) -> tuple[int, int]:
     """Return the whole numbers around a count."""
     return int(count), -int(-count // 1)

@@ -149,8 +149,6 @@ def _result(
 def _report(result: Result, cached: int, progress: Progress) -> None:
     more = f"; verdicts on all {cached} stay" if cached > result.accuracy.n else ""
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
-    if result.draws:
-        progress.line(f"  {result.draws}")
     if result.planted:
         progress.line(f"  {result.planted}")
     for text in (*result.flags, *result.notes):
@@ -174,11 +172,15 @@ def worst_branch(
 ) -> Result:
     """Combine the results of all branches: a robust sample is robust on each of them."""
     verdicts = worst_of([run.verdicts(r.key).first(r.accuracy.n) for r in branches])
+    draws, own = verdicts.draws_summary(), branches[0].draws
+    more = [draws_note(draws)] if draws else []
     result = branches[0].model_copy(
         update={
             "branch": "worst",
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(condition.counts),
+            "draws": draws,
+            "notes": (*(n for n in branches[0].notes if n != draws_note(own)), *more),
             "seconds": sum(result.seconds for result in branches),
             "planted": min(
                 (result.planted for result in branches if result.planted),
