@@ -24,6 +24,7 @@ from advnorm.records import (
     Result,
     Run,
     Verdicts,
+    draws_note,
     mark_of,
     result_key,
     with_flags,
