@@ -164,6 +164,8 @@ def run(
         chosen = not names or any(word in title for word in names)
         if chosen and title not in rows:
             rows[title] = measure(mask, base, test, Linf(eps))
+            rows = {title: rows[title] for title in MASKS if title in rows}
+            record["rows"] = rows
             temporary = out.with_suffix(".tmp")
             temporary.write_text(json.dumps(record, indent=1) + "\n")
             temporary.replace(out)

@@ -359,10 +359,10 @@ MASKS: Mapping[str, Mask] = {
         at_rectifiers(lambda x: TestDropout(0.2)), _EOT, _RANDOM
     ),
     "stochastic activation pruning, 100%": Mask(
-        at_rectifiers(lambda x: ActivationPruning(1.0)), _PRUNING, _RANDOM
+        at_rectifiers(lambda x: ActivationPruning(1.0)), _PRUNING, ("pgd-40x5",)
     ),
     "stochastic activation pruning, 200%": Mask(
-        at_rectifiers(lambda x: ActivationPruning(2.0)), _PRUNING, _RANDOM
+        at_rectifiers(lambda x: ActivationPruning(2.0)), _PRUNING, ("pgd-40x5",)
     ),
     "input noise 0.1": Mask(before_input(InputNoise(0.1)), _EOT, _RANDOM),
     "random resize and padding": Mask(before_input(RandomResize(0.9)), _EOT, _RANDOM),
