@@ -103,7 +103,7 @@ def test_the_command_line_stays_small():
         "diagnose": {"--all", "--samples"},
         "export": {"--to"},
         "report": {"--diff"},
-        "plan": set(),
+        "plan": {"--calibrate", "--accuracy"},
         "study": {"--over", "--seeds", "--on", "--budget"},
         "reproduce": {"--scale", "--seeds", "--on"},
         "list": set(),

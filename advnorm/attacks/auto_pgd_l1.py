@@ -107,9 +107,17 @@ def _phases(steps: int) -> list[tuple[float, int]]:
 
 
 def _spread(start: Tensor, clean: Tensor, threat: Threat) -> Tensor:
-    """Scale the start's change to about 1 a feature, for the projection to make sparse."""
+    """Turn the start's change into normal noise, for the projection to make sparse.
+
+    In a ball changes are exponential. Projected, they would leave few features changed, and
+    the steps follow their number; the authors' code projects standard normal noise.
+    """
     size = clean[0].numel() if len(clean) else 1
-    return clean + (start - clean) * (size / max(threat.eps, 1e-12))
+    change = start - clean
+    tail = (change.abs() * (size / max(threat.eps, 1e-12))).neg().exp() / 2
+    tail = tail.clamp(min=torch.finfo(tail.dtype).tiny)
+    noise: Tensor = torch.special.ndtri(tail) * change.sign()
+    return clean - noise
 
 
 def _begin(

@@ -26,6 +26,7 @@ from advnorm.attacks.minimum_norm import (
     NearestAdversarial,
     column,
     is_wrong,
+    refuse_other_norm,
     search_nearest,
 )
 from advnorm.attacks.pgd import NonFiniteGradientError
@@ -65,11 +66,7 @@ def ddn_nearest(
     enough: float = 0.0,
 ) -> NearestAdversarial:
     """Return the nearest adversarial inputs; of the threat, norm and bounds count."""
-    if threat.name != "l2":
-        raise ValueError(
-            f"ddn minimizes the L2 distance and says nothing about a {threat.name} ball: "
-            "use an L2 threat, or fmn"
-        )
+    refuse_other_norm(threat, "l2", "ddn minimizes the L2 distance")
     descend = partial(_descend, steps=steps)
     return search_nearest(logits_fn, clean, labels, threat, descend, enough=enough)
 
@@ -98,7 +95,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Run Algorithm 1 on correctly classified images."""
     threat, (low, high) = problem.threat, problem.threat.bounds
-    best = NearestAdversarial(clean.clone(), clean.new_full((len(clean),), torch.inf))
+    best = NearestAdversarial.unknown(clean)
     extent = high - low
     s = _DDNState(
         rows=torch.arange(len(clean), device=clean.device),
@@ -113,7 +110,7 @@ def _descend(
     for k in range(steps):
         wrong, grad = _ascent(problem.logits_fn, s, targeted=targets is not None)
         best.keep(s.rows, s.x, threat.distance(s.x, s.clean), wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, grad, wrong = s.keep(left), grad[left], wrong[left]
         if not len(left):

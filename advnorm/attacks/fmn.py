@@ -110,8 +110,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Run Algorithm 1 on correctly classified images."""
     threat, is_l0 = problem.threat, problem.threat.name == "l0"
-    unknown = clean.new_full((len(clean),), torch.inf)
-    best = NearestAdversarial(clean.clone(), unknown)
+    best = NearestAdversarial.unknown(clean)
     low, high = threat.bounds
     furthest = torch.where(clean - low > high - clean, low, high)
     s = _FMNState(
@@ -119,7 +118,7 @@ def _descend(
         clean=clean,
         labels=labels,
         x=clean,
-        radius=torch.ones_like(unknown) if is_l0 else unknown.clone(),
+        radius=torch.ones_like(best.distances) if is_l0 else best.distances.clone(),
         most=threat.distance(furthest, clean),
         targets=labels if targets is None else targets,
     )
@@ -131,7 +130,7 @@ def _descend(
         )
         distance = threat.distance(s.x, s.clean)
         best.keep(s.rows, s.x, distance, wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, lead, grad = s.keep(left), lead[left], grad[left]
             wrong, distance = wrong[left], distance[left]

@@ -52,6 +52,15 @@ class NearestAdversarial(NamedTuple):
     images: Tensor
     distances: Tensor
 
+    @classmethod
+    def unknown(cls, clean: Tensor) -> "NearestAdversarial":
+        """Return the beginning of a search: clean images, at infinite distance."""
+        return cls(clean.clone(), clean.new_full((len(clean),), torch.inf))
+
+    def unfinished(self, rows: Tensor, enough: float) -> Tensor:
+        """Return which of these rows need a nearer image than is known."""
+        return (self.distances[rows] > enough).nonzero().squeeze(1)
+
     def inside(self, clean: Tensor, threat: Threat) -> Tensor:
         """Return the images that are in the ball, and the clean ones elsewhere."""
         near = column(self.distances <= threat.eps, clean)
@@ -107,6 +116,15 @@ Descent = Callable[[MinimumNormProblem, Tensor, Tensor, Tensor | None], NearestA
 """``descend(problem, clean, labels, targets)``, from correctly classified images."""
 
 
+def refuse_other_norm(threat: Threat, norm: str, does: str) -> None:
+    """Refuse the ball of a norm that an attack does not minimize."""
+    if threat.name != norm:
+        raise ValueError(
+            f"{does} and says nothing about a {threat.name} ball: use an "
+            f"{norm.upper()} threat, or fmn"
+        )
+
+
 def is_wrong(logits: Tensor, labels: Tensor) -> Tensor:
     """Tell which predictions are wrong by more than rounding, as any other pass says."""
     own = logits.gather(1, labels[:, None]).squeeze(1)
@@ -129,11 +147,13 @@ def search_nearest(
     descend: Descent,
     *,
     enough: float = 0.0,
+    promise: float = _NEARER,
 ) -> NearestAdversarial:
     """Run a descent, another one towards the nearest class, and shorten the changes.
 
-    Of the threat, the norm and the bounds count, not the radius. The distance is 0 where
-    the clean image is misclassified.
+    The second one runs where to first order its class is nearer than ``promise`` times what
+    is known; in L0 always. Of the threat, the norm and the bounds count, not the radius.
+    The distance is 0 where the clean image is misclassified.
     """
     clean, labels = clean.detach(), hard_labels(labels)
     problem = MinimumNormProblem(logits_fn, threat, enough)
@@ -154,7 +174,7 @@ def search_nearest(
     promised = threat.distance(point, x)
     again = best.distances[rows] > enough
     if threat.name != "l0":  # there counts are few, and a second descent pays anyway
-        again &= promised < _NEARER * best.distances[rows]
+        again &= promised < promise * best.distances[rows]
     again &= torch.tensor(logits.shape[1] > 2, device=again.device)
     if bool(again.any()):
         second = descend(problem, x[again], y[again], targets[again])

@@ -15,6 +15,7 @@ from advnorm.attacks.fmn import fmn, fmn_nearest
 from advnorm.attacks.hop_skip_jump import count_queries, hop_skip_jump
 from advnorm.attacks.losses import dlr_reason, targeted_dlr_reason
 from advnorm.attacks.minimum_norm import NearestAdversarial
+from advnorm.attacks.pdpgd import pdpgd, pdpgd_nearest
 from advnorm.attacks.pgd import bim, fgsm, pgd
 from advnorm.attacks.sigma_zero import sigma_zero, sigma_zero_nearest
 from advnorm.attacks.square import square
@@ -192,6 +193,15 @@ for _entry in (
         from_clean=True,
         passes=_two_descents,
         nearest=sigma_zero_nearest,
+    ),
+    AttackEntry(
+        "pdpgd",
+        pdpgd,
+        "PDPGD: primal-dual proximal, minimum-norm L1 attack (Matyasko & Chau, 2021)",
+        norms=("l1",),
+        from_clean=True,
+        passes=_two_descents,
+        nearest=pdpgd_nearest,
     ),
     AttackEntry(
         "square",

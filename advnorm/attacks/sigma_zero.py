@@ -27,6 +27,7 @@ from advnorm.attacks.minimum_norm import (
     MinimumNormProblem,
     NearestAdversarial,
     column,
+    refuse_other_norm,
     search_nearest,
 )
 from advnorm.attacks.targets import LogitsFn
@@ -68,11 +69,7 @@ def sigma_zero_nearest(
     enough: float = 0.0,
 ) -> NearestAdversarial:
     """Return the nearest adversarial inputs; of the threat, norm and bounds count."""
-    if threat.name != "l0":
-        raise ValueError(
-            f"sigma_zero minimizes the number of changed features and says nothing about "
-            f"a {threat.name} ball: use an L0 threat, or fmn"
-        )
+    refuse_other_norm(threat, "l0", "sigma_zero minimizes the number of changed features")
     descend = partial(_descend, steps=steps)
     return search_nearest(logits_fn, clean, labels, threat, descend, enough=enough)
 
@@ -103,7 +100,7 @@ def _descend(
 ) -> NearestAdversarial:
     """Run Algorithm 1 on correctly classified images."""
     threat, (low, high) = problem.threat, problem.threat.bounds
-    best = NearestAdversarial(clean.clone(), clean.new_full((len(clean),), torch.inf))
+    best = NearestAdversarial.unknown(clean)
     extent, zeros = high - low, torch.zeros_like(clean)
     s = _SigmaZeroState(
         rows=torch.arange(len(clean), device=clean.device),
@@ -121,7 +118,7 @@ def _descend(
             x, s.labels, None if targets is None else s.targets
         )
         best.keep(s.rows, x, threat.distance(x, s.clean), wrong)
-        left = (best.distances[s.rows] > problem.enough).nonzero().squeeze(1)
+        left = best.unfinished(s.rows, problem.enough)
         if len(left) < len(s.rows):
             s, grad, lead, wrong = s.keep(left), grad[left], lead[left], wrong[left]
         if not len(left):

@@ -31,7 +31,7 @@ from advnorm.bounds.simplify import SimplifiedGraph
 from advnorm.labelled_data import Array, LabelledData, read_samples
 from advnorm.threat import check_threat
 
-_CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
+CHEAPEST_FIRST = ("ibp", "crown-ibp", "crown")
 
 
 class Certificates(NamedTuple):
@@ -145,9 +145,9 @@ def _as_tensors(images: Any, labels: Any) -> tuple[Tensor, Tensor]:
 def _after_ibp(method: str) -> tuple[str, ...]:
     """Return the methods to try after interval bounds, up to ``method``."""
     METHODS[method]  # refuses an unknown name
-    if method not in _CHEAPEST_FIRST:
+    if method not in CHEAPEST_FIRST:
         return (method,)
-    return _CHEAPEST_FIRST[1 : _CHEAPEST_FIRST.index(method) + 1]
+    return CHEAPEST_FIRST[1 : CHEAPEST_FIRST.index(method) + 1]
 
 
 def _interval_margins(

@@ -145,6 +145,7 @@ def for_each_target(
 ) -> None:
     """Call a function of ``advnorm.runs`` on every run, and print all results."""
     from advnorm.progress import show_progress
+    from advnorm.records import run_headlines
     from advnorm.report import comparison_text
 
     with show_progress() as progress:
@@ -157,6 +158,9 @@ def for_each_target(
                 device=options.device,
                 progress=progress,
             )
+    for run, _, name in targets:
+        for headline in run_headlines(run):
+            say(f"{name}: {headline}")
     say(comparison_text([target.run for target in targets]))
 
 

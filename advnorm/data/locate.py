@@ -11,8 +11,12 @@ from advnorm.data.blob import Blob, read
 
 def default_root() -> Path:
     """Return ``$ADVNORM_DATA``, else ``advnorm`` in the user's cache folder."""
-    if folder := os.environ.get("ADVNORM_DATA"):
-        return Path(folder)
+    folder = os.environ.get("ADVNORM_DATA")
+    return Path(folder) if folder else cache_folder()
+
+
+def cache_folder() -> Path:
+    """Return ``advnorm`` in the user's cache folder (``$XDG_CACHE_HOME``)."""
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "advnorm"
 

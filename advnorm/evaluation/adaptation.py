@@ -14,7 +14,6 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from advnorm import norms, ranks
 from advnorm.attacks import AttackGoal, Gain, LogitsFn, dlr, hard_labels
 from advnorm.draws import Draws
 from advnorm.evaluation.checks.significance import rounding_of, share_differing
@@ -71,17 +70,11 @@ class Adaptation:
     """Another model of the same classes, which is searched instead."""
     loss: Loss | str | None = None
     """What attacks that take a goal maximize (fgsm, bim, pgd, apgd), or its name."""
-    batch: int | None = None
-    """Batch norms use the statistics of batches of this size, attacked as a whole."""
 
     def __post_init__(self) -> None:
-        for name, least in (("draws", 1), ("batch", 2)):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if value is not None and not (whole and value >= least):
-                raise ValueError(
-                    f"adapt: {name} is a whole number from {least}, not {value}"
-                )
+        whole = isinstance(self.draws, int) and not isinstance(self.draws, bool)
+        if not (whole and self.draws >= 1):
+            raise ValueError(f"adapt: draws is a whole number from 1, not {self.draws}")
         if not 0 <= self.noise < float("inf"):
             raise ValueError(
                 f"adapt: noise is a deviation in pixel values, not {self.noise}"
@@ -92,8 +85,6 @@ class Adaptation:
             )
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise unknown("loss", self.loss, list(LOSSES))
-        if self.batch and self.draws > 1:
-            raise ValueError("adapt: batch and draws are not combined: leave one out")
 
     def __bool__(self) -> bool:
         return self != Adaptation()
@@ -154,7 +145,6 @@ class BoundAdaptation:
     """Of a verdict; 1 for a model that is not randomized."""
     noise: float
     goal: AttackGoal | None
-    batch: int | None
     settings: Mapping[str, Setting]
     notes: tuple[str, ...] = ()
 
@@ -165,12 +155,14 @@ class BoundAdaptation:
 
     @property
     def changes_verdicts(self) -> bool:
-        """Whether a verdict needs more than a pass of the sample in evaluation mode."""
-        return self.verdict_draws > 1 or self.batch is not None
+        """Whether a verdict needs more than a pass: the model is randomized."""
+        return self.verdict_draws > 1
 
-    def search_fn(self, seed: int = 0) -> LogitsFn:
-        """Return what searches call."""
-        plain = logits_of(self.searched)
+    def search_fn(
+        self, seed: int = 0, counting: Callable[[LogitsFn], LogitsFn] = lambda fn: fn
+    ) -> LogitsFn:
+        """Return what searches call; ``counting`` counts each pass of it."""
+        plain = counting(logits_of(self.searched))
 
         def once(images: Tensor) -> Tensor:
             with substituted(self.slots):
@@ -180,27 +172,10 @@ class BoundAdaptation:
             return once
         return expected_logits(once, self.draws, noise=self.noise, seed=seed)
 
-    def check_batch(self, count: int) -> None:
-        """Refuse samples that do not fill batches whose statistics count."""
-        if self.batch is None:
-            return
-        if ranks.size() > 1:
-            raise ValueError(
-                "adapt: batch needs whole batches, and several ranks share each: evaluate "
-                "in one process"
-            )
-        if count % self.batch:
-            raise ValueError(
-                f"{count} images do not fill batches of {self.batch}: "
-                f"{count % self.batch} would be left; give a multiple, or another batch"
-            )
-
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Put batch norms in the mode ``batch`` if that is wanted, and a surrogate too."""
+        """Put a surrogate model in evaluation mode, with frozen parameters."""
         with ExitStack() as scopes:
-            if self.batch is not None:
-                scopes.enter_context(norms.mode(self.model, "batch"))
             if self.searched is not self.model:
                 scopes.enter_context(eval_mode(self.searched))
                 scopes.enter_context(frozen_parameters(self.searched))
@@ -226,11 +201,6 @@ def bind(adapt: Adapt | None, model: nn.Module, images: Tensor) -> BoundAdaptati
             f"adapt: draws={wanted.draws}, but the model is not randomized ({_PROBES} "
             "passes agree): each pass is made once"
         )
-    if wanted.batch and not norms.batch_norms(model):
-        raise ValueError(
-            "adapt: batch gives batch norms the statistics of the batch, and the model has "
-            "none: leave batch out"
-        )
     draws = wanted.draws if random or wanted.noise else 1
     return BoundAdaptation(
         model,
@@ -240,7 +210,6 @@ def bind(adapt: Adapt | None, model: nn.Module, images: Tensor) -> BoundAdaptati
         wanted.draws if random else 1,
         wanted.noise,
         wanted.goal,
-        wanted.batch,
         _settings(wanted, slots, draws),
         tuple(notes),
     )
@@ -261,8 +230,8 @@ def adapted(model: AnyModel, adapt: Adapt, images: Tensor, *, seed: int = 0) -> 
 
     Args:
         model: A module, in the mode in which it is attacked.
-        adapt: ``{layer: surrogate}``, or an :class:`Adaptation`. Its ``loss`` and ``batch``
-            are not used: an attack takes a ``goal``, and a batch is the caller's.
+        adapt: ``{layer: surrogate}``, or an :class:`Adaptation`. Its ``loss`` is
+            not used: an attack takes a ``goal``.
         images: A few images, with which everything is checked.
         seed: Decides the offsets of ``noise``.
     """
@@ -329,8 +298,6 @@ def _settings(
         settings["adapt.loss"] = (
             str(wanted.loss) if named else getattr(wanted.loss, "__name__", "given")
         )
-    if wanted.batch:
-        settings["adapt.batch"] = wanted.batch
     return settings
 
 

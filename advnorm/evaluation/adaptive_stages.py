@@ -1,4 +1,4 @@
-"""The stages of adaptive conditions: randomized models, and batches attacked as a whole."""
+"""The stages of adaptive conditions, and those of randomized models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -92,39 +92,6 @@ class RandomizedSearch:
         return guess == batch.labels[:, None], guess[:, 0]
 
 
-@dataclass(frozen=True)
-class JointSearch:
-    """Attack a batch as a whole: its statistics are part of the model that is attacked.
-
-    The attack moves all images of the batch at once, those that are misclassified too, and
-    its gradient passes through their statistics. Of several attacks and restarts the batch
-    with the fewest right answers counts.
-    """
-
-    search: AttackSearch
-
-    def run(self, batch: StageInput, verdicts: BatchVerdicts) -> BatchVerdicts:
-        """Attack all of the batch together."""
-        clean, labels, threat = batch.clean, batch.labels, self.search.threat
-        best = verdicts._replace(images=clean.clone())
-        for number, attack, stream in self.search.restarts():
-            draws = batch.draws.stream(*stream)
-            x = attack(batch.search_fn, clean, labels, draws=draws)
-            inside = threat.contains(x, clean).view(-1, *(1,) * (clean.ndim - 1))
-            x = torch.where(inside, x, clean)
-            predictions = predict(batch.logits_fn, x, labels)
-            robust = predictions == labels
-            if int(robust.sum()) < int(best.robust.sum()):
-                broken = verdicts.robust & ~robust
-                best = best._replace(
-                    images=x,
-                    predictions=predictions,
-                    robust=robust,
-                    broken_by=torch.where(broken, number, NOT_BROKEN),
-                )
-        return best
-
-
 def adapt_conditions(
     conditions: Sequence[Condition], bound: BoundAdaptation | None
 ) -> list[Condition]:
@@ -147,13 +114,11 @@ def _adapted(condition: Condition, bound: BoundAdaptation) -> Condition:
         return condition
     if condition.kind == "curve" and special:
         raise ValueError(
-            f"{condition.name}: a curve has no draws and no joint batch, name an attack of "
-            "one step count"
+            f"{condition.name}: a curve has no draws, name an attack of one step count"
         )
     if condition.kind == "certificate" or (condition.certifies and special):
         raise ValueError(
-            f"{condition.name}: no certificate covers a model that is randomized or uses "
-            "its batch: leave the certificate out"
+            f"{condition.name}: no certificate covers a randomized model: leave it out"
         )
     if condition.name == RADII:
         raise ValueError("radii are not searched adaptively: evaluate at a list of radii")
@@ -170,8 +135,6 @@ def _adapted(condition: Condition, bound: BoundAdaptation) -> Condition:
     if bound.verdict_draws > 1:
         first = searches[0] if searches else None
         stages = (RandomizedSearch(first, bound.verdict_draws),)
-    elif bound.batch is not None:
-        stages = tuple(JointSearch(stage) for stage in searches)
     return replace(
         condition,
         name=f"{condition.name}{ADAPTED}",

@@ -7,8 +7,10 @@ from typing import Literal
 from torch import Tensor, nn
 
 from advnorm.data import Batch
-from advnorm.evaluation.adaptation import Adapt, BoundAdaptation, as_adaptation, bind
+from advnorm.evaluation.adaptation import Adapt, as_adaptation, bind
 from advnorm.evaluation.adaptive_stages import adapt_conditions
+from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
+from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.checks.context import FEW
 from advnorm.evaluation.condition_names import (
@@ -23,6 +25,7 @@ from advnorm.evaluation.conditions import (
     parse_conditions,
     search_in,
 )
+from advnorm.evaluation.engine import PassTally
 from advnorm.evaluation.gradient_free import (
     ConditionResult,
     EvaluationSetup,
@@ -72,6 +75,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
     adapt: Adapt | None = None,
+    statistics: Statistics = "running",
+    malicious: float = 0.0,
+    attacked: float = 1.0,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Test ``model`` under each condition; return accuracies and a verdict per sample.
@@ -119,8 +125,16 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
             faster on many machines; every success is confirmed in the model's own.
         adapt: What searches pass in place of the model: ``{layer: surrogate}`` for the
             backward pass of layers (BPDA), or an :class:`advnorm.evaluation.Adaptation`
-            with draws (EOT), another model, a loss, or a batch attacked as a whole.
+            with draws (EOT), another model, or a loss.
             Verdicts are those of the plain model; names of conditions end in ``+adapt``.
+        statistics: Whose statistics the model's batch norms take: the running ones, or
+            those of the test batch, around its mean (``"batch"``) or its median. Then all
+            batches must be full, verdicts depend on the batch, which they name, and
+            fgsm, bim and pgd attack each batch as a whole, through its statistics.
+        malicious: With statistics of the batch: the share of each batch that an attack
+            moves to make the other rows wrong, which alone get verdicts.
+        attacked: With statistics of the batch: the share of each batch that is attacked at
+            a time, beside clean other rows; with 1 every row is attacked at once.
         progress: Where to report; by default nowhere.
     """
     if batch_size < 1:
@@ -134,20 +148,26 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     threats = _threats(threat, labels, conditions)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
+    if statistics != "running" or malicious or attacked != 1:
+        refuse_alone(
+            radii, certificate, search_precision, adapts=bool(as_adaptation(adapt))
+        )
+        batches = batch_statistics(statistics, batch_size, malicious, attacked)
+        return evaluate_batches(
+            model, samples, tests, threats, batches, seed=seed, progress=progress, keep=keep
+        )
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
-        bound = _bind(adapt, model, samples, threats)
-        tests = adapt_conditions(tests, bound)
+        tests, randomized = _adapted(adapt, tests, model, samples)
         classes, screening = _screen(model, samples, tests, threats)
-        kept, size = keep == "adversarial", (bound and bound.batch) or batch_size
-        setup = EvaluationSetup(model, samples, size, seed, progress, kept)
+        kept = keep == "adversarial"
+        setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
         every = [_run(setup, condition, classes) for condition in tests]
         tested = [_with_planted_test(setup, each, classes) for each in every]
         flags = contradictions(tests, [each.verdicts for each in tested])
         missed = any(each.result.flags for each in tested)  # plants, so far
-        plain = bound is None or not bound.changes_verdicts
-        if screening and plain and (screening.masked or missed or any(flags)):
+        if screening and not randomized and (screening.masked or missed or any(flags)):
             tested = add_gradient_free(setup, tested)
         general = screening.flags() if screening else ()
     return _assemble(tests, tested, flags, general)
@@ -193,18 +213,19 @@ def _with_tight_radii(
     return results, verdicts
 
 
-def _bind(
-    adapt: Adapt | None, model: nn.Module, samples: Samples, threats: Sequence[Threat]
-) -> BoundAdaptation | None:
-    """Bind what is adapted to the model, and refuse what does not fit."""
+def _adapted(
+    adapt: Adapt | None, tests: list[Condition], model: nn.Module, samples: Samples
+) -> tuple[list[Condition], bool]:
+    """Return the conditions with an adaptive search, and whether the model is randomized.
+
+    What does not fit the model is refused.
+    """
     if not as_adaptation(adapt):
-        return None
-    samples.check_images(threats)
+        return tests, False
+    samples.check_images([])
     with explain_shape(samples.images):
         bound = bind(adapt, model, next(samples.batches(model, FEW)).images)
-    if bound is not None:
-        bound.check_batch(len(samples.images))
-    return bound
+    return adapt_conditions(tests, bound), bound is not None and bound.changes_verdicts
 
 
 def _screen(
@@ -284,7 +305,9 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
     start, model = perf_counter(), setup.model
     batches = setup.samples.batches(model, setup.batch_size)
     total = len(setup.samples.images)
-    verdicts, images = run_and_keep(setup, batches, condition, total=total)
+    tally = PassTally()
+    counted = setup._replace(tally=tally)
+    verdicts, images = run_and_keep(counted, batches, condition, total=total)
     result = Result(
         **condition.result_fields(verdicts, classes),
         data="given",
@@ -292,5 +315,7 @@ def _run(setup: EvaluationSetup, condition: Condition, classes: int) -> Conditio
         branch=active_branch(model),
         seed=setup.seed,
         seconds=perf_counter() - start,
+        queries=tally.queries,
+        gradients=tally.gradients,
     )
     return ConditionResult(condition, result, verdicts, images)

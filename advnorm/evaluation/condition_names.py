@@ -34,6 +34,7 @@ _SUITES_IN: dict[str, dict[str, tuple[str, ...]]] = {
     "l1": {
         "standard": _L1_STANDARD,
         "full": (*_L1_STANDARD, "apgd_dlr-100x5", "fmn-1000", "pgd-200x5"),
+        "radii": ("pdpgd-500", "fmn-300", "fab_t-100", "apgd_ce-50"),
     },
     "l2": {"radii": ("ddn-300", "fmn-300", "apgd_ce-50")},
     "l0": {

@@ -145,9 +145,6 @@ class Condition:
             "curve": verdicts.accuracies(self.counts),
             "radii": self.summary(verdicts),
             "draws": draws,
-            "statistics": "batch"
-            if self.adaptation and self.adaptation.batch
-            else "running",
             "notes": (*self.notes(classes), *([draws_note(draws)] if draws else [])),
         }
 

@@ -39,6 +39,32 @@ class Examples(NamedTuple):
     """Their numbers in the data."""
 
 
+class PassTally:
+    """Counts the images that pass a model in an evaluation, over all ranks."""
+
+    def __init__(self) -> None:
+        self.queries = 0
+        self.gradients = 0
+
+    def counting(self, logits_fn: LogitsFn) -> LogitsFn:
+        """Return the function, counting its images and those with a gradient."""
+
+        def counted(images: Tensor) -> Tensor:
+            self.queries += len(images)
+            if images.requires_grad and torch.is_grad_enabled():
+                self.gradients += len(images)
+            return logits_fn(images)
+
+        return counted
+
+    def add_over_ranks(self, other: "PassTally") -> None:
+        """Add what each rank counted."""
+        both = torch.tensor([other.queries, other.gradients])
+        ranks.all_reduce([both])
+        self.queries += int(both[0])
+        self.gradients += int(both[1])
+
+
 def run_condition(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -49,24 +75,24 @@ def run_condition(
     done: Verdicts | None = None,
     save: Callable[[Verdicts, Examples | None], None] | None = None,
     progress: Progress | None = None,
+    tally: PassTally | None = None,
 ) -> Verdicts:
     """Test every sample under ``condition``; ``done`` are verdicts to continue from.
 
     During the search the model is in evaluation mode with frozen parameters; afterwards it
     is restored. Searches call its folded form where that is equal. ``save`` is called after
     each batch with all verdicts so far, and with the examples of the first batch. Several
-    ranks share each batch, and rank 0 saves.
+    ranks share each batch, and rank 0 saves. ``tally`` counts the passes.
     """
-    verdicts = done or Verdicts()
-    search = SearchFunctions(model, condition, seed=seed)
-    progress, logits_fn = progress or Quiet(), logits_of(model)
+    own_tally, verdicts = PassTally(), done or Verdicts()
+    search = SearchFunctions(model, condition, own_tally, seed=seed)
+    progress, logits_fn = progress or Quiet(), own_tally.counting(logits_of(model))
     allocator = freed_memory_kept(next(model.parameters(), None))
     with eval_mode(model), frozen_parameters(model), allocator, search.ready():
         for batch in batches:
             count = len(batch.samples)
             if not count:
                 continue
-            search.check_batch(count)
             images, labels = batch.images.to(search_dtype(model)), batch.labels
             rows, draws = own_rows(count), Draws.of(seed, batch.samples)
             with failing_together():
@@ -98,18 +124,22 @@ def run_condition(
                 ranks.run_on_first(partial(save, verdicts, examples))
             so_far = verdicts.accuracy()
             progress.update(so_far.n, total, f"{condition.key} {so_far.fraction:.1%}")
+    if tally is not None:
+        tally.add_over_ranks(own_tally)
     return verdicts
 
 
 class SearchFunctions:
     """What searches call: fast passes, made at the first images, or an adaptive search."""
 
-    def __init__(self, model: nn.Module, condition: Condition, *, seed: int = 0) -> None:
-        self.model, self.condition = model, condition
+    def __init__(
+        self, model: nn.Module, condition: Condition, tally: PassTally, *, seed: int = 0
+    ) -> None:
+        self.model, self.condition, self.tally = model, condition, tally
         self.fast_fn: LogitsFn | None = None
         self.half_fn: LogitsFn | None = None
         adaptation = condition.adaptation
-        self.adapted_fn = adaptation.search_fn(seed) if adaptation else None
+        self.adapted_fn = adaptation.search_fn(seed, tally.counting) if adaptation else None
         threat = condition.threat
         without_search = not condition.searches or (threat is not None and not threat.eps)
         self._ready = (
@@ -121,19 +151,14 @@ class SearchFunctions:
         adaptation = self.condition.adaptation
         return adaptation.ready() if adaptation else nullcontext()
 
-    def check_batch(self, count: int) -> None:
-        """Refuse a batch that an adaptive search cannot take as a whole."""
-        if self.condition.adaptation:
-            self.condition.adaptation.check_batch(count)
-
     def prepare(self, images: Tensor) -> None:
         """Fold the model, if that is not done and there is something to search."""
         if self._ready or not len(images):
             return
         self._ready = True
-        self.fast_fn = fast_logits(self.model, images)
+        self.fast_fn = self._counted(fast_logits(self.model, images))
         if self.condition.precision == "bfloat16":
-            self.half_fn = fast_logits(self.model, images, "bfloat16")
+            self.half_fn = self._counted(fast_logits(self.model, images, "bfloat16"))
             if self.half_fn is None:
                 raise ValueError(
                     "a search in bfloat16 passes a folded model, and this one cannot be "
@@ -141,6 +166,9 @@ class SearchFunctions:
                     "under autocast, or its norms use the batch): leave search_precision "
                     "at float32"
                 )
+
+    def _counted(self, logits_fn: LogitsFn | None) -> LogitsFn | None:
+        return None if logits_fn is None else self.tally.counting(logits_fn)
 
 
 def check_model(model: nn.Module, batch: Batch, *, bounds: Bounds) -> int:

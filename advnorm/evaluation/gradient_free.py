@@ -11,7 +11,7 @@ from advnorm.attacks import parse_attack
 from advnorm.data import Batch
 from advnorm.evaluation.checks.context import DECISION_ATTACK
 from advnorm.evaluation.conditions import Condition, parse_conditions
-from advnorm.evaluation.engine import run_condition
+from advnorm.evaluation.engine import PassTally, run_condition
 from advnorm.evaluation.samples import Samples
 from advnorm.evaluation.stages import KeepAdversarial
 from advnorm.progress import Progress
@@ -49,6 +49,8 @@ class EvaluationSetup(NamedTuple):
     progress: Progress | None
     keep: bool = False
     """Whether the adversarial images of conditions that search are kept."""
+    tally: PassTally | None = None
+    """Counts the passes of all searches."""
 
 
 def run_and_keep(
@@ -66,6 +68,7 @@ def run_and_keep(
         total=total,
         seed=setup.seed,
         progress=setup.progress,
+        tally=setup.tally,
     )
     home = setup.samples.images.device
     return verdicts, torch.cat([part.to(home) for part in kept.parts]) if keep else None
@@ -84,18 +87,20 @@ def add_gradient_free(
     named = (_SCORES, DECISION_ATTACK) if takes_scores else (DECISION_ATTACK,)
     added: dict[Threat, list[str]] = {}
     broken: dict[Threat, dict[int, Broken]] = {}
+    tallies: dict[Threat, PassTally] = {}
     for condition in (result.condition for result in results):
         threat = condition.threat
         if threat is not None and condition.searches and threat not in broken:
             alike = [r for r in results if r.condition.threat == threat]
             robust = {sample for r in alike for sample in _robust(r)}
-            broken[threat] = {}
+            broken[threat], tallies[threat] = {}, PassTally()
+            counted = setup._replace(tally=tallies[threat])
             added[threat] = [name for name in named if _searches(name, threat)]
             for attack in added[threat]:
                 left = sorted(robust - broken[threat].keys())
-                broken[threat] |= _attack(setup, attack, threat, left)
+                broken[threat] |= _attack(counted, attack, threat, left)
     return [
-        _count_broken(r, broken[threat], " and ".join(added[threat]))
+        _count_broken(r, broken[threat], " and ".join(added[threat]), tallies[threat])
         if r.condition.searches and (threat := r.condition.threat) and added[threat]
         else r
         for r in results
@@ -142,7 +147,7 @@ def _batches(setup: EvaluationSetup, samples: Sequence[int]) -> Iterator[Batch]:
 
 
 def _count_broken(
-    result: ConditionResult, broken: dict[int, Broken], added: str
+    result: ConditionResult, broken: dict[int, Broken], added: str, tally: PassTally
 ) -> ConditionResult:
     """Count the samples that the added attacks broke in a result, and note it."""
     condition, record, verdicts, images = result
@@ -173,6 +178,8 @@ def _count_broken(
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(condition.counts),
             "notes": (*record.notes, note),
+            "queries": record.queries + tally.queries,
+            "gradients": record.gradients + tally.gradients,
         }
     )
     return ConditionResult(condition, record, verdicts, images)

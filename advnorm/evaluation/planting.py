@@ -183,4 +183,5 @@ def _margin(outputs: Tensor) -> Tensor:
     if len(outputs) == 1:
         return outputs[0].abs().double()
     first, second = outputs.double().topk(2).values
-    return first - second
+    margin: Tensor = first - second
+    return margin

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from advnorm.records import Result, Verdicts
+from advnorm.records import Headline, Result, Verdicts, headlines
 
 WIDTH = 88
 """Characters of a line of a note."""
@@ -27,7 +27,7 @@ class Evaluation:
     """
 
     def __str__(self) -> str:
-        """Return a line for each result; below, radii, plants, flags and notes."""
+        """Return the worst case first, then each result, radii, plants, flags and notes."""
         width = max(len(result.key) for result in self.results)
         texts = list(dict.fromkeys(text for r in self.results for text in _notes(r)))
         marks = {text: f"!{number}" for number, text in enumerate(texts, start=1)}
@@ -35,13 +35,16 @@ class Evaluation:
             " ".join([f"{r.key:<{width}}  {r.accuracy}", *(marks[n] for n in _notes(r))])
             for r in self.results
         ]
-        more = [
-            f"  {r.key}: {each}"
-            for r in self.results
-            for each in (r.radii, r.planted)
-            if each
-        ]
-        return "\n".join([*lines, *more, *(_note(marks[text], text) for text in texts)])
+        radii = [f"  {r.key}: {r.radii}" for r in self.results if r.radii]
+        radii += [f"  {r.key}: {r.planted}" for r in self.results if r.planted]
+        first = [str(headline) for headline in self.headlines()]
+        return "\n".join(
+            [*first, *lines, *radii, *(_note(marks[text], text) for text in texts)]
+        )
+
+    def headlines(self) -> list[Headline]:
+        """Return the worst case over everything that was run, in each ball."""
+        return headlines((r, self.verdicts[r.key]) for r in self.results)
 
     def table(self) -> list[dict[str, Any]]:
         """Return one row per condition: plain values, for csv, json or a data frame.
@@ -75,6 +78,8 @@ def _row(result: Result) -> dict[str, Any]:
         "correct": accuracy.correct,
         "n": accuracy.n,
         "seconds": result.seconds,
+        "queries": result.queries,
+        "gradients": result.gradients,
         "flags": list(result.flags),
         "notes": list(result.notes),
     }

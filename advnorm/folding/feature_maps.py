@@ -13,11 +13,15 @@ from advnorm.norms import (
     BorrowedNorm,
     BranchedNorm,
     DualNorm,
+    MedianNorm,
     MixtureNorm,
 )
 from advnorm.norms.mode import uses_batch
 
-_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, BatchNorm, BorrowedNorm)
+_PLAIN = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    *(BatchNorm, BorrowedNorm, MedianNorm),
+)
 _BRANCHED = (MixtureNorm, AffineNorm)
 
 

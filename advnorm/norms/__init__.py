@@ -7,6 +7,7 @@ from advnorm.norms.collapse import collapse
 from advnorm.norms.convert import Conversion, convert, convert_with_notes
 from advnorm.norms.dual import DualNorm, likelihood
 from advnorm.norms.kinds import count_norms, has_norm
+from advnorm.norms.median import MedianNorm, median_statistics
 from advnorm.norms.mixture import MixtureNorm
 from advnorm.norms.mode import (
     Mode,
@@ -25,6 +26,7 @@ from advnorm.norms.perturbed import (
     unperturbed,
 )
 from advnorm.norms.placement import SelectiveNorm, norm_parameters
+from advnorm.norms.recalibrate import recalibrate
 from advnorm.norms.route import Domain, Route, route, routed_layers, twice_differentiable
 from advnorm.norms.standard import NORMS, BatchNorm, Norm
 from advnorm.norms.statistics import check_statistics
@@ -38,6 +40,7 @@ __all__ = [
     "Conversion",
     "Domain",
     "DualNorm",
+    "MedianNorm",
     "MixtureNorm",
     "Mode",
     "Norm",
@@ -58,9 +61,11 @@ __all__ = [
     "has_norm",
     "keep_statistics",
     "likelihood",
+    "median_statistics",
     "mode",
     "norm_parameters",
     "perturbed",
+    "recalibrate",
     "route",
     "routed_layers",
     "statistics_gradient",

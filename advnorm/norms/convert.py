@@ -12,6 +12,7 @@ from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
 from advnorm.norms.fixup_scaling import scale_branches
 from advnorm.norms.functional import lift_calls
+from advnorm.norms.median import MedianNorm
 from advnorm.norms.mixture import MixtureNorm
 from advnorm.norms.sources import NormSource, read_batch_norm, read_sample_norm
 from advnorm.norms.standard import NORMS, BatchNorm
@@ -25,6 +26,7 @@ _BATCH_NORMS: dict[str, type[nn.Module]] = {
     "dual": DualNorm,
     "borrowed": BorrowedNorm,
     "affine": AffineNorm,
+    "median": MedianNorm,
 }
 _INSTANCE_NORMS = {3: nn.InstanceNorm1d, 4: nn.InstanceNorm2d, 5: nn.InstanceNorm3d}
 
@@ -43,9 +45,9 @@ def convert(
 ) -> nn.Module:
     """Return a copy of ``model`` whose batch norms are another norm of the registry.
 
-    - ``batch``, ``mixture``, ``dual``, ``borrowed``, ``affine``: affine parameters, running
-      statistics and momentum are kept. With the running statistics the copy computes what
-      ``model`` does, for every route.
+    - ``batch``, ``mixture``, ``dual``, ``borrowed``, ``affine``, ``median``: affine
+      parameters, running statistics and momentum are kept. With the running statistics the
+      copy computes what ``model`` does, for every route.
     - ``group``, ``layer``, ``instance``: affine parameters are kept. These norms have no
       running statistics, so that the copy computes something else and must be trained.
     - ``none``: the norms are removed, with their parameters. ``options={"fixup": True}``
@@ -126,7 +128,7 @@ def _new_norm(
     old = source.norm
     has_affine = old.weight is not None or old.bias is not None
     if name in _BATCH_NORMS:
-        settings = {"sync": old.sync} | dict(options)
+        settings = ({} if name == "median" else {"sync": old.sync}) | dict(options)
         new = _BATCH_NORMS[name](
             old.num_features,
             eps=old.eps,

@@ -10,6 +10,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from advnorm.norms.affine import AffineNorm
 from advnorm.norms.borrowed import BorrowedNorm
 from advnorm.norms.dual import DualNorm
+from advnorm.norms.median import MedianNorm
 from advnorm.norms.mixture import MixtureNorm
 
 _KINDS: dict[type[nn.Module], str] = {  # the first that fits
@@ -17,6 +18,7 @@ _KINDS: dict[type[nn.Module], str] = {  # the first that fits
     DualNorm: "dual",
     BorrowedNorm: "borrowed",
     AffineNorm: "affine",
+    MedianNorm: "median",
     _BatchNorm: "batch",
     _InstanceNorm: "instance",
     nn.GroupNorm: "group",

@@ -36,12 +36,17 @@ def measure_moments(x: Tensor, *, sync: bool = False) -> Moments:
         mean = var = to_single(x).sum(dims)
     local = Moments(mean, var, count)
     moments = combine_ranks(local) if sync and ranks.size() > 1 else local
-    if moments.n <= 1:
+    refuse_single_value(moments.n)
+    return moments
+
+
+def refuse_single_value(n: float) -> None:
+    """Refuse statistics of a single value per feature: its deviation is 0."""
+    if n <= 1:
         raise ValueError(
             "batch statistics need more than one value per feature: use a batch of at "
             "least 2 samples, or the running statistics (norms.mode(model, 'running'))"
         )
-    return moments
 
 
 def combine_ranks(local: Moments) -> Moments:

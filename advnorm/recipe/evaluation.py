@@ -79,8 +79,6 @@ class AdaptSpec(Spec):
     """Standard deviation of an offset of the images in each of the ``draws``."""
     loss: Literal["margin", "dlr"] | None = None
     """What fgsm, bim, pgd and apgd maximize; by default the cross-entropy."""
-    batch: Annotated[Count, Field(ge=2), Unit("samples")] | None = None
-    """Batch norms use the statistics of batches of this size, attacked as a whole."""
 
 
 class EvaluationSpec(Spec):
@@ -110,6 +108,15 @@ class EvaluationSpec(Spec):
     success is confirmed in that of the model."""
     adapt: AdaptSpec = AdaptSpec()
     """An adaptive search, for a model that hides its gradients."""
+    statistics: Literal["running", "batch", "median"] = "running"
+    """Whose statistics batch norms take: the running ones, or those of each test batch,
+    around its mean or its median. Then ``fgsm``, ``bim`` and ``pgd`` attack whole batches,
+    all of them full, and verdicts depend on the batch."""
+    malicious: Annotated[float, BeforeValidator(number), Field(ge=0, lt=1)] = 0.0
+    """With statistics of the batch: share of each batch that an attack moves to make the
+    other rows wrong. Those alone get verdicts."""
+    attacked: Annotated[float, BeforeValidator(number), Field(gt=0, le=1)] = 1.0
+    """With statistics of the batch: share of each batch that is attacked at a time."""
     branch: Literal["adversarial", "clean", "worst"] = "adversarial"
     """The branch of a mixture norm that is evaluated and attacked. With ``worst``, a sample
     is robust only if it is robust on both."""

@@ -41,7 +41,7 @@ class RecipeChanges(TypedDict, total=False):
     batch_size: int
     precision: Precision
     channels_last: bool
-    compile: bool
+    compile: bool | Literal["auto"]
     init_from: str | None
     checkpoint_seconds: float
     monitor: MonitorSpec
@@ -81,8 +81,9 @@ class Recipe(Spec):
     """Of the passes in training. With half precision the weights stay in float32."""
     channels_last: bool = False
     """Memory layout of images and weights."""
-    compile: bool = False
-    """Use ``torch.compile``."""
+    compile: bool | Literal["auto"] = False
+    """Use ``torch.compile``; with ``auto`` where a trial of a few steps shows that it pays
+    within this training, compiling included."""
     init_from: str | None = None
     """A run folder; training starts from its best weights."""
     checkpoint_seconds: Annotated[Positive, Unit("seconds")] = 60.0

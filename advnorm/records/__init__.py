@@ -22,10 +22,12 @@ from advnorm.records.artefacts import (
 )
 from advnorm.records.audits import Audit, Check, with_flags
 from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
+from advnorm.records.compiling import CompileDecision
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
 from advnorm.records.draws import DrawsSummary, draws_note, summarize_draws
 from advnorm.records.environment import Environment
+from advnorm.records.headline import Headline, headlines, run_headlines
 from advnorm.records.monitoring import MonitoredStep, over_training
 from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import (
@@ -62,11 +64,13 @@ __all__ = [
     "Bracket",
     "Check",
     "ClaimResult",
+    "CompileDecision",
     "ConditionKind",
     "Diagnosis",
     "DrawsSummary",
     "Environment",
     "Epoch",
+    "Headline",
     "LedgerEntry",
     "Measured",
     "MedianRadius",
@@ -97,6 +101,7 @@ __all__ = [
     "counted",
     "draws_note",
     "first_mistake",
+    "headlines",
     "holds_reproductions",
     "mark_of",
     "over_training",
@@ -104,6 +109,7 @@ __all__ = [
     "read_reproduction",
     "reproductions",
     "result_key",
+    "run_headlines",
     "summarize_draws",
     "summarize_radii",
     "with_flags",

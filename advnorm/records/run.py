@@ -13,6 +13,7 @@ from advnorm.files import TEXT, append, locked, read_bytes, read_text, write_ato
 from advnorm.records.audits import Audit, with_flags
 from advnorm.records.base import Record
 from advnorm.records.cleanup import clear
+from advnorm.records.compiling import CompileDecision
 from advnorm.records.diagnoses import Diagnosis
 from advnorm.records.environment import Environment
 from advnorm.records.monitoring import MonitoredStep
@@ -163,6 +164,16 @@ class Run:
     def environment(self) -> Environment:
         """Read ``environment.json``."""
         return read_record(self.path / "environment.json", Environment)
+
+    def compile_decision(self) -> CompileDecision | None:
+        """Read ``compile.json``: only a run with ``compile: auto`` has it."""
+        path = self.path / "compile.json"
+        return read_record(path, CompileDecision) if path.exists() else None
+
+    def write_compile_decision(self, decision: CompileDecision) -> None:
+        """Write ``compile.json``."""
+        with self.writing():
+            _write(self.path / "compile.json", decision)
 
     def append_epoch(self, epoch: Epoch) -> None:
         """Add a line to ``metrics.jsonl``."""

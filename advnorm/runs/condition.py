@@ -13,14 +13,13 @@ from torch import Tensor
 from advnorm import ranks
 from advnorm.data import Batch, corruption_of
 from advnorm.evaluation import Condition, run_condition
-from advnorm.evaluation.engine import Examples
+from advnorm.evaluation.engine import Examples, PassTally
 from advnorm.evaluation.planted import planted_test_of, with_planted_test
 from advnorm.norms import Domain, has_branches, route
 from advnorm.norms.route import DOMAINS
 from advnorm.progress import Progress
 from advnorm.records import (
     Bracket,
-    PlantedTest,
     Result,
     Run,
     Verdicts,
@@ -61,7 +60,7 @@ def evaluate_condition(
     count = min(len(test), spec.samples or len(test))
     other = loaded.data.name if spec.data is not None else None
     key = result_key(condition.name, condition.threat_record, branch, other)
-    fingerprint = _fingerprint(loaded, condition, branch)
+    fingerprint = fingerprint_of(loaded, condition, branch)
     cached, verdicts = run.result(key), run.verdicts(key)
     digest = cached.fingerprint if cached else None
     seen = f"{digest} {verdicts.fingerprint} {len(verdicts.samples)}"
@@ -75,6 +74,7 @@ def evaluate_condition(
     if verdicts.fingerprint != fingerprint:
         verdicts = Verdicts(fingerprint=fingerprint)
     start, before = perf_counter(), cached.seconds if cached and same else 0.0
+    tally = _begin_tally(cached if same else None)
     order = torch.arange(count)[len(verdicts.samples) :]
     if len(order):
         with route(loaded.model, domain=branch or "adversarial"):
@@ -82,7 +82,7 @@ def evaluate_condition(
                 loaded.model,
                 test.batches(
                     order,
-                    batch_size=spec.adapt.batch or spec.batch_size * ranks.size(),
+                    batch_size=spec.batch_size * ranks.size(),
                     device=loaded.device,
                 ),
                 condition,
@@ -91,45 +91,59 @@ def evaluate_condition(
                 done=verdicts,
                 save=partial(_save, run, key, spec.examples if condition.threat else 0),
                 progress=progress,
+                tally=tally,
             )
     seconds = before + perf_counter() - start
-    result = _result(loaded, condition, branch, verdicts.first(count), seconds)
-    with route(loaded.model, domain=branch or "adversarial"):
-        test = _planted_test(loaded, condition, verdicts.first(count))
-    result = with_flags(with_planted_test(result, test), run.audits())
+    result = result_of(loaded, condition, branch, verdicts.first(count), seconds, tally)
+    result = _with_planted_test(result, loaded, condition, verdicts.first(count))
+    result = with_flags(result, run.audits())
     ranks.run_on_first(partial(run.write_result, result))
-    _report(result, len(verdicts.samples), progress)
+    report(result, len(verdicts.samples), progress)
     return result
 
 
-def _planted_test(
-    loaded: LoadedRun, condition: Condition, verdicts: Verdicts
-) -> PlantedTest | None:
-    """Return what a suite's attacks find of planted examples."""
-    test, spec = loaded.data.test, loaded.recipe.evaluation
+def _begin_tally(cached: Result | None) -> PassTally:
+    """Go on counting passes where a cached result ended."""
+    tally = PassTally()
+    if cached:
+        tally.queries, tally.gradients = cached.queries, cached.gradients
+    return tally
+
+
+def _with_planted_test(
+    result: Result, loaded: LoadedRun, condition: Condition, verdicts: Verdicts
+) -> Result:
+    """Add what a suite's attacks find of planted examples."""
+    data, spec = loaded.data.test, loaded.recipe.evaluation
 
     def load(numbers: Tensor) -> Batch:
         size = len(numbers)
-        return next(test.batches(numbers, batch_size=size, device=loaded.device))
+        return next(data.batches(numbers, batch_size=size, device=loaded.device))
 
-    return planted_test_of(
-        loaded.model,
-        condition,
-        verdicts,
-        load,
-        classes=loaded.classes,
-        batch_size=spec.batch_size,
-        seed=loaded.recipe.seed,
-    )
+    domain: Domain = "clean" if result.branch == "clean" else "adversarial"
+    with route(loaded.model, domain=domain):
+        test = planted_test_of(
+            loaded.model,
+            condition,
+            verdicts,
+            load,
+            classes=loaded.classes,
+            batch_size=spec.batch_size,
+            seed=loaded.recipe.seed,
+        )
+    return with_planted_test(result, test)
 
 
-def _result(
+def result_of(
     loaded: LoadedRun,
     condition: Condition,
     branch: Domain | None,
     verdicts: Verdicts,
     seconds: float,
+    tally: PassTally | None = None,
 ) -> Result:
+    """Return the record of verdicts on one branch."""
+    tally = tally or PassTally()
     fields = condition.result_fields(verdicts, loaded.classes)
     if condition.kind != "corruption":
         fields["corruption"], fields["severity"] = corruption_of(loaded.data.name)
@@ -142,12 +156,15 @@ def _result(
         branch=branch,
         seed=loaded.recipe.seed,
         seconds=seconds,
+        queries=tally.queries,
+        gradients=tally.gradients,
         flags=loaded.flags if condition.searches else (),
         fingerprint=verdicts.fingerprint,
     )
 
 
-def _report(result: Result, cached: int, progress: Progress) -> None:
+def report(result: Result, cached: int, progress: Progress) -> None:
+    """Say the result, and that verdicts on more samples stay, if there are any."""
     more = f"; verdicts on all {cached} stay" if cached > result.accuracy.n else ""
     progress.line(f"{result.key}: {result.accuracy}{mark_of(result.training)}{more}")
     if result.planted:
@@ -183,6 +200,8 @@ def worst_branch(
             "draws": draws,
             "notes": (*(n for n in branches[0].notes if n != draws_note(own)), *more),
             "seconds": sum(result.seconds for result in branches),
+            "queries": sum(result.queries for result in branches),
+            "gradients": sum(result.gradients for result in branches),
             "planted": min(
                 (result.planted for result in branches if result.planted),
                 key=lambda test: (not test.flagged, test.success.interval),
@@ -239,7 +258,7 @@ def _worst_bracket(brackets: Sequence[Bracket]) -> Bracket:
     return min(c for c, _ in brackets), min(broken, default=None)
 
 
-def _fingerprint(loaded: LoadedRun, condition: Condition, branch: Domain | None) -> str:
+def fingerprint_of(loaded: LoadedRun, condition: Condition, branch: Domain | None) -> str:
     """Hash everything that decides the verdict of a condition on a sample."""
     recipe = loaded.recipe
     threat = repr(condition.threat)

@@ -1,6 +1,6 @@
 """Evaluates or certifies a run: its weights and data under its recipe's conditions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,15 +20,18 @@ from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import certify_first, search_in
 from advnorm.evaluation.engine import search_dtype
 from advnorm.evaluation.radii import tighten
+from advnorm.norms import Domain
 from advnorm.progress import Progress
 from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
+from advnorm.runs.batch_statistics import evaluate_on_batches, statistics_of
 from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
 from advnorm.runs.load import LoadedRun, check_fit, first_samples, open_run
 from advnorm.training.components import evaluation_threats, load_data
 
 _FEW = 64
 """Samples with which an adaptive search is checked."""
+EvaluateCondition = Callable[[Run, LoadedRun, Condition, Domain | None, Progress], Result]
 
 
 def evaluate_run(
@@ -42,12 +45,26 @@ def evaluate_run(
     """Run the recipe's evaluation on the run's weights; cached results are not run again.
 
     ``recipe`` is the run's own, with its ``evaluation`` changed at will. Under torchrun the
-    ranks share the samples; verdicts are those of one process.
+    ranks share the samples; verdicts are those of one process. With statistics of the test
+    batch, which need whole batches, several ranks are refused.
     """
     _check(recipe)
-    with open_run(run, recipe, root=root, device=device, progress=progress) as loaded:
-        conditions = _conditions(recipe, loaded.data.shape)
-        return _run_conditions(run, loaded, conditions, root, loaded.progress)
+    statistics = statistics_of(recipe)
+    whole = f"evaluation.statistics={recipe.evaluation.statistics} needs whole batches"
+    with open_run(
+        run,
+        recipe,
+        root=root,
+        device=device,
+        progress=progress,
+        single_process=whole if statistics else None,
+    ) as loaded:
+        conditions = evaluation_conditions(recipe, loaded.data.shape)
+        if statistics is None:
+            return _run_conditions(run, loaded, conditions, root, loaded.progress)
+        conditions = [statistics.condition(condition) for condition in conditions]
+        test = partial(evaluate_on_batches, statistics=statistics)
+        return _run_conditions(run, loaded, conditions, root, loaded.progress, test)
 
 
 def certify_run(
@@ -79,6 +96,7 @@ def _check(recipe: Recipe) -> None:
         lambda: sets.DATA[recipe.data.name.partition(":")[0]],
         lambda: parse_conditions(recipe.evaluation.conditions, [], bounds),
         lambda: evaluation_threats(recipe),
+        lambda: statistics_of(recipe),
     ):
         try:
             look_up()
@@ -88,7 +106,8 @@ def _check(recipe: Recipe) -> None:
         raise RecipeError("\n".join(problems))
 
 
-def _conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+def evaluation_conditions(recipe: Recipe, shape: Sequence[int]) -> list[Condition]:
+    """Return the conditions that the recipe's evaluation names."""
     spec = recipe.evaluation
     if not spec.conditions:
         raise ValueError(
@@ -113,6 +132,7 @@ def _run_conditions(
     conditions: Sequence[Condition],
     root: Path | None,
     progress: Progress,
+    test: EvaluateCondition = evaluate_condition,
 ) -> list[Result]:
     """Run the conditions on each data set and branch; compare them with certificates."""
     results = []
@@ -121,7 +141,7 @@ def _run_conditions(
         for condition in _adaptive(conditions, tested):
             each = []
             for branch in branches:
-                each.append(evaluate_condition(run, tested, condition, branch, progress))
+                each.append(test(run, tested, condition, branch, progress))
             if len(each) > 1:
                 results.append(worst_branch(run, condition, each, progress))
             else:
@@ -139,8 +159,6 @@ def _adaptive(conditions: Sequence[Condition], loaded: LoadedRun) -> list[Condit
     count = min(len(test), spec.samples or len(test))
     batch = first_samples(loaded.data, min(count, _FEW), loaded.device)
     bound = bind(adaptation, loaded.model, batch.images.to(search_dtype(loaded.model)))
-    if bound is not None:
-        bound.check_batch(count)
     return adapt_conditions(conditions, bound)
 
 

@@ -101,9 +101,9 @@ def plan(recipe: Recipe) -> Plan:
 
 
 def _plan(recipe: Recipe, data: DataSet) -> Plan:
-    experiment = _experiment(recipe.replace(**_SIMPLE), data)
+    experiment = counted_experiment(recipe, data)
     check_batch_statistics(experiment, *_batch(experiment)[:2])
-    kinds, counter = _step_kinds(experiment), OperationCounter()
+    kinds, counter = step_kinds(experiment), OperationCounter()
     counts = {kind: _count(experiment, kind, at, counter) for kind, at in kinds.items()}
     half = recipe.precision in ("bfloat16", "float16")
     width = {"float64": 2.0}.get(recipe.precision, 0.5 if half else 1.0)
@@ -125,7 +125,7 @@ def _plan(recipe: Recipe, data: DataSet) -> Plan:
     )
 
 
-class _StepKind(NamedTuple):
+class StepKind(NamedTuple):
     """What decides which operations a step runs, besides the number of attack steps."""
 
     attacked: bool
@@ -134,7 +134,7 @@ class _StepKind(NamedTuple):
 
 
 @dataclass
-class _StepCount:
+class StepCount:
     """The steps of one kind that training takes."""
 
     first: State
@@ -144,9 +144,9 @@ class _StepCount:
     longest: int = 0
 
 
-def _step_kinds(experiment: Experiment) -> dict[_StepKind, _StepCount]:
+def step_kinds(experiment: Experiment) -> dict[StepKind, StepCount]:
     """Return the kinds of steps that training takes, and how often."""
-    stepper, counts = Stepper(experiment), dict[_StepKind, _StepCount]()
+    stepper, counts = Stepper(experiment), dict[StepKind, StepCount]()
     schedules = (experiment.recipe.threat.schedule, experiment.recipe.attack.steps_schedule)
     changes = stepper.weights or any(schedule != Constant() for schedule in schedules)
     epochs, steps = experiment.recipe.epochs, experiment.steps_per_epoch
@@ -156,8 +156,8 @@ def _step_kinds(experiment: Experiment) -> dict[_StepKind, _StepCount]:
         now = epoch + seen / steps
         weights = (weight(now) for weight in stepper.weights.values())
         ends = tuple(weight if weight in (0, 1) else None for weight in weights)
-        kind = _StepKind(stepper.eps(now) > 0, ends)
-        step = counts.setdefault(kind, _StepCount(State(epoch=epoch, seen=seen)))
+        kind = StepKind(stepper.eps(now) > 0, ends)
+        step = counts.setdefault(kind, StepCount(State(epoch=epoch, seen=seen)))
         length = stepper.attack_steps(now)
         step.steps += alike
         step.attack += alike * length
@@ -178,7 +178,7 @@ class _StepCost(NamedTuple):
 
 
 def _count(
-    experiment: Experiment, kind: _StepKind, steps: _StepCount, counter: OperationCounter
+    experiment: Experiment, kind: StepKind, steps: StepCount, counter: OperationCounter
 ) -> _StepCost:
     """Count a step of a kind; every further step of its attack costs the same."""
     once, memory = _step(experiment, 1, steps.first, counter)
@@ -201,7 +201,9 @@ def _step(
     return counter.flops - before, memory.peak
 
 
-def _experiment(recipe: Recipe, data: DataSet) -> Experiment:
+def counted_experiment(recipe: Recipe, data: DataSet) -> Experiment:
+    """Build the recipe on the meta device, without what changes no count."""
+    recipe = recipe.replace(**_SIMPLE)
     converts = recipe.norm.apply == "convert"  # of layers that may be in memory already
     with torch.random.fork_rng(), torch.device("cpu" if converts else "meta"):
         model = components.build_model(recipe, data).to("meta")

@@ -136,7 +136,7 @@ def _check_certified(recipe: Recipe) -> None:
     if recipe.objective.name not in CERTIFIED:
         return
     refuse_uncertified(recipe.threat.build())
-    if recipe.compile:
+    if recipe.compile is True:
         raise ValueError(
             f"compile: {recipe.objective.name!r} bounds the traced graph, so that there is "
             "nothing to compile; leave it out"
@@ -179,7 +179,7 @@ def _check_ranks(recipe: Recipe) -> None:
 def _check_passes(recipe: Recipe) -> None:
     """Refuse what cannot be combined with perturbed statistics."""
     rule, objective = recipe.gradient.name, recipe.objective.name
-    if recipe.compile:
+    if recipe.compile is True:
         raise ValueError(
             f"gradient.name={rule} replaces the batch norms' passes step by step, which "
             "torch.compile cannot follow: set compile=false"
@@ -216,7 +216,7 @@ def _check_groups(recipe: Recipe, batch: int) -> None:
 def _check_monitor(recipe: Recipe) -> None:
     """Refuse what the monitor cannot measure in this run."""
     questions = set(recipe.monitor.questions)
-    if recipe.compile and questions & {"moments", "wasserstein"}:
+    if recipe.compile is True and questions & {"moments", "wasserstein"}:
         raise ValueError(
             "monitor.questions: moments and wasserstein look at the features of a step, "
             "which torch.compile hides; leave them out, or set compile=false"

@@ -17,6 +17,7 @@ from advnorm.records import Environment, Run, RunLostError
 from advnorm.text import shorten
 from advnorm.training import checkpoints
 from advnorm.training.build import Experiment, build_experiment, choose_device
+from advnorm.training.compile_trial import resolve
 from advnorm.training.completion import read_completion
 from advnorm.training.dry_run import dry_run
 from advnorm.training.guards import NotFiniteError
@@ -123,7 +124,7 @@ def _train(
         run = Run.open(out)
         ranks.run_on_first(lambda: scopes.enter_context(run.lock()))
         with _explaining_losses(run):
-            _fit(experiment, run, progress)
+            _fit(resolve(experiment, run, progress), run, progress)
     return run
 
 

@@ -58,7 +58,9 @@ class Stepper:
         self.gradient_scales = _GRADIENT_SCALES if recipe.precision == "float16" else (1.0,)
         self.failed: NonFiniteGradientError | None = None
         self.logits: nn.Module = (
-            torch.compile(experiment.model) if recipe.compile else experiment.model  # type: ignore[assignment]
+            torch.compile(experiment.model)  # type: ignore[assignment]
+            if recipe.compile is True  # "auto" is decided before the first step
+            else experiment.model
         )
 
     def __call__(self, batch: Batch, state: State) -> StepMetrics:

@@ -24,6 +24,7 @@ BATCH = 250
 
 STRONG = "apgd_dlr-20"
 STRONG_IN_L0 = "sigma_zero-20"
+STRONGEST = (STRONG, STRONG_IN_L0)
 FEW = 64
 """Samples under the stronger attack: enough for an alarm, a few percent of the time."""
 
@@ -47,7 +48,7 @@ class _Stopping(Quiet):
         self._stop.check()
 
 
-def _conditions(experiment: Experiment) -> list[Condition]:
+def validation_conditions(experiment: Experiment) -> list[Condition]:
     """Return how the clean and the robust accuracy are measured."""
     spec = experiment.recipe.validation
     threat = experiment.threat if spec.eps is None else experiment.threat.with_eps(spec.eps)
@@ -65,8 +66,8 @@ def validate(experiment: Experiment, stop: Stop) -> Validated:
     clean = experiment.recipe.evaluation.branch == "clean"
     domain: Domain = "clean" if clean else "adversarial"
     results = []
-    for condition in _conditions(experiment):
-        order = order[:FEW] if condition.name in (STRONG, STRONG_IN_L0) else order
+    for condition in validation_conditions(experiment):
+        order = order[:FEW] if condition.name in STRONGEST else order
         size, device = BATCH * ranks.size(), experiment.device
         batches = split.batches(order, batch_size=size, device=device)
         with route(experiment.model, domain=domain):

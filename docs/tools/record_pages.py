@@ -23,6 +23,7 @@ class File(NamedTuple):
 FILES = (
     File("recipe.yaml", None, "The recipe in full, defaults included: [keys](recipe.md)."),
     File("environment.json", records.Environment, "Machine and versions."),
+    File("compile.json", records.CompileDecision, "What `compile: auto` decided."),
     File("metrics.jsonl", records.Epoch, "One line an epoch."),
     File("monitor.jsonl", records.MonitoredStep, "One line a monitored step."),
     File(

@@ -1,4 +1,4 @@
-"""DDN, FMN and sigma-zero against linear models, whose nearest examples are known."""
+"""DDN, FMN, sigma-zero and PDPGD against linear models, whose nearest examples are known."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from advnorm.attacks.ddn import ddn, ddn_nearest
 from advnorm.attacks.fab import fab_nearest
 from advnorm.attacks.fmn import fmn, fmn_nearest
 from advnorm.attacks.minimum_norm import is_wrong
+from advnorm.attacks.pdpgd import pdpgd, pdpgd_nearest
 from advnorm.attacks.sigma_zero import sigma_zero, sigma_zero_nearest
 from advnorm.threat import L0, L1, L2, Linf
 
@@ -21,10 +22,17 @@ NEAREST = {
     "fmn l1": (fmn_nearest, L1, 60),
     "fmn l0": (fmn_nearest, L0, 30),
     "sigma_zero l0": (sigma_zero_nearest, L0, 30),
+    "pdpgd l1": (pdpgd_nearest, L1, 200),
     "fab l1": (fab_nearest, L1, 20),
 }
 SEARCHES = pytest.mark.parametrize("search", NEAREST)
-ATTACKS = [(ddn, L2(0.6)), (fmn, Linf(0.1)), (fmn, L1(1.5)), (sigma_zero, L0(2))]
+ATTACKS = [
+    (ddn, L2(0.6)),
+    (fmn, Linf(0.1)),
+    (fmn, L1(1.5)),
+    (sigma_zero, L0(2)),
+    (pdpgd, L1(1.5)),
+]
 NAMES = [f"{attack.__name__} {threat.name}" for attack, threat in ATTACKS]
 
 
@@ -171,7 +179,11 @@ def test_a_finished_image_costs_no_further_pass():
 
 @pytest.mark.parametrize(
     ("attack", "threat", "words"),
-    [(ddn, Linf(0.1), "ddn minimizes the L2"), (sigma_zero, L1(1), "number of changed")],
+    [
+        (ddn, Linf(0.1), "ddn minimizes the L2"),
+        (sigma_zero, L1(1), "number of changed"),
+        (pdpgd, L2(1), "pdpgd minimizes the L1"),
+    ],
 )
 def test_another_norm_is_refused_in_a_sentence(attack, threat, words):
     with pytest.raises(ValueError, match=words):

@@ -125,6 +125,7 @@ NORMS = {
     "norm batch, vectors": _layer(lambda: norms.BatchNorm(8), VECTOR),
     "norm mixture": _layer(lambda: norms.MixtureNorm(4)),
     "norm affine": _layer(lambda: norms.AffineNorm(4)),
+    "norm median": _layer(lambda: norms.MedianNorm(4)),
     "norm dual": _layer(lambda: norms.DualNorm(4)),
     "norm borrowed": _layer(lambda: norms.BorrowedNorm(4)),
     "GroupNorm": _layer(lambda: nn.GroupNorm(2, 4)),

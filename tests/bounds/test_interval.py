@@ -77,6 +77,7 @@ MAPS: dict[str, nn.Module] = {
     "ours2d": norms.BatchNorm(2),
     "mixture2d": norms.MixtureNorm(2),
     "affine2d": norms.AffineNorm(2),
+    "median2d": norms.MedianNorm(2),
     "dual2d": norms.DualNorm(2),
     "group2d": nn.GroupNorm(1, 2),
     "instance": nn.InstanceNorm2d(2, affine=True),

@@ -165,39 +165,10 @@ def test_a_loss_of_ones_own_and_by_name(samples):
     assert numbers["margin"].settings["adapt.loss"] == "margin"
 
 
-@pytest.mark.parametrize(("eps", "right"), [(0.08, 8), (0.12, 0)])
-def test_a_batch_is_attacked_jointly(eps, right):
-    """In batches of two, z = +-1 tells only which pixel is larger.
-
-    Both move, so the order turns around where they differ by less than 2 eps.
-    """
-    model = nn.Sequential(nn.BatchNorm1d(1, affine=False), nn.Linear(1, 2)).double().eval()
-    with torch.no_grad():
-        model[1].weight.copy_(torch.tensor([[1.0], [-1.0]]))
-        model[1].bias.zero_()
-    images = torch.tensor([[0.6], [0.4]] * 4, dtype=torch.float64)
-    labels = torch.tensor([0, 1] * 4)
-    result = advnorm.evaluate(
-        model,
-        images,
-        labels,
-        Linf(eps),
-        conditions=["clean", "pgd-20"],
-        adapt=Adaptation(batch=2),
-    )
-    clean, attacked = result.results
-    assert (clean.accuracy.correct, attacked.accuracy.correct) == (8, right)
-    assert attacked.statistics == "batch"
-    assert attacked.settings["adapt.batch"] == 2
-    assert not model.training
-    assert not model[0].training
-
-
 @pytest.mark.parametrize(
     ("adapt", "options", "words"),
     [
-        (Adaptation(batch=5), {}, "48 images do not fill batches of 5: 3 would be left"),
-        (Adaptation(batch=4), {}, "the model has none: leave batch out"),
+        ({"0": "identity"}, {"statistics": "batch"}, "are not combined: leave one"),
         ({"0": "identity", "layer": "tanh"}, {}, "no layer 'layer'"),
         (3, {}, "adapt is a int: give"),
         (
@@ -213,8 +184,6 @@ def test_a_batch_is_attacked_jointly(eps, right):
 )
 def test_what_does_not_fit_is_one_sentence(samples, adapt, options, words):
     model = nn.Sequential(Round(), network())
-    if isinstance(adapt, Adaptation) and adapt.batch == 5:
-        model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 4))
     settings = {"conditions": ["pgd-2"], **options}
     with pytest.raises(ValueError, match=words) as refusal:
         advnorm.evaluate(model, *samples, Linf(0.1), adapt=adapt, **settings)
@@ -226,11 +195,9 @@ def test_what_does_not_fit_is_one_sentence(samples, adapt, options, words):
     [
         ({"draws": 0}, "draws is a whole number from 1"),
         ({"draws": True}, "draws is a whole number from 1"),
-        ({"batch": 1}, "batch is a whole number from 2"),
         ({"noise": 0.1}, "noise is averaged over draws"),
         ({"noise": -1.0, "draws": 2}, "noise is a deviation"),
         ({"loss": "marginn"}, "no loss 'marginn': did you mean 'margin'"),
-        ({"batch": 4, "draws": 2}, "batch and draws are not combined"),
     ],
 )
 def test_a_setting_out_of_range_is_one_sentence(settings, words):
@@ -295,10 +262,8 @@ def test_a_run_records_an_adaptive_search_and_continues_it(tiny, tmp_path):
     assert more.fingerprint == few.fingerprint != plain.fingerprint
     assert Run.open(run.path).result(plain.key) == plain
     assert any(key.startswith("adapt.layers.") for key in more.settings)
-    joint = evaluated("evaluation.adapt.batch=4", "evaluation.samples=12")
-    assert [r.statistics for r in joint] == ["batch", "batch"]
-    with pytest.raises(ValueError, match="12 images do not fill batches of 5"):
-        evaluated("evaluation.adapt.batch=5", "evaluation.samples=12")
+    with pytest.raises(ValueError, match="adapt are not combined"):
+        evaluated(adapt, "evaluation.statistics=batch")
 
 
 def test_an_audit_names_the_layer_and_the_line(samples):
@@ -382,7 +347,7 @@ def test_signs_of_single_layers(samples, layer, sign, name):
     [
         ([], ["saturated_loss"], r"conditions=\['apgd-100'\], adapt=.*loss='margin'"),
         ([], ["randomized"], r"Adaptation\(draws=20\)"),
-        ([], ["batch_dependent"], r"batch=len\(images\)"),
+        ([], ["batch_dependent"], r"statistics='batch', batch_size=len\(images\)"),
         ([], ["rugged_scores"], r"draws=20, noise=threat\.eps / 4"),
         ([], ["grad_mode_dependent"], r"model=network\).*without what the flags name"),
         ([], ["more_steps_help"], "^$"),

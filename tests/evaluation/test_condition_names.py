@@ -8,7 +8,7 @@ import advnorm
 from advnorm.attacks import ATTACKS, CWSettings
 from advnorm.draws import Draws
 from advnorm.evaluation import parse_conditions
-from advnorm.threat import L0, L2, Linf
+from advnorm.threat import L0, L1, L2, Linf
 
 
 def test_conditions_carry_their_settings():
@@ -97,7 +97,7 @@ def test_attacks_that_a_restart_would_repeat_are_known_by_their_behaviour(monkey
             "search": CWSettings(steps=2, constants=1),
         }
         more = {k: value for k, value in settings.items() if k in entry.parameters}
-        threat = {"l2": L2(0.1), "l0": L0(1)}.get(entry.norms[0], Linf(1e-3))
+        threat = {"l2": L2(0.1), "l1": L1(0.1), "l0": L0(1)}.get(entry.norms[0], Linf(1e-3))
         drawn.clear()
         draws = Draws.of(0, torch.arange(5))
         entry.function(model, clean, labels, threat, draws=draws, **more)

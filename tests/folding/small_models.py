@@ -16,7 +16,10 @@ SHAPES = {
     "wide_resnet": ((3, 8, 8), {"depth": 10, "widen": 1}),
     "vgg11": ((3, 32, 32), {"width": 2}),
 }
-NAMES = ["batch", "mixture", "affine", "borrowed", "dual", "group", "layer", "none"]
+NAMES = [
+    *("batch", "mixture", "affine", "borrowed", "median", "dual"),
+    *("group", "layer", "none"),
+]
 
 
 def shuffle(model: nn.Module, generator: torch.Generator) -> None:

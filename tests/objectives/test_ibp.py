@@ -24,6 +24,7 @@ def network(kind: str, seed: int = 0) -> nn.Module:
         "plain": lambda n, dims: norms.BatchNorm(n, affine=False),
         "ours": lambda n, dims: norms.BatchNorm(n),
         "borrowed": lambda n, dims: norms.BorrowedNorm(n),
+        "median": lambda n, dims: norms.MedianNorm(n),
     }[kind]
     model = nn.Sequential(
         nn.Conv2d(1, 3, 3, padding=1, stride=2),
@@ -75,6 +76,8 @@ def normalized(name: str, layer: nn.Module, maps: Maps) -> Maps:
     z = maps.z
     dims, shape = [0, *range(2, z.ndim)], (1, -1, *[1] * (z.ndim - 2))
     count, mean = z.numel() / z.shape[1], z.mean(dims)
+    if isinstance(layer, norms.MedianNorm):
+        mean = z.transpose(0, 1).flatten(1).median(1).values
     var = (z - mean.view(shape)).square().mean(dims)
     gamma = torch.ones_like(mean) if layer.weight is None else layer.weight
     beta = torch.zeros_like(mean) if layer.bias is None else layer.bias
@@ -110,7 +113,7 @@ def reference(model: nn.Module, clean: Tensor, labels: Tensor, kappa: float):
     return loss + (1 - kappa) * F.cross_entropy(-margins, labels), margins, maps.moved
 
 
-@pytest.mark.parametrize("kind", ["none", "torch", "plain", "ours", "borrowed"])
+@pytest.mark.parametrize("kind", ["none", "torch", "plain", "ours", "borrowed", "median"])
 def test_loss_gradients_and_statistics_are_those_of_the_paper(kind):
     model, (clean, labels) = network(kind), batch()
     expected, margins, moved = reference(model, clean, labels, 0.3)

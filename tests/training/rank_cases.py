@@ -64,6 +64,7 @@ OTHERS = {
     "sequential": [*NORMS["batch"], "objective={name: mixed, batching: sequential}"],
     "l2, least likely": [*NORMS["group"], "threat.norm=l2", "attack.target=least_likely"],
     "adam": ["norm.name=none", "optimizer={name: adam, lr: 1e-3}"],
+    "compile: auto": ["norm.name=none", "compile=auto"],
     "frozen statistics": [
         *NORMS["batch"],
         "norm.freeze_epochs=1",

@@ -26,8 +26,10 @@ from advnorm.norms import (
     BorrowedNorm,
     BranchedNorm,
     DualNorm,
+    MedianNorm,
     MixtureNorm,
 )
+from advnorm.norms.median import measure_median
 from advnorm.norms.mode import updates_running, uses_batch
 from advnorm.norms.moments import Moments, measure_moments, to_single, update_running
 
@@ -36,7 +38,8 @@ Coefficients = tuple[Tensor, Tensor]
 
 def batch_interval(layer: _BatchNorm, box: Box) -> Box:
     """Normalize the clean map and both bounds by the same moments (Alg. 1)."""
-    if uses_batch(layer) and box.copies == 2 and not _synced(layer):
+    by_hand = not _synced(layer) and not isinstance(layer, MedianNorm)
+    if uses_batch(layer) and box.copies == 2 and by_hand:
         return _by_clean(layer, box)
     factor, shift = coefficients(layer, moments(layer, box), len(box.shape))
     return scaled(box, factor, shift)
@@ -154,7 +157,11 @@ def channel_affine(layer: _BatchNorm | BranchedNorm, box: Box) -> Coefficients:
         layer = layer.branch(layer.route.domain)
     if uses_batch(layer):
         assert box.clean is not None, "the interval rule refuses batch statistics"
-        statistics = measure_moments(box.clean, sync=bool(getattr(layer, "sync", False)))
+        if isinstance(layer, MedianNorm):
+            statistics = measure_median(box.clean)
+        else:
+            synced = bool(getattr(layer, "sync", False))
+            statistics = measure_moments(box.clean, sync=synced)
     else:
         statistics = moments(layer, box)
     return coefficients(layer, statistics, len(box.shape))
@@ -229,7 +236,7 @@ def _dual_rounding(call: Call, output: Box) -> Tensor:
 
 
 _BATCH_NORM = Operation(
-    layers=(nn.BatchNorm1d, nn.BatchNorm2d, BatchNorm, BorrowedNorm),
+    layers=(nn.BatchNorm1d, nn.BatchNorm2d, BatchNorm, BorrowedNorm, MedianNorm),
     interval=batch_interval,
     backward=_backward,
     prepare=channel_affine,

@@ -59,7 +59,6 @@ def propose(signs: Sequence[LayerSigns], flagged: Collection[str]) -> str:
         and not masking
         and bool(flags & _RUGGED),
         _LOSS: bool(flags & _FLAT),
-        "batch=len(images)": "batch_dependent" in flags,
         "model=network": bool(flags & _OTHER_MODEL),
     }
     parts = [text for text, wants in wanted.items() if wants]
@@ -69,6 +68,8 @@ def propose(signs: Sequence[LayerSigns], flagged: Collection[str]) -> str:
         _NETWORK: "model=network" in parts,
     }
     comment = next((text for text, holds in notes.items() if holds), "")
+    if "batch_dependent" in flags:
+        return "advnorm.evaluate(..., statistics='batch', batch_size=len(images))"
     if not parts:
         return comment
     takes_loss = ", conditions=['apgd-100']" if _LOSS in parts else ""
