@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 from math import sqrt
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # not every command needs it
+    import numpy as np
+    from numpy.typing import NDArray
 
 FEWEST_SEEDS = 3
 """With fewer, no difference is decided."""
@@ -53,6 +57,37 @@ def estimate(sample: Sample) -> Estimate:
     """Return the mean of two or more values (Student, 1908)."""
     count = len(sample.values)
     return Estimate(mean(sample.values), _deviation(sample) / sqrt(count), count - 1)
+
+
+def with_images(tested: Estimate, values: "NDArray[np.float64]") -> Estimate:
+    r"""Add to a mean over seeds the variance over the images that all seeds share.
+
+    ``values`` are those of each seed (rows) and image. With S seeds, n images and the mean
+    squares :math:`M_i` of images and :math:`M_r` of the rest (Cornfield & Tukey, 1956),
+
+    .. math:: \text{error}^2 = e^2 + v, \quad v = \max\Bigl(\frac{M_i - M_r}{S n}, 0\Bigr),
+        \quad \text{freedom} = \frac{(e^2 + v)^2}{e^4 / (S - 1) + v^2 / (n - 1)}
+
+    where e is the standard error over seeds: other images would change the mean too.
+
+    >>> import numpy as np
+    >>> one = estimate(Sample((50.0, 50.0, 50.0)))
+    >>> round(with_images(one, np.array([[0.0, 100.0, 0.0, 100.0]] * 3)).error, 2)
+    28.87
+    """
+    seeds, images = values.shape
+    if images < 2:
+        return tested
+    by_image = values.mean(axis=0)
+    between = seeds * by_image.var(ddof=1)
+    rest = values - by_image - values.mean(axis=1, keepdims=True) + values.mean()
+    within = float((rest**2).sum()) / ((seeds - 1) * (images - 1))
+    added = max(float(between) - within, 0.0) / (seeds * images)
+    own = tested.error**2
+    squares = own**2 / tested.freedom + added**2 / (images - 1)
+    if not squares:
+        return tested
+    return Estimate(tested.mean, sqrt(own + added), (own + added) ** 2 / squares)
 
 
 def weighted_sum(terms: Sequence[tuple[float, Sample]]) -> Estimate:

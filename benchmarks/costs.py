@@ -28,7 +28,7 @@ FREE = [
     "perturbation={}",
     "monitor={}",
     "norm.freeze_epochs=0",
-    "optimizer.accumulate=1",
+    "optimizer={accumulate: 1, together: null}",
 ]
 """What does not change the operations of training."""
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 
 from advnorm.recipe import Recipe, override
+from advnorm.records import result_key
 from advnorm.runs import certify_run, evaluate_run
 from advnorm.runs.forecast import Accuracies, Calibration, calibrate, forecast
 from advnorm.training import train
@@ -128,7 +129,10 @@ def measured(name: str, clock: str) -> Measured:
         evaluated = now()
         certify_run(run, recipe, method=CERTIFICATES.get(name, "ibp"), device="cpu")
         seconds = (trained - start, evaluated - trained, now() - evaluated)
-        return Measured(*seconds, {r.key: r.accuracy.fraction for r in results})
+        accuracies = {
+            result_key(r.condition, r.threat): r.accuracy.fraction for r in results
+        }
+        return Measured(*seconds, accuracies)
 
 
 def fresh(work: Callable[..., Any], options: argparse.Namespace, name: str) -> Any:

@@ -14,13 +14,14 @@ from collections import Counter
 from pathlib import Path
 
 from result_pages import updated_page
+from result_summary import summary_page
 
 from advnorm import papers
 from advnorm.papers import ARTEFACTS, ILLUSTRATIONS, Artefact
 from advnorm.papers.artefact import captions
 from advnorm.papers.claims import deciding
 from advnorm.papers.cost import recorded_costs
-from advnorm.papers.reproduce import record_path, with_claims
+from advnorm.papers.reproduce import numbers_of, record_path, with_claims
 from advnorm.records import (
     MARKS,
     SCALES,
@@ -36,6 +37,9 @@ MEASURED = Path(papers.__file__).with_name("measured.json")
 BEGIN, END = "<!-- results: benchmarks/results.py -->", "<!-- end of results -->"
 HEAD = (
     "# What was measured\n\n"
+    "Five sentences a paper, then every claim. Numbers are means over seeds ± their "
+    "standard error.\n\n{first}\n\n"
+    "## Every claim\n\n"
     "One line a claim, as the inequalities that are claimed, with the paper's numbers and "
     "with ours; ± is the standard error over seeds. One holds (✓), or does not (✗), when "
     "a t-test over seeds says so at 5%, corrected for the number of the claim's "
@@ -106,7 +110,7 @@ def page(records: dict[str, list[Reproduction]]) -> str:
     lines = [line for name in captions() for line in rows(name, records.get(name, []))]
     pages = sorted(path.name for path in RESULTS.glob("*.md") if path.name != "README.md")
     links = ", ".join(f"[{name.removesuffix('.md')}]({name})" for name in pages)
-    head = HEAD.format(pages=links, summary=summary(records))
+    head = HEAD.format(pages=links, summary=summary(records), first=summary_page(records))
     return head + "\n".join(lines) + "\n"
 
 
@@ -140,9 +144,9 @@ def claimed(artefact: Artefact, record: Reproduction) -> list[str]:
         row: {column: Measured(values=(one.value,)) for column, one in cells.items()}
         for row, cells in artefact.published.items()
     }
-    lines = []
+    lines, numbers = [], numbers_of(artefact, record)
     for claim, ours in zip(artefact.claims, record.claims, strict=True):
-        told, said = claim.check_parts(record.rows), claim.check_parts(theirs)
+        told, said = claim.check_parts(numbers), claim.check_parts(theirs)
         shown = [said[n].why for n in deciding(told if ours.applicable else said)]
         published = [why for why in shown if "not measured" not in why]
         lines.append(

@@ -21,6 +21,7 @@ from advnorm.diagnosis.tilt import tilt
 from advnorm.diagnosis.top_k import top_k
 from advnorm.diagnosis.toy import toy
 from advnorm.diagnosis.trainable_depth import trainable_depth
+from advnorm.diagnosis.tuned_norms import tuned_norms
 from advnorm.diagnosis.wasserstein import (
     distance_from_running,
     distances,
@@ -57,6 +58,7 @@ __all__ = [
     "top_k",
     "toy",
     "trainable_depth",
+    "tuned_norms",
     "wasserstein",
     "weights",
 ]

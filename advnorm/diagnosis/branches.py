@@ -1,9 +1,11 @@
 """Do clean and adversarial images have different statistics? By channel (xie2020)."""
 
+from collections.abc import Callable
 from math import exp, sqrt
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -36,7 +38,7 @@ Branches = dict[str, RunningStatistics]
 
 
 @question("branches")
-def branches(
+def branches(  # noqa: PLR0913 (options of a question)
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -45,26 +47,39 @@ def branches(
     where: str = "",
     channels: Count = 20,
     attack: str = "pgd-10",
+    batches: Annotated[int, Field(ge=2)] = 2,
+    split: Literal["test", "train"] = "test",
     seed: int = 0,
+    training_samples: Callable[[int], tuple[Tensor, Tensor]] | None = None,
     progress: Progress = QUIET,
 ) -> Diagnosis:
     """Channel statistics of both branches, batch and running (xie2020 Figs. 5, 6).
 
     The channels are drawn at random from the norm named ``where``, by default the middle
-    one. The two mini-batches of Fig. 6 are the halves of the images, normalized with their
-    own statistics as in training. With a threat they are attacked first; ``attack`` is
-    named as in an evaluation, and the training attack gives the fairest comparison. A model
-    with a single branch shows batch against running only. The distance of the two batches
-    from each other says how much of their distance from the running statistics is chance.
+    one. The mini-batches of Fig. 6 (``batches``, two of them drawn) are equal parts of the
+    images, normalized with their own statistics as in training; with ``split=train`` as
+    many training images of the run, drawn by its seed. With a threat they are attacked
+    first; ``attack`` is named as in an evaluation, and the training attack gives the
+    fairest comparison. A model with a single branch shows batch against running only. The
+    distance of two batches from each other says how much of their distance from the running
+    statistics is chance.
     """
     running = running_moments(model)
     name = where or list(running)[len(running) // 2]
     if name not in running:
         raise ValueError(f"no batch norm {name!r}; there are: {', '.join(running)}")
-    if len(images) < 4:
+    if len(images) < 2 * batches:
         raise ValueError(
-            f"branches needs at least 4 images, in two mini-batches, not {len(images)}"
+            f"branches needs at least {2 * batches} images, in {batches} mini-batches, not "
+            f"{len(images)}"
         )
+    if split == "train":
+        if training_samples is None:
+            raise ValueError(
+                "branches has no training images of a model without a run: leave out split"
+            )
+        drawn_images, labels = training_samples(len(images))
+        images = drawn_images.to(images.dtype)
     domain: Domain = "clean" if threat is None else "adversarial"
     with frozen_eval(model), route(model, domain=domain):
         shown = images
@@ -73,15 +88,18 @@ def branches(
                 model, images, labels, threat, attack=attack, seed=seed, progress=progress
             )
         with mode(model, "batch"):
-            halves = [feature_moments(model, half) for half in torch.chunk(shown, 2)]
+            size = len(shown) // batches
+            parts = torch.split(shown, -(-len(shown) // 2) if batches == 2 else size)
+            measured = [feature_moments(model, part) for part in parts[:batches]]
     two = len(running[name]) > 1
     chosen = permutation(len(_own(running[name], domain).moments.mean), seed)
     chosen = chosen[:channels].sort().values
     drawn = {
         f"running, {k}" if two else "running": v.moments for k, v in running[name].items()
     }
-    batches = {
-        f"batch {i}, {domain}": _unbiased(half[name]) for i, half in enumerate(halves, 1)
+    shown_batches = {
+        f"batch {i}, {domain}": _unbiased(batch[name])
+        for i, batch in enumerate(measured[:2], 1)
     }
     return Diagnosis(
         question="branches",
@@ -89,16 +107,18 @@ def branches(
         reading="Running lines of two branches that lie apart are two domains (a model "
         "with a single branch has one running line); a batch that lies apart from its "
         "running line is normalized otherwise in training than at test time.",
-        numbers=_numbers(running, halves, domain),
+        numbers=_numbers(running, measured, domain),
         settings={
             "n": len(images),
+            "batches": batches,
+            "split": split,
             "place": name,
             "domain": domain,
             "channels": channels,
             "attack": "none" if threat is None else attack,
         },
         panels=tuple(
-            _panel(title, {**drawn, **batches}, part, chosen.tolist())
+            _panel(title, {**drawn, **shown_batches}, part, chosen.tolist())
             for title, part in (("mean", "mean"), ("variance", "var"))
         ),
     )
@@ -153,34 +173,38 @@ def moment_gap(a: Moments, b: Moments, *, deviation: Tensor) -> MomentGap:
 
 
 def _numbers(
-    running: dict[str, Branches], halves: list[dict[str, Moments]], domain: Domain
+    running: dict[str, Branches], batches: list[dict[str, Moments]], domain: Domain
 ) -> dict[str, float]:
     both = [branches for branches in running.values() if len(branches) > 1]
     pairs = [(branches["clean"], branches["adversarial"]) for branches in both]
     numbers = _between(pairs) if pairs else {}
     own = {name: _own(branches, domain) for name, branches in running.items()}
     gaps = [
-        moment_gap(_unbiased(half[name]), branch.moments, deviation=branch.deviation)
-        for half in halves
+        moment_gap(_unbiased(batch[name]), branch.moments, deviation=branch.deviation)
+        for batch in batches
         for name, branch in own.items()
     ]
     numbers["batch from running mean, in deviations"] = _mean([g.mean for g in gaps])
     numbers["batch from running variance, relative"] = _mean([g.variance for g in gaps])
-    return numbers | _chance(own, halves)
+    return numbers | _chance(own, batches)
 
 
 def _chance(
-    own: dict[str, RunningStatistics], halves: list[dict[str, Moments]]
+    own: dict[str, RunningStatistics], batches: list[dict[str, Moments]]
 ) -> dict[str, float]:
     r"""Return how far a batch would be from running statistics that have converged.
 
     Two batches of the same size are each :math:`N(0, s^2)` away from what the running
     statistics converge to, so that their difference is :math:`N(0, 2 s^2)`: its mean size,
-    in the same units, is :math:`\sqrt 2` times that of a batch alone.
+    in the same units, is :math:`\sqrt 2` times that of a batch alone. Each batch is
+    compared with one other.
     """
-    first, second = ({name: _unbiased(half[name]) for name in own} for half in halves)
+    pairs = zip(batches[::2], batches[1::2], strict=False)
     gaps = [
-        moment_gap(first[name], second[name], deviation=branch.deviation)
+        moment_gap(
+            _unbiased(first[name]), _unbiased(second[name]), deviation=branch.deviation
+        )
+        for first, second in pairs
         for name, branch in own.items()
     ]
     mean, variance = (_mean([g[part] for g in gaps]) / sqrt(2) for part in (0, 1))
@@ -196,10 +220,15 @@ def _between(pairs: list[tuple[RunningStatistics, RunningStatistics]]) -> dict[s
     above = [
         float(((b.moments.mean - a.moments.mean) / b.deviation).mean()) for a, b in pairs
     ]
+    larger = [
+        float(((b.moments.mean.abs() - a.moments.mean.abs()) / b.deviation).mean())
+        for a, b in pairs
+    ]
     gaps = [moment_gap(a.moments, b.moments, deviation=b.deviation) for a, b in pairs]
     return {
         "variance, adversarial by clean (geometric mean)": exp(_mean(ratios)),
         "mean, adversarial above clean, in deviations": _mean(above),
+        "mean, magnitude of adversarial above clean, in deviations": _mean(larger),
         "means of the branches apart, in deviations": _mean([g.mean for g in gaps]),
         "variances of the branches apart, relative": _mean([g.variance for g in gaps]),
         "squared distance of the branches": sum(

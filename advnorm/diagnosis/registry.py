@@ -33,9 +33,10 @@ REVISIONS = {
 }
 """How often the measurement of a question was redefined; records keep the revision."""
 
-CONTEXT = ("threat", "progress", "training_means")
+CONTEXT = ("threat", "progress", "training_means", "training_samples")
 """What a question is asked with, beside its options. ``training_means`` are the means of
-the classes over the training set, shape ``(classes, ...)``, or ``None`` without one."""
+the classes over the training set, shape ``(classes, ...)``, or ``None`` without one;
+``training_samples`` returns so many images of it with their labels."""
 _SOURCE = re.compile(r"\(([^()]*(?:\d{4}|et al\.)[^()]*)\)")
 
 

@@ -159,38 +159,50 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
-        tests, randomized = _adapted(adapt, tests, model, samples)
+        tests = _adapted(adapt, tests, model, samples)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
-        every = [_run(setup, condition, classes) for condition in tests]
-        tested = [_with_planted_test(setup, each, classes) for each in every]
-        flags = contradictions(tests, [each.verdicts for each in tested])
-        missed = any(each.result.flags for each in tested)  # plants, so far
-        if screening and not randomized and (screening.masked or missed or any(flags)):
-            tested = add_gradient_free(setup, tested)
-        general = screening.flags() if screening else ()
-    return _assemble(tests, tested, flags, general)
-
-
-def _assemble(
-    tests: Sequence[Condition],
-    tested: Sequence[ConditionResult],
-    flags: Sequence[tuple[str, ...]],
-    general: tuple[str, ...],
-) -> Evaluation:
-    """Put flags beside the results, tighten radii, and look for broken certificates."""
-    results = [
-        result.model_copy(
-            update={"flags": (*general, *own, *result.flags) if condition.searches else ()}
-        )
-        for (condition, result, _, _), own in zip(tested, flags, strict=True)
-    ]
+        tested, flags = _run_all(setup, tests, classes, screening)
     verdicts = [each.verdicts for each in tested]
-    results, verdicts = _with_tight_radii(tests, results, verdicts)
+    results, verdicts = _with_tight_radii(tests, _flagged(tested, flags), verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
     by_key = {r.key: own for r, own in zip(results, verdicts, strict=True)}
     return Evaluation(tuple(results), by_key, _kept_images(results, tested))
+
+
+def _run_all(
+    setup: EvaluationSetup,
+    tests: Sequence[Condition],
+    classes: int,
+    screening: Screening | None,
+) -> tuple[list[ConditionResult], list[Sequence[str]]]:
+    """Run all conditions, with what needs no gradient where they are masked; and flags."""
+    every = [_run(setup, condition, classes) for condition in tests]
+    tested = [_with_planted_test(setup, each, classes) for each in every]
+    flags = contradictions(tests, [each.verdicts for each in tested])
+    missed = any(each.result.flags for each in tested)  # plants, so far
+    if screening and (screening.masked or missed or any(flags)) and not _by_draws(tests):
+        tested = add_gradient_free(setup, tested)
+    general = screening.flags() if screening else ()
+    return tested, [(*general, *own) for own in flags]
+
+
+def _by_draws(tests: Sequence[Condition]) -> bool:
+    """Tell whether verdicts are those of draws, which the attacks added have none of."""
+    return any(test.adaptation and test.adaptation.changes_verdicts for test in tests)
+
+
+def _flagged(
+    tested: Sequence[ConditionResult], flags: Sequence[Sequence[str]]
+) -> list[Result]:
+    """Return the results of searches with their flags."""
+    return [
+        each.result.model_copy(
+            update={"flags": (*own, *each.result.flags) if each.condition.searches else ()}
+        )
+        for each, own in zip(tested, flags, strict=True)
+    ]
 
 
 def _kept_images(
@@ -215,17 +227,14 @@ def _with_tight_radii(
 
 def _adapted(
     adapt: Adapt | None, tests: list[Condition], model: nn.Module, samples: Samples
-) -> tuple[list[Condition], bool]:
-    """Return the conditions with an adaptive search, and whether the model is randomized.
-
-    What does not fit the model is refused.
-    """
+) -> list[Condition]:
+    """Return the conditions with an adaptive search; what does not fit is refused."""
     if not as_adaptation(adapt):
-        return tests, False
+        return tests
     samples.check_images([])
     with explain_shape(samples.images):
         bound = bind(adapt, model, next(samples.batches(model, FEW)).images)
-    return adapt_conditions(tests, bound), bound is not None and bound.changes_verdicts
+    return adapt_conditions(tests, bound)
 
 
 def _screen(

@@ -46,6 +46,8 @@ class Perturbation:
     """Shift the batch's statistics (4.4) instead of the running ones (4.5)."""
     groups: int = 1
     """Of a batch, that are normalized each by itself; for batch statistics."""
+    draw: int = 0
+    """Which of the random directions of a seed; an adversarial one has no other."""
 
     def __post_init__(self) -> None:
         for name, kinds in (("direction", Direction), ("part", Part)):
@@ -64,7 +66,8 @@ class Perturbation:
     def name(self) -> str:
         """The name of its results, without part and radius."""
         kind = f"-batch-{self.groups}" if self.batch else ""
-        return f"statistics-{self.direction}{kind}"
+        which = f"-draw-{self.draw}" if self.draw else ""
+        return f"statistics-{self.direction}{kind}{which}"
 
     def check(self, radius: float) -> None:
         """Refuse a radius that turns a deviation to zero or below, or is none."""
@@ -100,9 +103,10 @@ def directions(
     draw = _uniform if what.direction == "uniform" else _sign
     return {
         layer: StatisticsShift(
-            *(draw(layer, seed, number, part) for part in ("mean", "deviation"))
+            *(draw(layer, seed, part, *place) for part in ("mean", "deviation"))
         )
         for number, layer in enumerate(norms.batch_norms(model))
+        for place in [(number, what.draw) if what.draw else (number,)]
     }
 
 
@@ -183,13 +187,13 @@ def _adversarial(model: nn.Module, what: Perturbation, attacked: Batch) -> Stati
     }
 
 
-def _uniform(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
-    draws = Draws.of(seed, torch.arange(layer.num_features)).stream(part, number)
+def _uniform(layer: _BatchNorm, seed: int, part: str, *place: int) -> Tensor:
+    draws = Draws.of(seed, torch.arange(layer.num_features)).stream(part, *place)
     like = layer.weight if layer.running_mean is None else layer.running_mean
     wide = torch.float64 if like is not None and like.dtype == torch.float64 else None
     drawn = 2 * draws.uniform(dtype=wide or torch.float32) - 1
     return drawn if like is None else drawn.to(like.device)
 
 
-def _sign(layer: _BatchNorm, seed: int, number: int, part: str) -> Tensor:
-    return _uniform(layer, seed, number, part).sign()
+def _sign(layer: _BatchNorm, seed: int, part: str, *place: int) -> Tensor:
+    return _uniform(layer, seed, part, *place).sign()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,6 +69,7 @@ def apart(
     eps: float = 0.1,
     samples: int | None = None,
     groups: int = 1,
+    detached: bool = False,
 ) -> Loss:
     r"""APART: train also on perturbed batch statistics (apart2022, Algorithm 1).
 
@@ -79,9 +81,11 @@ def apart(
     norm perturbed by :math:`\epsilon \operatorname{sign}(g_\theta)` (Eq. 3), each of n
     ``groups`` normalized by itself. One backward pass computes :math:`g_\phi` and
     :math:`g_\theta`. The N samples are the first ones, and groups are blocks of them; both
-    are random because the order of the batch is. Returns the loss of the first pass.
+    are random because the order of the batch is. With ``detached`` the second pass does not
+    differentiate the moments in the shift, as in the authors' code
+    (:func:`advnorm.norms.perturbed`). Returns the loss of the first pass.
     """
-    return _apart(batch, eps=eps, rho=0.0, samples=samples, groups=groups)
+    return _apart(batch, _SecondPass(eps, 0.0, samples, groups, detached))
 
 
 @GRADIENTS.register("apart_sam")
@@ -92,12 +96,13 @@ def apart_sam(
     rho: float = 0.05,
     samples: int | None = None,
     groups: int = 1,
+    detached: bool = False,
 ) -> Loss:
     r"""APART-SAM: APART with its second pass at SAM's weights (apart2022, section 3.3).
 
     As :func:`apart`, with :math:`h_\phi` taken at :math:`\phi + \hat\delta(\phi)` (Eq. 7).
     """
-    return _apart(batch, eps=eps, rho=rho, samples=samples, groups=groups)
+    return _apart(batch, _SecondPass(eps, rho, samples, groups, detached))
 
 
 def check_options(
@@ -146,9 +151,18 @@ def interleaved_rows(count: int, groups: int) -> Tensor:
     return torch.arange(count).view(groups, -1).t().reshape(-1)
 
 
-def _apart(
-    batch: BatchObjective, *, eps: float, rho: float, samples: int | None, groups: int
-) -> Loss:
+class _SecondPass(NamedTuple):
+    """The options of APART and APART-SAM."""
+
+    eps: float
+    rho: float
+    samples: int | None
+    groups: int
+    detached: bool
+
+
+def _apart(batch: BatchObjective, options: _SecondPass) -> Loss:
+    eps, rho, samples, groups, detached = options
     model, m, n = batch.model, batch.batch_size, samples or batch.batch_size
     check_options(eps=eps, rho=rho, samples=samples, groups=groups, batch_size=m)
     local = round(n * batch.share)
@@ -169,7 +183,9 @@ def _apart(
         first = m / (m + n) * (batch.share if rho else 1.0)
         torch._foreach_mul_(batch.gradients(), first)
         scopes.enter_context(norms.keep_statistics(model))
-        scopes.enter_context(norms.perturbed(model, shifts, groups=groups))
+        scopes.enter_context(
+            norms.perturbed(model, shifts, groups=groups, detached=detached)
+        )
         rows = interleaved_rows(local, groups).to(batch.clean.device)
         batch.subset(rows, cache.replay(rows), global_rows=n).backward(n / (m + n))
         batch.all_reduce(batch.gradients())

@@ -55,6 +55,7 @@ class _Scope(NamedTuple):
     groups: int
     at_zero: bool
     batch: bool
+    detached: bool = False
 
 
 def check_perturbable(model: nn.Module) -> None:
@@ -96,19 +97,28 @@ def statistics_gradient(
 
 @contextmanager
 def perturbed(
-    model: nn.Module, shifts: StatisticsShifts, *, groups: int = 1, batch: bool = False
+    model: nn.Module,
+    shifts: StatisticsShifts,
+    *,
+    groups: int = 1,
+    batch: bool = False,
+    detached: bool = False,
 ) -> Iterator[None]:
-    """Normalize by perturbed statistics; passes here do not update the running ones.
+    r"""Normalize by perturbed statistics; passes here do not update the running ones.
 
     With ``groups``, the rows ``j, j + groups, j + 2 * groups, ...`` of a batch are
     normalized by their own moments, for each ``j``: groups do not see each other in the
     batch norms (Algorithm 1, lines 7 to 11, in one pass). The mode decides which statistics
-    are perturbed; with ``batch`` always those of the batch.
+    are perturbed; with ``batch`` always those of the batch. ``detached`` takes the moments
+    of the shift :math:`\delta_\mu \hat\mu / \hat\sigma` as constants in the backward pass,
+    as the authors' code does (github.com/unknown9567/apart); Eq. 3 differentiates them.
     """
     check_perturbable(model)
     if groups < 1:
         raise ValueError(f"groups must be at least 1, not {groups}")
-    with _patched(model, shifts, _Scope(groups=groups, at_zero=False, batch=batch)):
+    with _patched(
+        model, shifts, _Scope(groups, at_zero=False, batch=batch, detached=detached)
+    ):
         yield
 
 
@@ -181,11 +191,21 @@ def _normalize(
     x = _grouped(input, n)
     if lender_rows is not input or _synced(layer) or x.numel() <= x.shape[1]:
         moments = measure_moments(_grouped(lender_rows, n), sync=_synced(layer))
-        shifted = moments._replace(mean=(1 + deltas[0]) * moments.mean)
-        y = affine(x, shifted, layer.eps, (1 + deltas[1]) * weight, bias)
+        scaled = (1 + deltas[1]) * weight
+        if scope.detached:
+            ratio = (moments.mean * torch.rsqrt(moments.var + layer.eps)).detach()
+            y = affine(x, moments, layer.eps, scaled, bias - scaled * deltas[0] * ratio)
+        else:
+            shifted = moments._replace(mean=(1 + deltas[0]) * moments.mean)
+            y = affine(x, shifted, layer.eps, scaled, bias)
     else:
         y, moments = perturbed_batch_norm(
-            x, (weight, bias), deltas, layer.eps, at_zero=scope.at_zero
+            x,
+            (weight, bias),
+            deltas,
+            layer.eps,
+            at_zero=scope.at_zero,
+            detached=scope.detached,
         )
     if scope.at_zero and updates_running(layer):
         update_running(layer, moments)

@@ -28,6 +28,7 @@ def perturbed_batch_norm(
     eps: float,
     *,
     at_zero: bool,
+    detached: bool = False,
 ) -> PerturbedOutput:
     r"""Normalize ``(batch, features, ...)`` by its own, perturbed moments (Eq. 3).
 
@@ -38,9 +39,11 @@ def perturbed_batch_norm(
 
     with :math:`\sigma^2` the biased variance and the constant c. ``affine`` are
     :math:`\gamma, \beta`, ``deltas`` are :math:`\delta_\mu, \delta_\sigma`; with
-    ``at_zero`` they are known to be zero and only their gradients are needed.
+    ``at_zero`` they are known to be zero and only their gradients are needed. ``detached``
+    takes :math:`\mu / \sigma` of the last term as a constant in the backward pass.
     """
-    y, mean, var = _PerturbedBatchNorm.apply(x, *affine, *deltas, eps, at_zero)  # type: ignore[no-untyped-call]
+    modes = (at_zero, detached and not at_zero)
+    y, mean, var = _PerturbedBatchNorm.apply(x, *affine, *deltas, eps, *modes)  # type: ignore[no-untyped-call]
     return PerturbedOutput(y, Moments(mean, var, x.numel() // x.shape[1]))
 
 
@@ -58,6 +61,9 @@ class _PerturbedBatchNorm(torch.autograd.Function):
     where the first term is what batch norm's backward pass computes of
     :math:`\mu', \sigma`. The statistics gradient is
     :math:`\bar \delta_\mu = -s w \mu / \sigma, \bar \delta_\sigma = \gamma \bar w`.
+
+    Detached, :math:`\bar x` is that of batch norm without a shift, of the sum
+    :math:`\bar w_0 = \bar w + \delta_\mu s \mu / \sigma` over unshifted values.
     """
 
     @staticmethod
@@ -70,6 +76,7 @@ class _PerturbedBatchNorm(torch.autograd.Function):
         of_deviation: Tensor,
         eps: float,
         at_zero: bool,
+        detached: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         w = weight if at_zero else weight * (1 + of_deviation)
         mean, var = _measure(x, w)
@@ -78,7 +85,7 @@ class _PerturbedBatchNorm(torch.autograd.Function):
         shifted = mean if at_zero else mean * (1 + of_mean)
         y, _, _ = torch.native_batch_norm(x, w, bias, shifted, var, False, 0.0, eps)
         ctx.save_for_backward(x, weight, w, of_mean, of_deviation, mean, inverse)
-        ctx.eps, ctx.at_zero = eps, at_zero
+        ctx.eps, ctx.at_zero, ctx.detached = eps, at_zero, detached
         ctx.mark_non_differentiable(mean, var)
         return y, mean, var
 
@@ -86,12 +93,15 @@ class _PerturbedBatchNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("perturbed batch", "leave out create_graph=True")
         x, weight, w, of_mean, of_deviation, mean, inverse = ctx.saved_tensors
-        shifted = mean if ctx.at_zero else mean * (1 + of_mean)
+        unshifted = ctx.at_zero or ctx.detached
+        shifted = mean if unshifted else mean * (1 + of_mean)
         dx, dw, db = torch.ops.aten.native_batch_norm_backward(
             grads[0], x, w, None, None, shifted, inverse, True, ctx.eps, [True, True, True]
         )
         ratio = mean * inverse
-        if not ctx.at_zero:
+        if ctx.detached:
+            dw = dw - of_mean * ratio * db
+        elif not ctx.at_zero:
             m = x.numel() // x.shape[1]
             dx.add_(_like(-w * inverse * of_mean * (db + ratio * dw) / m, x))
         return (
@@ -100,6 +110,7 @@ class _PerturbedBatchNorm(torch.autograd.Function):
             db,
             -w * ratio * db,
             dw * weight,
+            None,
             None,
             None,
         )

@@ -3,10 +3,11 @@
 A claim is one or several comparisons. Each is a t-test over seeds: seed by seed where both
 numbers are of the same seeds, by Welch otherwise. The p-values of a claim's comparisons are
 corrected together (Holm), so that the chance that a claim of equal numbers is decided
-anyhow is at most 5%. What is not significant, and what has fewer than three seeds, cannot
-be told. A claim holds if all its comparisons hold, and does not hold if one of them does
-not. Its reason shows each as the claimed inequality, with a mark before it; of many, those
-that decide.
+anyhow is at most 5%. Where all seeds share their test images, and it is on record which
+were right, the scatter over images is part of the standard error. What is not significant,
+and what has fewer than three seeds, cannot be told. A claim holds if all its comparisons
+hold, and does not hold if one of them does not. Its reason shows each as the claimed
+inequality, with a mark before it; of many, those that decide.
 """
 
 from collections import Counter, defaultdict
@@ -16,9 +17,18 @@ from itertools import pairwise
 from math import isfinite
 from typing import Literal
 
+from advnorm.papers.images import NumbersOfImages, sums_over_images
 from advnorm.records import MARKS, ClaimResult, Measured, Scale, Verdict, counted
 from advnorm.significance import holm
-from advnorm.t_test import FEWEST_SEEDS, LEVEL, Estimate, Sample, estimate, weighted_sum
+from advnorm.t_test import (
+    FEWEST_SEEDS,
+    LEVEL,
+    Estimate,
+    Sample,
+    estimate,
+    weighted_sum,
+    with_images,
+)
 
 SHOWN = 3
 """Parts of a claim that its reason shows, if it has more."""
@@ -176,6 +186,23 @@ def more(larger: Place, smaller: Place, *, by: float = 0.0) -> Part:
     return part
 
 
+def at_most_share(smaller: Place, larger: Place, share: float) -> Part:
+    """Claim that a number (row, column) is below a share of another.
+
+    >>> rows = {"a": {"x": Measured(values=(1.0, 1.1, 1.2))}}
+    >>> rows["b"] = {"x": Measured(values=(5.0, 5.2, 5.1))}
+    >>> part = at_most_share(("a", "x"), ("b", "x"), 0.5)
+    >>> judge([part(rows)])[0].verdict, part(rows).why
+    ('holds', 'a, x: 1.1 ± 0.058 < 0.5 of b, x: 5.1 ± 0.058')
+    """
+
+    def part(numbers: Numbers) -> ComparedNumbers:
+        words = f"{_named(smaller)} < {share:g} of {_named(larger)}"
+        return _compare(numbers, [(-1.0, smaller), (share, larger)], 0.0, words)
+
+    return part
+
+
 def ahead(
     better: str, other: str, columns: Iterable[str], *, by: float = 0.0
 ) -> tuple[Part, ...]:
@@ -250,7 +277,7 @@ def _compare(
     mean = sum(sign * number.mean for sign, _, number in there)
     if min(len(number.values) for *_, number in there) < FEWEST_SEEDS:
         return ComparedNumbers(why, mean - limit)
-    tested = _sum_of([(sign, number) for sign, _, number in _collected(there)])
+    tested = _sum_of(_collected(there), numbers)
     return ComparedNumbers(why, tested.mean - limit, tested.p_value(limit))
 
 
@@ -265,14 +292,22 @@ def _collected(
     return [(signs[place], place, number) for place, number in measured.items()]
 
 
-def _sum_of(terms: Sequence[tuple[float, Measured]]) -> Estimate:
-    """Return a signed sum of numbers: seed by seed where all are of the same seeds."""
-    if len({_seeds(number) for _, number in terms}) > 1:
-        return weighted_sum([(sign, Sample(n.values, _step(n))) for sign, n in terms])
-    rows = zip(*(number.values for _, number in terms), strict=True)
-    signs = [sign for sign, _ in terms]
+def _sum_of(terms: Sequence[tuple[float, Place, Measured]], numbers: Numbers) -> Estimate:
+    """Return a signed sum of numbers: seed by seed where all are of the same seeds.
+
+    Where these share their test images, and which were right is on record, the variance
+    over images is part of the standard error.
+    """
+    if len({_seeds(number) for *_, number in terms}) > 1:
+        return weighted_sum([(sign, Sample(n.values, _step(n))) for sign, _, n in terms])
+    rows = zip(*(number.values for *_, number in terms), strict=True)
+    signs = [sign for sign, *_ in terms]
     sums = [sum(s * v for s, v in zip(signs, row, strict=True)) for row in rows]
-    return estimate(Sample(sums, max(_step(number) for _, number in terms)))
+    tested = estimate(Sample(sums, max(_step(number) for *_, number in terms)))
+    if not isinstance(numbers, NumbersOfImages):
+        return tested
+    values = sums_over_images(terms, numbers.images, _seeds(terms[0][2]))
+    return tested if values is None else with_images(tested, values)
 
 
 def _seeds(number: Measured) -> tuple[int, ...]:

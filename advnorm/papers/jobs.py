@@ -7,7 +7,14 @@ from typing import NamedTuple
 from advnorm.papers.artefact import Job, evaluation_recipes
 from advnorm.papers.numbers import Measurements
 from advnorm.progress import Progress, Quiet
-from advnorm.records import Accuracy, Diagnosis, Panel, Run, over_training
+from advnorm.records import (
+    Accuracy,
+    Diagnosis,
+    ImageVerdicts,
+    Panel,
+    Run,
+    over_training,
+)
 from advnorm.runs import evaluate_run, perturb_run
 from advnorm.studies.cached_answers import diagnose_once, transfer_once
 from advnorm.studies.trained_runs import (
@@ -27,6 +34,8 @@ class JobResult(NamedTuple):
     numbers: dict[str, float]
     counts: dict[str, int]
     """The number of samples of those numbers that are accuracies."""
+    images: dict[str, ImageVerdicts]
+    """Which images stayed right, for accuracies under one condition."""
     panels: tuple[Panel, ...]
     seconds: float
     """What the run has cost, earlier reproductions included."""
@@ -61,6 +70,7 @@ def run_job(
         run=run.path.name,
         numbers={column: number.value for column, number in numbers.items()},
         counts={column: x.n for column, x in numbers.items() if x.n is not None},
+        images={column: x.images for column, x in numbers.items() if x.images},
         panels=panels,
         seconds=seconds_of(run.path),
         machine=run.environment().machine if run.described else "",

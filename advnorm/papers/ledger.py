@@ -61,6 +61,7 @@ class Ledger:
             run=result.run,
             numbers=result.numbers,
             counts=result.counts,
+            images=result.images,
             seconds=result.seconds,
             machine=result.machine,
             panels=result.panels if seed == 0 else (),

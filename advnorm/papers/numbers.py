@@ -10,11 +10,20 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from advnorm.records import Accuracy, Diagnosis, Run, ThreatRecord, result_key
+from advnorm.papers.images import image_verdicts
+from advnorm.records import (
+    Accuracy,
+    Diagnosis,
+    ImageVerdicts,
+    Run,
+    ThreatRecord,
+    result_key,
+)
 
 _ACCURACIES = {
     "attacked_loss": ("clean accuracy", "attacked accuracy"),
     "top_k": ("clean", "noise", "attacked"),
+    "tuned_norms": ("clean, before", "clean, tuned", "attacked, before", "attacked, tuned"),
 }
 """By question: which of its numbers are accuracies in percent, of its ``n`` samples."""
 
@@ -25,6 +34,8 @@ class Number(NamedTuple):
     value: float
     n: int | None = None
     """Of an accuracy, which is in percent: its samples."""
+    images: ImageVerdicts | None = None
+    """Of an accuracy under one condition: which images stayed right."""
 
 
 class Measurements(NamedTuple):
@@ -80,7 +91,10 @@ class ResultNumber(NumberSource):
             raise ValueError(
                 f"{measured.run.path} has no result {self.key!r}; there are: {keys}"
             )
-        return _percent(result.accuracy if self.steps is None else result.curve[self.steps])
+        accuracy = result.accuracy if self.steps is None else result.curve[self.steps]
+        verdicts = measured.run.verdicts(self.key)
+        images = image_verdicts(verdicts, result, self.steps)
+        return _percent(accuracy)._replace(images=images)
 
 
 CLEAN = ResultNumber("clean")
@@ -123,6 +137,20 @@ class EpochNumber(NumberSource):
             )
         value = getattr(epochs[-1], self.field)
         return _percent(value) if isinstance(value, Accuracy) else Number(float(value))
+
+
+@dataclass(frozen=True)
+class TrainingMinutes(NumberSource):
+    """The time of all epochs of a run, in minutes, on the machine that trained it."""
+
+    def read(self, measured: Measurements) -> Number:
+        """Return the minutes."""
+        epochs = measured.run.epochs()
+        if not epochs:
+            raise ValueError(
+                f"{measured.run.path} has lost metrics.jsonl: remove the whole folder"
+            )
+        return Number(sum(epoch.seconds for epoch in epochs) / 60)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from advnorm import ranks
 from advnorm.files import write_alone
 from advnorm.papers.artefact import ARTEFACTS, Artefact, Job, seeded
+from advnorm.papers.images import NumbersOfImages, images_of
 from advnorm.papers.jobs import JobResult, run_job, runs_of
 from advnorm.papers.ledger import Key, Ledger, entry_key, job_key
 from advnorm.papers.numbers import Number, sample_count
@@ -162,10 +163,12 @@ def gather(
         machine="; ".join(dict.fromkeys(entry.machine for entry in done if entry.machine)),
         seconds=sum({entry.run: entry.seconds for entry in done}.values()),
     )
-    return with_claims(artefact, record)
+    return with_claims(artefact, record, done)
 
 
-def with_claims(artefact: Artefact, record: Reproduction) -> Reproduction:
+def with_claims(
+    artefact: Artefact, record: Reproduction, entries: Sequence[LedgerEntry] = ()
+) -> Reproduction:
     """Put the paper's numbers beside those of a record, and check the claims on its own."""
     rows = {
         row: {
@@ -176,8 +179,18 @@ def with_claims(artefact: Artefact, record: Reproduction) -> Reproduction:
         }
         for row, numbers in record.rows.items()
     }
-    claims = tuple(claim.check(rows, record.scale) for claim in artefact.claims)
-    return record.model_copy(update={"rows": rows, "claims": claims})
+    judged = record.model_copy(update={"rows": rows})
+    numbers = numbers_of(artefact, judged, entries)
+    claims = tuple(claim.check(numbers, record.scale) for claim in artefact.claims)
+    return judged.model_copy(update={"claims": claims})
+
+
+def numbers_of(
+    artefact: Artefact, record: Reproduction, entries: Sequence[LedgerEntry] = ()
+) -> NumbersOfImages:
+    """Return the numbers of a record, with the images in its entries; ratios have none."""
+    images = {} if artefact.relative_to else images_of(entries or record.entries)
+    return NumbersOfImages(record.rows, images)
 
 
 def _values(artefact: Artefact, done: Sequence[LedgerEntry]) -> dict[str, _Columns]:

@@ -140,6 +140,8 @@ class PerturbationSpec(Spec):
     """Largest change of a statistic, relative to its size."""
     directions: tuple[Literal["uniform", "sign", "adversarial"], ...] = ("sign",)
     """Random numbers, random signs, or the gradient of the loss."""
+    draws: Count = 1
+    """Random directions of each kind, each with a result of its own."""
     parts: tuple[Literal["mean", "deviation", "both"], ...] = ("mean", "deviation")
     """The statistics that are perturbed."""
     statistics: Literal["running", "batch"] = "running"

@@ -112,10 +112,13 @@ class GradientSpec(Spec):
     """Samples of a batch in the second pass; by default all."""
     groups: Count | None = None
     """Groups of them that are normalized separately."""
+    detached: bool | None = None
+    """Whether the moments in the shift of the statistics are constants in the backward pass
+    of the second pass, as in the authors' code (apart, apart_sam); by default not."""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are not left out."""
-        return _set_of(self, ("eps", "rho", "samples", "groups"))
+        return _set_of(self, ("eps", "rho", "samples", "groups", "detached"))
 
 
 def _set_of(spec: Spec, names: tuple[str, ...]) -> dict[str, Any]:
@@ -148,6 +151,31 @@ class OptimizerSpec(Spec):
     """Clip the gradient to this Euclidean norm."""
     accumulate: Count = 1
     """Split each batch into N parts and add up their gradients, to save memory."""
+    together: Count | None = None
+    """Images that pass together on each rank, and are normalized by themselves: batches are
+    split so, whatever the ranks. Running statistics move once a step, by the last part, as
+    on one of several GPUs (xie2020)."""
+
+    def pieces(self, batch: int, ranks: int) -> int:
+        """Return the number of parts that a batch of all ranks passes in.
+
+        >>> OptimizerSpec(together=32).pieces(4096, ranks=1)
+        128
+        >>> OptimizerSpec(together=32).pieces(4096, ranks=8)
+        16
+        """
+        if self.together is None:
+            return self.accumulate
+        return max(1, batch // (self.together * ranks))
+
+    @model_validator(mode="after")
+    def _together_sets_accumulate(self) -> Self:
+        if self.together is not None and self.accumulate > 1:
+            raise ValueError(
+                "optimizer.together says into how many parts a batch is split: leave out "
+                "accumulate"
+            )
+        return self
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> Self:

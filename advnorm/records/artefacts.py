@@ -134,6 +134,15 @@ class ClaimResult(Record):
         return self.verdict if self.applicable else "not judged at this scale"
 
 
+class ImageVerdicts(Record):
+    """Which test images stayed right under the condition of an accuracy."""
+
+    of: str
+    """A digest of which images they are; seeds of the same ones share it."""
+    right: str
+    """A bit an image, the first of a byte first, in base 64."""
+
+
 class LedgerEntry(Record):
     """The numbers of a row's job under one seed, kept so that it need not run again."""
 
@@ -149,6 +158,8 @@ class LedgerEntry(Record):
     """By column; not yet as ratios."""
     counts: dict[str, int] = {}
     """By column, for accuracies: how many samples are behind them."""
+    images: dict[str, ImageVerdicts] = {}
+    """By column, for accuracies under one condition: which images stayed right."""
     seconds: float
     """What the job took."""
     machine: str = ""

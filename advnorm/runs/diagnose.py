@@ -15,6 +15,7 @@ from advnorm.data import Batch
 from advnorm.data.splits import DataSet, TensorSplit
 from advnorm.diagnosis import QUESTIONS
 from advnorm.diagnosis.registry import validate_options
+from advnorm.draws import permutation
 from advnorm.evaluation.engine import check_model
 from advnorm.evaluation.inputs import check_labels
 from advnorm.evaluation.samples import as_samples
@@ -24,7 +25,7 @@ from advnorm.norms import Domain, active_branch, route
 from advnorm.progress import Progress, Quiet
 from advnorm.recipe import Recipe, RecipeError, assignment, option
 from advnorm.records import Diagnosis, Run
-from advnorm.runs.load import explain_misfit, first_samples, open_run
+from advnorm.runs.load import LoadedRun, explain_misfit, first_samples, open_run
 from advnorm.threat import Threat, check_threat
 
 _CHUNK = 1000
@@ -113,7 +114,12 @@ def diagnose_run(
         branch: Domain = "clean" if recipe.evaluation.branch == "clean" else "adversarial"
         threat, facts = recipe.threat.build(), dict[str, Any]()
         facts |= {"weights": loaded.weights, "training": loaded.training}
-        context = _Context(threat, branch, cache(partial(_class_means, loaded.data)))
+        context = _Context(
+            threat,
+            branch,
+            cache(partial(_class_means, loaded.data)),
+            partial(_training_samples, loaded),
+        )
         for answer in _answers(
             loaded.model, batch, context, questions, skip, loaded.progress
         ):
@@ -147,6 +153,16 @@ class _Context(NamedTuple):
     threat: Threat
     branch: Domain
     training_means: Callable[[], Tensor | None]
+    training_samples: Callable[[int], tuple[Tensor, Tensor]] | None = None
+
+    def asked_for(self, question: Callable[..., Diagnosis]) -> dict[str, Any]:
+        """Return what a question takes of the training set."""
+        wanted = signature(question).parameters
+        means, samples = self.training_means, self.training_samples
+        return {
+            **({"training_means": means()} if "training_means" in wanted else {}),
+            **({"training_samples": samples} if "training_samples" in wanted else {}),
+        }
 
 
 def _class_means(data: DataSet) -> Tensor | None:
@@ -159,6 +175,14 @@ def _class_means(data: DataSet) -> Tensor | None:
         sums.index_add_(0, batch.labels, batch.images.double())
     counts = torch.bincount(data.train.labels, minlength=len(sums)).double()
     return sums / counts.view(-1, *[1] * len(data.shape))
+
+
+def _training_samples(loaded: LoadedRun, count: int) -> tuple[Tensor, Tensor]:
+    """Return so many training images, drawn by the run's seed, and their labels."""
+    train = loaded.data.train
+    order = permutation(len(train), loaded.recipe.seed)[:count]
+    batch = next(train.batches(order, batch_size=len(order), device=loaded.device))
+    return batch.images, batch.labels
 
 
 def _check_model(model: nn.Module, batch: Batch, threat: Threat) -> None:
@@ -186,18 +210,13 @@ def _answers(
                 route(model, domain=context.branch),
                 freed_memory_kept(images),
             ):
-                means = (
-                    {"training_means": context.training_means()}
-                    if "training_means" in signature(question).parameters
-                    else {}
-                )
                 answer = question(
                     model,
                     images,
                     batch.labels,
                     threat=context.threat,
                     progress=progress,
-                    **means,
+                    **context.asked_for(question),
                 )
                 facts = {"branch": active_branch(model)}
         except (ValueError, NotImplementedError, FloatingPointError) as error:

@@ -44,8 +44,15 @@ def perturb_run(
     check_recipe(recipe)
     spec = recipe.perturbation
     perturbations = [
-        Perturbation(direction, part, batch=spec.statistics == "batch", groups=spec.groups)
-        for direction, part in product(spec.directions, spec.parts)
+        Perturbation(
+            direction,
+            part,
+            batch=spec.statistics == "batch",
+            groups=spec.groups,
+            draw=draw,
+        )
+        for direction, part, draw in product(spec.directions, spec.parts, range(spec.draws))
+        if direction != "adversarial" or draw == 0
     ]
     if recipe.evaluation.batch_size % spec.groups:
         raise ValueError(

@@ -18,7 +18,7 @@ from advnorm.recipe import RecipeError
 from advnorm.text import MESSAGE, on_one_line
 from advnorm.training.build import Experiment
 from advnorm.training.components import build_objective, weight_schedules
-from advnorm.training.recipe_checks import check_gradient_rule, check_schedule
+from advnorm.training.recipe_checks import check_gradient_rule, check_schedule, pieces_of
 from advnorm.training.user_model_checks import check_eval_pass
 
 
@@ -73,7 +73,7 @@ def check_batch_statistics(experiment: Experiment, images: Tensor, labels: Tenso
     Its rows repeat ``images``.
     """
     spec, share = experiment.recipe.gradient, experiment.recipe.objective.clean_share
-    pieces = experiment.recipe.optimizer.accumulate
+    pieces = pieces_of(experiment.recipe, experiment.batch_size)
     batch = experiment.batch_size // pieces
     rows = len(range(batch)[ranks.shard(batch)])
     groups, second = spec.groups or 1, (spec.samples or batch) * rows // batch

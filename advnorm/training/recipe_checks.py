@@ -70,9 +70,19 @@ def check_schedule(recipe: Recipe, shape: Sequence[int] | None = None) -> None:
         ) from None
 
 
+def pieces_of(recipe: Recipe, batch: int | None = None) -> int:
+    """Return the number of parts that a batch passes in, one after the other."""
+    return recipe.optimizer.pieces(batch or recipe.batch_size, ranks.size())
+
+
 def check_gradient_rule(recipe: Recipe, batch: int) -> None:
     """Refuse a gradient rule that does not fit the objective, ranks and batch size."""
-    pieces = recipe.optimizer.accumulate
+    pieces, together = pieces_of(recipe, batch), recipe.optimizer.together
+    if together and batch % (together * ranks.size()):
+        raise ValueError(
+            f"optimizer.together={together} does not divide a batch of {batch} samples "
+            f"{'on each rank ' * (ranks.size() > 1)}equally: change one of them"
+        )
     if pieces > 1 and batch % (pieces * ranks.size()):
         raise ValueError(
             f"optimizer.accumulate={pieces} does not divide a batch of {batch} samples "
@@ -118,7 +128,7 @@ def _clean_rows(recipe: Recipe) -> int | None:
     share = recipe.objective.clean_share
     if share is None:
         return None
-    rows = recipe.batch_size // (recipe.optimizer.accumulate * ranks.size())
+    rows = recipe.batch_size // (pieces_of(recipe) * ranks.size())
     clean = round(share * rows)
     if share and not clean:
         raise ValueError(
@@ -167,7 +177,7 @@ def _check_ranks(recipe: Recipe) -> None:
     count, share = ranks.size(), recipe.objective.clean_share
     if recipe.batch_size < count:
         raise ValueError(f"batch_size={recipe.batch_size} is less than the {count} ranks")
-    part = recipe.batch_size // recipe.optimizer.accumulate
+    part = recipe.batch_size // pieces_of(recipe)
     clean = part if share is None else round(share * part)
     if clean != part and (clean % count or part % count):
         raise ValueError(
@@ -194,7 +204,8 @@ def _check_passes(recipe: Recipe) -> None:
 def _check_groups(recipe: Recipe, batch: int) -> None:
     """Refuse groups of the second pass that are not equally large."""
     spec = recipe.gradient
-    options = {key: value for key, value in spec.settings().items() if key != "rho"}
+    unchecked = ("rho", "detached")
+    options = {k: value for k, value in spec.settings().items() if k not in unchecked}
     check_options(**options, batch_size=batch)
     second, groups, count = spec.samples or batch, spec.groups or 1, ranks.size()
     uneven = batch % count or second % (groups * count)
@@ -226,7 +237,7 @@ def _check_monitor(recipe: Recipe) -> None:
             "monitor.questions: hessian is computed on rank 0 only, and norms with sync "
             "need all ranks; leave out one of them"
         )
-    rows = recipe.batch_size // recipe.optimizer.accumulate
+    rows = recipe.batch_size // pieces_of(recipe)
     if questions & {"moments", "wasserstein"} and rows < 2 * ranks.size():
         raise ValueError(
             "monitor.questions: moments need at least 2 samples on each rank, in each part "

@@ -13,7 +13,7 @@ from advnorm.data import AUGMENTATIONS, Batch, mixup, smooth_labels
 from advnorm.draws import Draws
 from advnorm.folding import fast_logits
 from advnorm.gradients import BatchObjective
-from advnorm.norms import freeze_statistics, unsynced_statistics
+from advnorm.norms import freeze_statistics, keep_statistics, unsynced_statistics
 from advnorm.objectives import Adversary, Loss, Objective
 from advnorm.training.build import DTYPES, Experiment
 from advnorm.training.components import (
@@ -23,6 +23,7 @@ from advnorm.training.components import (
 )
 from advnorm.training.guards import NotFiniteError, gradient_norm
 from advnorm.training.monitor import Monitor
+from advnorm.training.recipe_checks import pieces_of
 from advnorm.training.state import State
 from advnorm.training.step_probe import StepProbe
 
@@ -115,8 +116,9 @@ class Stepper:
     ) -> Loss:
         """Fill ``.grad`` by the recipe's rule, one piece of the batch after the other."""
         weights = {name: value(now) for name, value in self.weights.items()}
-        pieces, losses = self.experiment.recipe.optimizer.accumulate, list[Loss]()
-        for rows in torch.arange(len(images)).chunk(pieces):
+        pieces = pieces_of(self.experiment.recipe, self.experiment.batch_size)
+        losses = list[Loss]()
+        for number, rows in enumerate(torch.arange(len(images)).chunk(pieces), start=1):
             piece = slice(int(rows[0]), int(rows[-1]) + 1)
             objective: Objective = partial(self.objective, **weights)
             adversary = self._adversary(now, draws[piece])
@@ -134,8 +136,15 @@ class Stepper:
                 compiled=self.logits,
                 global_rows=self.experiment.batch_size // pieces,
             )
-            losses.append(self.rule(problem))
+            with self._moved_once(last=number == pieces):
+                losses.append(self.rule(problem))
         return _mean_loss(losses)
+
+    def _moved_once(self, *, last: bool) -> AbstractContextManager[None]:
+        """Let the last part alone move the running statistics, if the recipe says so."""
+        if last or self.experiment.recipe.optimizer.together is None:
+            return nullcontext()
+        return keep_statistics(self.experiment.model)
 
     def lr(self, now: float) -> float:
         """Return the learning rate at a time in epochs."""

@@ -40,6 +40,7 @@ FIGURES: tuple[Callable[[Results], Drawing], ...] = (
     sitawarin2021.clouds,
     sridhar2021.smoothness,
     sridhar2021.sizes,
+    sridhar2021.certified_sizes,
     sridhar2021.certified,
     apart2022.perturbations,
     apart2022.perturbed_tests,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from advnorm.records import Reproduction
 from result_figures.contents import (
     ACCURACY,
     PERCENT,
@@ -32,6 +33,8 @@ def smoothness(results: Results) -> Drawing:
     ):
         series = []
         for row, (style, line) in kinds.items():
+            if row not in record.rows:
+                continue
             (panel,) = panels(record, f"{row}: {title} over training")
             series += [
                 replace(s, name=row) for s in curves(panel, {"average": style}, line)
@@ -48,38 +51,36 @@ def smoothness(results: Results) -> Drawing:
 
 
 def sizes(results: Results) -> Drawing:
-    """sridhar2021, Tables 5 and 6: three sizes of CNNs."""
-    trained = results.record("sridhar2021/table5-reduced")
-    bounded = results.record("sridhar2021/table6-reduced")
-    names = ("small", "medium", "large")
-    rows = [f"{size}-CNN" for size in ("SM", "MD", "LG")]
+    """sridhar2021, Table 5: PGD-AT of three sizes of CNNs."""
+    record = results.record("sridhar2021/table5-reduced")
+    part = _by_size(record, "", "under PGD", "PGD")
+    title = "PGD-AT of three CNNs with and without batch norm (Table 5)"
+    return Drawing("sridhar2021-sizes", "sridhar2021.md", title, (part,), height=1.4)
 
-    def pair(record_rows: list[tuple[list[str], str]], column: str) -> tuple[Plotted, ...]:
-        series = []
-        for style, (which, name) in enumerate(record_rows):
-            record = bounded if "IBP" in which[0] else trained
-            series.append(in_rows(record, name, [(row, column) for row in which], style))
-        return tuple(series)
 
-    def part(title: str, x: str, series: tuple[Plotted, ...]) -> Part:
-        return Part(title, x, "size", series, named(names), rows=True, x_range=PERCENT)
-
-    plain = [(rows, "no norm"), ([f"{row}, BN" for row in rows], "batch norm")]
-    ibp = [
-        ([f"{row}, IBP" for row in rows], "no norm"),
-        ([f"{row}, IBP, BN" for row in rows], "batch norm"),
-    ]
-    return Drawing(
-        "sridhar2021-sizes",
-        "sridhar2021.md",
-        "PGD-AT and IBP of three CNNs with and without batch norm (Tables 5 and 6)",
-        (
-            part("PGD-AT: under PGD", "", pair(plain, "PGD")),
-            part("IBP: under PGD", "", pair(ibp, "PGD")),
-            part("IBP: verified", ACCURACY, pair(ibp, "IBPV")),
-        ),
-        height=1.4,
+def certified_sizes(results: Results) -> Drawing:
+    """sridhar2021, Table 6: IBP of three sizes of CNNs."""
+    record = results.record("sridhar2021/table6-reduced")
+    parts = (
+        _by_size(record, ", IBP", "under PGD", "PGD"),
+        _by_size(record, ", IBP", "verified", "IBPV"),
     )
+    title = "IBP of three CNNs with and without batch norm (Table 6)"
+    return Drawing(
+        "sridhar2021-certified-sizes", "sridhar2021.md", title, parts, height=1.4
+    )
+
+
+def _by_size(record: Reproduction, method: str, title: str, column: str) -> Part:
+    """Return a column for each size, without norm and with batch norm."""
+    rows = [f"{size}-CNN{method}" for size in ("SM", "MD", "LG")]
+    norms = {"no norm": rows, "batch norm": [f"{row}, BN" for row in rows]}
+    series = tuple(
+        in_rows(record, name, [(row, column) for row in each], style)
+        for style, (name, each) in enumerate(norms.items())
+    )
+    ticks = named(("small", "medium", "large"))
+    return Part(title, ACCURACY, "size", series, ticks, rows=True, x_range=PERCENT)
 
 
 def certified(results: Results) -> Drawing:

@@ -66,6 +66,42 @@ def test_both_branches_by_hand(norm):
     assert variances.series[2].y == pytest.approx((2.0, 0.0))
 
 
+def test_magnitudes_by_hand():
+    """Means of 1 and -3 beside 2 and -2, in adversarial deviations of 2 and 1."""
+    layer = norms.NORMS["mixture"]()(2)
+    layer.clean.eps = layer.adversarial.eps = 1e-9
+    layer.clean.running_mean[:] = torch.tensor([1.0, -3.0])
+    layer.adversarial.running_mean[:] = torch.tensor([2.0, -2.0])
+    layer.adversarial.running_var[:] = torch.tensor([4.0, 1.0])
+    model = nn.Sequential(layer, nn.Linear(2, 2))
+    numbers = diagnosis.branches(model, torch.rand(4, 2), torch.zeros(4).long()).numbers
+    signed, magnitude = ((1 / 2 + 1) / 2, (1 / 2 - 1) / 2)
+    name = "mean, {}adversarial above clean, in deviations"
+    assert numbers[name.format("")] == pytest.approx(signed)
+    assert numbers[name.format("magnitude of ")] == pytest.approx(magnitude)
+
+
+def test_batches_are_parts_of_the_training_images():
+    model = nn.Sequential(nn.BatchNorm1d(1, eps=1e-9), nn.Identity())
+    training = torch.tensor([0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 9.0]).view(8, 1)
+    answer = diagnosis.branches(
+        model,
+        torch.zeros(8, 1),
+        torch.zeros(8).long(),
+        batches=4,
+        split="train",
+        training_samples=lambda count: (training[:count], torch.zeros(count).long()),
+    )
+    numbers = answer.numbers  # batch means 1, 2, 5, 7 from a running mean of 0
+    name = "batch from running mean{}, in deviations"
+    assert numbers[name.format("")] == pytest.approx((1 + 2 + 5 + 7) / 4)
+    by_chance = (1 + 2) / 2 / sqrt(2)
+    assert numbers[name.format(" by chance")] == pytest.approx(by_chance)
+    assert (answer.settings["batches"], answer.settings["split"]) == (4, "train")
+    with pytest.raises(ValueError, match="leave out split"):
+        diagnosis.branches(model, training, torch.zeros(8).long(), split="train")
+
+
 CHANNELS = 20_000
 
 

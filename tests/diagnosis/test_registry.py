@@ -18,7 +18,10 @@ def test_every_question_names_its_source_in_the_list(name):
 def test_every_default_fits_its_own_type(name):
     defaults = {k: v for k, v in options_of(name).items() if not isinstance(v, tuple)}
     assert validate_options(name, defaults) == defaults
-    assert not {"threat", "progress", "training_means"} & options_of(name).keys()
+    assert (
+        not {"threat", "progress", "training_means", "training_samples"}
+        & options_of(name).keys()
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,13 @@ def test_all_figures_are_current():
 def test_a_changed_record_or_a_file_of_no_drawing_is_seen(tmp_path):
     copy = tmp_path / "results"
     shutil.copytree(RESULTS, copy)
-    record = copy / "xie2020" / "figure1-reduced.json"
+    record = copy / "sitawarin2021" / "figure5-reduced.json"
     values = json.loads(record.read_text())
-    values["rows"]["PGD-2000"]["40"]["values"][0] += 0.1
+    values["rows"]["AA"]["0.5"]["values"][0] += 0.1
     record.write_text(json.dumps(values))
     (copy / "figures" / "other.svg").write_text("<svg></svg>")
     outdated = figures.stale(copy)
-    assert [path.name for path in outdated] == ["other.svg", "xie2020-clean-share.svg"]
+    assert [path.name for path in outdated] == ["other.svg", "sitawarin2021-gamma.svg"]
     for path, drawing in outdated.items():
         figures.draw(path, drawing)
     assert not figures.stale(copy)

@@ -181,7 +181,7 @@ def test_an_evaluation_flags_what_it_sees_by_itself():
     assert clean.flags == () and len(robust.flags) == 1
     assert "softmax_output" in robust.flags[0]
     text = str(evaluation)
-    line, below = text.splitlines()[1], " ".join(text.split())
+    line, below = text.splitlines()[2], " ".join(text.split())
     assert line.endswith(f"{robust.accuracy} !1") and f"!1 {robust.flags[0]}" in below
     sound = evaluate(model, images, labels, Linf(0.05), conditions=["clean", "pgd-2"])
     assert all(result.flags == () for result in sound.results)

@@ -82,6 +82,11 @@ def test_a_note_is_marked_beside_the_numbers_and_said_once_below_in_python():
     names, threats = ["apgd_ce-2", "apgd_t-2"], [Linf(0.01), Linf(0.02)]
     evaluation = evaluate(model, images, labels, threats, conditions=names)
     *lines, first, second = str(evaluation).splitlines()
+    heads, lines = lines[:2], lines[2:]  # the worst case in each ball
+    assert [head.partition(":")[0] for head in heads] == [
+        "worst case at linf 0.01",
+        "worst case at linf 0.02",
+    ]
     marked = {result.key: bool(result.notes) for result in evaluation.results}
     assert sorted(marked.values()) == [False, False, True, True]
     for (key, noted), line in zip(marked.items(), lines, strict=True):

@@ -37,29 +37,31 @@ def batch(size, seed=1, dtype=torch.float64):
     return images, torch.randint(3, (size,), generator=draw)
 
 
-def straight(parameters, thetas, images):
+def straight(parameters, thetas, images, *, detached=False):
     """Logits of :func:`network` from tensors: Eq. 3 is written out, with no layers."""
     p = iter(parameters)
     x = F.conv2d(images, next(p), next(p))
-    x = _eq3(x, next(p), next(p), thetas[0]).relu()
+    x = _eq3(x, next(p), next(p), thetas[0], detached).relu()
     x = F.conv2d(x, next(p), stride=2)
-    x = _eq3(x, next(p), next(p), thetas[1]).relu()
+    x = _eq3(x, next(p), next(p), thetas[1], detached).relu()
     x = x.flatten(1) @ next(p).T + next(p)
-    x = _eq3(x, next(p), next(p), thetas[2]).tanh()
+    x = _eq3(x, next(p), next(p), thetas[2], detached).tanh()
     return x @ next(p).T + next(p)
 
 
-def _eq3(x, gamma, beta, theta):
+def _eq3(x, gamma, beta, theta, detached):
     dims, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
     gamma, beta, of_mean, of_deviation = (
         v.view(shape) for v in (gamma, beta, theta[0], theta[1])
     )
     mu = x.mean(dims, keepdim=True)
     sigma = ((x - mu) ** 2).mean(dims, keepdim=True).add(EPS).sqrt()
-    return gamma * (1 + of_deviation) * (x - (1 + of_mean) * mu) / sigma + beta
+    ratio = mu / sigma
+    fixed = ratio.detach() if detached else ratio
+    return gamma * (1 + of_deviation) * ((x - mu) / sigma - of_mean * fixed) + beta
 
 
-def algorithm1(model, images, labels, *, eps, n_second, groups, rho=0.0):
+def algorithm1(model, images, labels, *, eps, n_second, groups, rho=0.0, detached=False):
     """Algorithm 1 of apart2022, line by line, for :func:`network`; returns g."""
     phi = [p.detach().clone().requires_grad_() for p in model.parameters()]
     theta = [torch.zeros(2, size, dtype=torch.float64) for size in (4, 6, 8)]
@@ -77,7 +79,8 @@ def algorithm1(model, images, labels, *, eps, n_second, groups, rho=0.0):
     size = n_second // groups
     for j in range(groups):
         rows = slice(j * size, (j + 1) * size)
-        loss = F.cross_entropy(straight(phi, theta, images[rows]), labels[rows])
+        logits = straight(phi, theta, images[rows], detached=detached)
+        loss = F.cross_entropy(logits, labels[rows])
         grads = torch.autograd.grad(loss, phi)
         h_phi = [h + g / groups for h, g in zip(h_phi, grads, strict=True)]
     total = m + n_second

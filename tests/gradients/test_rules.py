@@ -53,13 +53,14 @@ def equal(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
+@pytest.mark.parametrize("detached", [False, True])
 @pytest.mark.parametrize("rho", [0.0, 0.3])
 @pytest.mark.parametrize(
     ("m", "n", "groups"), [(12, 12, 1), (12, 12, 3), (12, 8, 1), (12, 8, 4), (12, 2, 1)]
 )
-def test_apart_is_algorithm_1(m, n, groups, rho):
+def test_apart_is_algorithm_1(m, n, groups, rho, detached):
     model, (images, labels) = network(), batch(m)
-    settings = {"eps": 0.2, "samples": n, "groups": groups}
+    settings = {"eps": 0.2, "samples": n, "groups": groups, "detached": detached}
     problem = BatchObjective(model, images, labels)
     gradients = (
         gradient(apart_sam, problem, **settings, rho=rho)
@@ -67,7 +68,14 @@ def test_apart_is_algorithm_1(m, n, groups, rho):
         else gradient(apart, problem, **settings)
     )
     expected = algorithm1(
-        model, images, labels, eps=0.2, n_second=n, groups=groups, rho=rho
+        model,
+        images,
+        labels,
+        eps=0.2,
+        n_second=n,
+        groups=groups,
+        rho=rho,
+        detached=detached,
     )
     assert same(gradients, expected, atol=1e-9)
     assert not same(gradients, gradient(plain, problem), atol=1e-3)  # the rule matters

@@ -12,14 +12,16 @@ from advnorm import norms
 from advnorm.norms.perturbed_kernel import perturbed_batch_norm
 
 
-def equation3(x, gamma, beta, of_mean, of_deviation, eps):
-    """Return Eq. 3 as it is written, over samples and positions."""
+def equation3(x, gamma, beta, of_mean, of_deviation, eps, *, detached=False):
+    """Return Eq. 3 as it is written, over samples and positions; the shift may be fixed."""
     dims, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
     mu = x.mean(dims)
     sigma = (x.var(dims, correction=0) + eps).sqrt()
     g, b, dm, ds, mu, sigma = (
         v.view(shape) for v in (gamma, beta, of_mean, of_deviation, mu, sigma)
     )
+    if detached:
+        return g * (1 + ds) * ((x - mu) / sigma - dm * (mu / sigma).detach()) + b
     return g * (1 + ds) * (x - (1 + dm) * mu) / sigma + b
 
 
@@ -45,9 +47,10 @@ def shift_of(features, radius=0.3):
     st.sampled_from([(), (3,), (2, 3), (2, 2, 2)]),
     st.integers(0, 1000),
     st.booleans(),
+    st.booleans(),
 )
 def test_values_and_all_gradients_are_those_of_the_equation(
-    rows, features, rest, seed, at_0
+    rows, features, rest, seed, at_0, detached
 ):
     torch.manual_seed(seed)
     x = torch.randn(rows, features, *rest, dtype=torch.float64) * 2 + 1
@@ -56,9 +59,9 @@ def test_values_and_all_gradients_are_those_of_the_equation(
     inputs = [t.requires_grad_() for t in (x, *vectors)]
     weights = torch.randn_like(x)
     output, _ = perturbed_batch_norm(
-        x, tuple(inputs[1:3]), tuple(inputs[3:]), 1e-2, at_zero=at_0
+        x, tuple(inputs[1:3]), tuple(inputs[3:]), 1e-2, at_zero=at_0, detached=detached
     )
-    expected = equation3(*inputs, 1e-2)
+    expected = equation3(*inputs, 1e-2, detached=detached)
     assert torch.allclose(output, expected, atol=1e-10)
     for a, b in zip(
         torch.autograd.grad((output * weights).sum(), inputs),
@@ -66,6 +69,32 @@ def test_values_and_all_gradients_are_those_of_the_equation(
         strict=True,
     ):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_lender_s_moments_are_differentiated_or_not(detached):
+    """A borrowed norm takes another path than the kernel."""
+    layer = norms.BorrowedNorm(3).double()
+    shift, x = shift_of(3), torch.randn(8, 3, 4, dtype=torch.float64) + 1
+    x.requires_grad_()
+    with (
+        norms.route(layer, clean=4),
+        norms.perturbed(layer, {layer: shift}, detached=detached),
+    ):
+        output = layer(x[..., None])[..., 0]
+    mu = x[:4].mean((0, 2)).view(1, -1, 1)
+    sigma = (x[:4].var((0, 2), correction=0) + layer.eps).sqrt().view(1, -1, 1)
+    ratio = mu / sigma
+    dm, ds = (side.view(1, -1, 1) for side in shift)
+    fixed = ratio.detach() if detached else ratio
+    expected = (1 + ds) * ((x - mu) / sigma - dm * fixed)
+    assert torch.allclose(output, expected, atol=1e-10)
+    weights = torch.randn_like(x)
+    gradients = [
+        torch.autograd.grad((y * weights).sum(), x, retain_graph=True)[0]
+        for y in (output, expected)
+    ]
+    assert torch.allclose(*gradients, atol=1e-9)
 
 
 def test_a_second_derivative_is_refused():

@@ -18,6 +18,7 @@ from advnorm.papers.numbers import (
     EpochNumber,
     MeanNumber,
     ResultNumber,
+    TrainingMinutes,
     TransferNumber,
 )
 from advnorm.records import SCALES, Epoch, Measured, ThreatRecord, result_key
@@ -74,6 +75,8 @@ def is_written(number, job, results):
     """Tell whether a job writes what a number is read from."""
     monitored = {f"{question}_over_training" for question in job.recipe.monitor.questions}
     match number:
+        case TrainingMinutes():
+            return True
         case EpochNumber(field):
             return field in Epoch.model_fields
         case TransferNumber(target):

@@ -15,6 +15,7 @@ from advnorm.papers.numbers import (
     MeanNumber,
     Number,
     ResultNumber,
+    TrainingMinutes,
     TransferNumber,
     sample_count,
 )
@@ -116,3 +117,11 @@ def test_an_entry_without_counts_is_read():
 def test_numbers_have_a_sample_count_if_all_of_them_have_it():
     assert sample_count([Number(50.0, 20), Number(60.0, 20)]) == 20
     assert sample_count([Number(50.0, 20), Number(60.0)]) is None
+
+
+def test_the_minutes_of_a_run_are_those_of_its_epochs(tmp_path):
+    result = run_tiny(tmp_path, {"minutes": TrainingMinutes()})
+    seconds = [epoch.seconds for epoch in Run.open(tmp_path / result.run).epochs()]
+    assert len(seconds) == TINY.epochs and min(seconds) > 0
+    assert result.numbers["minutes"] == pytest.approx(sum(seconds) / 60)
+    assert "minutes" not in result.counts

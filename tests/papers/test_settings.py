@@ -8,6 +8,7 @@ from advnorm.norms import NORMS
 from advnorm.norms.standard import BatchNorm
 from advnorm.papers import ARTEFACTS
 from advnorm.records import SCALES
+from advnorm.studies.trained_runs import training_settings
 
 
 def test_imagenet_is_cropped_once():
@@ -58,6 +59,54 @@ def test_the_norms_of_a_pre_activation_resnet_are_within_its_blocks(scale):
         )
     names = [name for name, layer in model.named_modules() if isinstance(layer, BatchNorm)]
     assert len(names) == 16 and all(name.startswith("blocks.") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "other"),
+    [
+        ("PGD-AT, BN", "table3", "AT"),
+        ("TRADES, BN", "table1", "TRADES-Seq-6"),
+    ],
+)
+def test_a_row_that_two_papers_print_is_one_run(row, name, other):
+    """66.44, 34.03, 24.26 and 70.42, 24.24, 17.18 of sridhar2021 and sitawarin2021."""
+    jobs = {job.row: job for job in ARTEFACTS["sridhar2021/table3"].jobs("full")}
+    column = "PGD" if name == "table3" else "16/255 PGD"
+    (same,) = (
+        job
+        for job in ARTEFACTS[f"sitawarin2021/{name}"].jobs("full")
+        if job.row == other and column in job.numbers
+    )
+    assert training_settings(jobs[row].recipe) == training_settings(same.recipe)
+    published = ARTEFACTS["sridhar2021/table3"].published_at(row, "PGD")
+    assert published == ARTEFACTS[f"sitawarin2021/{name}"].published_at(other, column)
+
+
+def test_images_of_mnist_are_standardized_in_rows_that_say_so_alone():
+    """sridhar2021, B.2 and B.3: "input normalization" is said of CIFAR-10 alone."""
+    for name in ("table1", "table2", "table5", "table6"):
+        for job in ARTEFACTS[f"sridhar2021/{name}"].jobs("full"):
+            mnist = job.recipe.data.name == "mnist"
+            wanted = "data" if not mnist or "standardized" in job.row else "none"
+            assert job.recipe.model.standardize == wanted, job.row
+
+
+def test_degeneration_is_judged_without_a_rising_radius():
+    """sridhar2021's PGD-AT has the whole radius from the first step on (B.2)."""
+    (claim,) = (
+        claim
+        for claim in ARTEFACTS["sridhar2021/table1"].claims
+        if "degenerates" in claim.text and "reduced" in claim.scales
+    )
+    words = " ".join(part.why for part in claim.check_parts({}))
+    jobs = {job.row: job for job in ARTEFACTS["sridhar2021/table1"].jobs("reduced")}
+    rows = [row for row in jobs if f"{row}, Clean" in words]
+    assert rows == ["MNIST 0.4, fixed radius", "MNIST 0.4, fixed radius, BN"]
+    for row in rows:
+        schedule = jobs[row].recipe.threat.schedule
+        assert schedule is None or schedule.build()(0.0) == 1
+        rising = jobs[row.replace(", fixed radius", "")].recipe.threat.schedule
+        assert rising is not None and rising.build()(0.0) == 0
 
 
 @pytest.mark.parametrize("row", ["MAT-100", "MAT-100, BN"])
@@ -111,7 +160,35 @@ def test_l2_radii_are_those_of_linf_times_the_root_of_the_dimension():
 
 def test_the_linear_models_of_galloway2019_have_one_unit():
     """Section 3: a linear classifier w x + b, on the logistic loss (appendix F)."""
-    for name in ("table1", "figure3", "figure10", "figure11"):
+    for name in ("table1", "figure1", "figure3", "figure10", "figure11"):
         jobs = ARTEFACTS[f"galloway2019/{name}"].jobs("full")
         linear = [job.recipe.model for job in jobs if job.recipe.model.name == "linear"]
         assert linear and all(m.options["output"] == "logistic" for m in linear)
+
+
+def test_apart_takes_the_moments_of_a_shift_as_its_authors_do():
+    """github.com/unknown9567/apart: buffers at full; Eq. 3 differentiates them."""
+    for name in ("table1", "table2", "table3"):
+        for scale in SCALES:
+            for job in ARTEFACTS[f"apart2022/{name}"].jobs(scale):
+                rule = job.recipe.gradient
+                wanted = True if scale == "full" and "apart" in rule.name else None
+                assert rule.detached is wanted
+
+
+@pytest.mark.parametrize("scale", ["reduced", "full"])
+def test_perturbed_tests_average_directions_that_all_models_share(scale):
+    jobs = ARTEFACTS["apart2022/figure2"].jobs(scale)
+    assert {job.recipe.perturbation.draws for job in jobs} == {8}
+    for job in jobs:
+        for number in job.numbers.values():
+            keys = [source.key for source in number.numbers]
+            assert len(set(keys)) == 8
+    assert {job.recipe.seed for job in jobs} == {0}
+
+
+def test_no_run_at_reduced_is_asked_opposite_things():
+    """apart2022, Table 2: Tiny-ImageNet's APART and ImageNet's APART 2x were one run."""
+    jobs = ARTEFACTS["apart2022/table2"].jobs("reduced")
+    runs = [training_settings(job.recipe) for job in jobs]
+    assert len(set(runs)) == len(runs)

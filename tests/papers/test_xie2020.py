@@ -85,7 +85,11 @@ FULL = [
 
 
 def test_at_full_32_images_are_normalized_together():
-    assert {job.recipe.batch_size / job.recipe.optimizer.accumulate for job in FULL} == {32}
+    for job in FULL:
+        recipe = job.recipe
+        for ranks in (1, 8, 16):
+            pieces = recipe.optimizer.pieces(recipe.batch_size, ranks)
+            assert recipe.batch_size == 32 * pieces * ranks
     shares = {job.recipe.objective.clean_share for job in FULL} - {None}
     assert sorted(round(32 * share) for share in shares) == [6, 13, 19, 26]
 
@@ -110,15 +114,15 @@ def test_at_full_ten_steps_reach_all_of_the_ball(name, column):
     assert reduced.numbers[column].steps == 10
 
 
-def test_the_artefacts_of_the_main_text_share_fourteen_runs():
-    """Six shares, ALP, two mixtures, group norm, clean training, three stars."""
+def test_the_artefacts_of_the_main_text_share_fifteen_runs():
+    """Six shares, ALP, two mixtures, group norm, clean training, three stars, eps 8."""
     names = ("figure1", "figure2", "figure3", "figure5", "figure6", "table1", "table2")
     runs = {
         training_settings(job.recipe)
         for name in names
         for job in ARTEFACTS[f"xie2020/{name}"].jobs("reduced")
     }
-    assert len(runs) == 14
+    assert len(runs) == 15
 
 
 def test_table_7_needs_no_run_of_its_own():
@@ -131,3 +135,43 @@ def test_table_7_needs_no_run_of_its_own():
     assert {
         training_settings(job.recipe) for job in ARTEFACTS["xie2020/table7"].jobs("full")
     } <= (others)
+
+
+@pytest.mark.parametrize(
+    ("falls", "verdict"),
+    [((0.2, 6.0), "holds"), ((0.0, 0.0), "cannot be told"), ((6.0, 6.1), "does not hold")],
+)
+def test_a_flat_curve_says_something_beside_one_that_falls_alone(falls, verdict):
+    rows = {}
+    for row, fall in zip((ADVERSARIAL, MIXED), falls, strict=True):
+        noise = (0.0, 0.01, -0.01)
+        before = Measured(values=tuple(40 + x for x in noise))
+        after = Measured(values=tuple(40 - fall - 3 * x for x in noise))
+        rows[row] = {"500": before, "2000": after}
+    (claim,) = [
+        claim
+        for claim in ARTEFACTS["xie2020/figure2"].claims
+        if claim.text.startswith(f"the curve of {ADVERSARIAL} is asymptotic")
+    ]
+    assert claim.check(rows, "reduced").verdict == verdict
+
+
+def test_at_reduced_200_steps_stand_for_2000_but_in_the_curves():
+    for name in ("table1", "table2", "table4", "table7", "figure1"):
+        for job in ARTEFACTS[f"xie2020/{name}"].jobs("reduced"):
+            for column, number in job.numbers.items():
+                if "PGD-2000" in (column, job.row):
+                    assert number.steps == 200 and job.recipe.evaluation.samples == 2000
+    for job in ARTEFACTS["xie2020/figure2"].jobs("reduced"):
+        assert [n.steps for n in job.numbers.values()] == [int(c) for c in job.numbers]
+        assert job.recipe.evaluation.samples == 300
+
+
+def test_batches_are_of_training_images_and_many():
+    for name in ("figure5", "figure6"):
+        for scale in ("reduced", "full"):
+            for job in ARTEFACTS[f"xie2020/{name}"].jobs(scale):
+                options = job.questions["branches"]
+                assert options["split"] == "train" and options["batches"] == 20
+                size = 32 if scale == "full" else job.recipe.batch_size
+                assert job.samples == options["batches"] * size

@@ -1,7 +1,10 @@
 """Perturbed batch-norm statistics of a run: recorded, cached, refused."""
 
 import pytest
+import torch
 
+from advnorm import load
+from advnorm.evaluation.perturbed_statistics import Perturbation, directions
 from advnorm.recipe import Recipe, override
 from advnorm.runs import perturb_run
 from advnorm.training import train
@@ -37,6 +40,25 @@ def test_a_run_is_perturbed_recorded_and_not_perturbed_twice(tmp_path):
     assert {(r.accuracy.n, r.split, r.statistics) for r in results} == {
         (80, "train", "batch")
     }
+
+
+def test_every_draw_is_a_direction_of_its_own_and_the_first_is_the_only_one_of_before(
+    tmp_path,
+):
+    recipe = override(
+        short_recipe(),
+        ["perturbation={radii: [0.9], parts: [mean], directions: [sign, adversarial]}"],
+    )
+    run = train(recipe, tmp_path / "run")
+    before = perturb_run(run, recipe)
+    more = perturb_run(run, override(recipe, ["perturbation.draws=3"]))
+    names = ["sign", "sign-draw-1", "sign-draw-2", "adversarial"]
+    assert [r.condition for r in more] == [f"statistics-{name}" for name in names]
+    assert [more[0], more[3]] == before
+    model = load(run.path)
+    signs = [directions(model, Perturbation("sign", "mean", draw=draw)) for draw in (0, 1)]
+    first, second = (torch.cat([v.mean for v in each.values()]) for each in signs)
+    assert set(first.tolist()) == {-1.0, 1.0} and not torch.equal(first, second)
 
 
 def test_groups_that_do_not_divide_the_batches_of_a_run_are_refused(tmp_path):

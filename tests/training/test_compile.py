@@ -11,6 +11,7 @@ from advnorm.recipe import Recipe, RecipeError, from_yaml, override, to_yaml
 from advnorm.records import CompileDecision, Run
 from advnorm.training import build_experiment, compile_trial, train
 from advnorm.training.compile_trial import decide, weigh
+from advnorm.training.step import Stepper
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler
 
@@ -202,3 +203,8 @@ def test_a_real_trial_decides_by_what_it_measured():
     assert compiled is not None and compiled > 0 and decision.compiling > 0
     saves = decision.compiling + steps * compiled < steps * eager
     assert decision.compiles == saves
+
+
+def test_a_step_outside_of_a_run_is_eager_until_it_is_decided():
+    undecided = experiment()
+    assert Stepper(undecided).logits is undecided.model

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from advnorm.recipe import RecipeError, override
 from advnorm.training import train
@@ -104,9 +105,33 @@ def test_accumulated_parts_of_a_model_without_norm_are_the_whole(tiny, tmp_path)
     assert one.epochs()[0].parts == pytest.approx(two.epochs()[0].parts, rel=1e-9)
 
 
+def test_images_that_pass_together_are_parts_whose_last_moves_the_statistics(
+    tiny, tmp_path
+):
+    """Eight of 32 images at a time are accumulate=4, but for the running statistics."""
+    changes = ["objective.name=standard", "precision=float64", "epochs=1"]
+    parts = trained(tiny, tmp_path / "parts", *changes, "optimizer.accumulate=4")
+    once = trained(tiny, tmp_path / "once", *changes, "optimizer.together=8")
+    assert [epoch.loss for epoch in once.epochs()] == [e.loss for e in parts.epochs()]
+    states = [
+        load_file(sorted(run.checkpoints.glob("state-*.safetensors"))[-1])
+        for run in (parts, once)
+    ]
+    before, after = states
+    moved = {key for key in before if not torch.equal(before[key], after[key])}
+    names = {key.rpartition(".")[2] for key in moved}
+    assert names == {"running_mean", "running_var", "num_batches_tracked"}
+    counts = [key for key in moved if key.endswith("num_batches_tracked")]
+    steps = once.epochs()[-1].step
+    assert {int(after[key]) for key in counts} == {steps}
+    assert {int(before[key]) for key in counts} == {4 * steps}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        (["optimizer.together=5"], "together=5 does not divide"),
+        (["optimizer={together: 8, accumulate: 2}"], "leave out accumulate"),
         (["gradient={name: apart, samples: 64}"], "64 samples of a batch of 32"),
         (["gradient={name: apart, groups: 5}"], "5 groups do not divide the 32"),
         (["gradient={name: apart, samples: 16, groups: 3}"], "3 groups do not divide"),

@@ -40,7 +40,7 @@ def _gradient_rule(scale: Scale, images: Images, name: str) -> GradientSpec:
     if name == "APART":
         return apart(scale, eps=settings.eps, groups=settings.groups)
     if name == "APART-SAM":
-        return apart_sam(settings)
+        return apart_sam(scale, settings)
     assert name == "SAM", name
     return sam(RHO[images])
 

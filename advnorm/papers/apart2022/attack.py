@@ -17,7 +17,7 @@ _ROWS: dict[str, tuple[Direction, int]] = {
     "APART, n=16": ("adversarial", 16),
 }
 """Direction and groups."""
-_BATCHES: dict[Scale, int] = {"full": 389, "reduced": 14, "smoke": 3}
+_BATCHES: dict[Scale, int] = {"full": 389, "reduced": 70, "smoke": 3}
 """Whole batches of training images whose accuracy is measured."""
 
 
@@ -41,12 +41,13 @@ _BATCHES: dict[Scale, int] = {"full": 389, "reduced": 14, "smoke": 3}
             ),
         ),
         Claim(
-            "binary ones need a large radius (asked for: less than 5 points at 0.1, more "
-            "at 0.4)",
-            (
-                within(("binary", "0"), ("binary", "0.1"), 5),
-                more(("binary", "0"), ("binary", "0.4"), by=5),
-            ),
+            "binary ones cost little at a small radius (asked for: less than 5 points at "
+            "0.1)",
+            (within(("binary", "0"), ("binary", "0.1"), 5),),
+        ),
+        Claim(
+            "binary ones lower the accuracy at a large radius (asked for: 5 points at 0.4)",
+            (more(("binary", "0"), ("binary", "0.4"), by=5),),
         ),
         Claim(
             "the more groups, the lower the accuracy at a small radius",
@@ -75,7 +76,7 @@ def figure1(scale: Scale) -> Sequence[Job]:
     all training images, in batches of 128 as in training. Radii and group numbers of the
     figure are not in the text: 0 to 0.4 and 1, 4, 16 here; at full scale the last 108
     images, no whole batch, are left out.
-    ``reduced``: the standard model of Table 3, 896 images in batches of 64.
+    ``reduced``: the standard model of Table 3, 4,480 images in batches of 64.
     """
     radii = (0.0, 0.05, 0.1, 0.2, 0.4)
     base = recipe(scale, "WRN", "CIFAR-100")

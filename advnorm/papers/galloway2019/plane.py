@@ -37,15 +37,14 @@ from advnorm.records import Scale
 def figure1(scale: Scale) -> Sequence[Job]:
     """Full-batch descent at rate 0.1 for 1,000 epochs on 1,000 points.
 
-    The paper gives no number of points; docs/results/galloway-toy.md shows what it moves.
-    There, one unit descends, ``w x + b``; here one for each class, which is the same
-    descent at twice the rate.
+    One unit, ``w x + b``, on the logistic loss. The paper gives no number of points;
+    docs/results/galloway-toy.md shows what it moves.
     """
     epochs = 20 if scale == "smoke" else 1000
     recipe = PLAIN_SGD.replace(
         name="galloway2019.gaussians",
         data=DataSpec(name="gaussians"),
-        model=ModelSpec(name="linear", standardize="none"),
+        model=ModelSpec(name="linear", standardize="none", options={"output": "logistic"}),
         optimizer=OptimizerSpec(lr=0.1),
         batch_size=1000,
         epochs=epochs,

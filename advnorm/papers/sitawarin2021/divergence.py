@@ -41,14 +41,20 @@ _PAIRS = tuple(zip(list(_TABLE)[1::2], list(_TABLE)[::2], strict=True))
     columns=_COLUMNS,
     published=_TABLE,
     claims=(
-        Claim(
-            "in each pair MAT with the divergence has the higher clean accuracy",
-            tuple(more((ours, "Clean"), (other, "Clean")) for ours, other in _PAIRS),
+        *(
+            Claim(
+                f"{ours} has a higher clean accuracy than {other}",
+                (more((ours, "Clean"), (other, "Clean")),),
+            )
+            for ours, other in _PAIRS
         ),
-        Claim(
-            "and the higher accuracy under AutoAttack (asked for: at most a point below; "
-            "higher in all four pairs in the paper)",
-            tuple(within((other, "AA"), (ours, "AA"), 1) for ours, other in _PAIRS),
+        *(
+            Claim(
+                f"{ours} has a higher accuracy under AutoAttack than {other} (asked for: "
+                "at most a point below)",
+                (within((other, "AA"), (ours, "AA"), 1),),
+            )
+            for ours, other in _PAIRS
         ),
         Claim(
             "at beta 0.4 it is ahead of MAT without batch norm under AutoAttack (3 points "
@@ -56,18 +62,12 @@ _PAIRS = tuple(zip(list(_TABLE)[1::2], list(_TABLE)[::2], strict=True))
             (more(("MAT-Cat-0.5 + KL-0.4", "AA"), ("MAT-Cat-0.5, no BN", "AA")),),
         ),
         Claim(
-            "at beta 4 it has more of both accuracies than adversarial training",
-            more_of_both("MAT-Cat-0.5 + KL-4", "AT"),
+            "a larger weight of the divergence costs clean accuracy",
+            (more(("MAT-Cat-0.5 + KL-0.4", "Clean"), ("MAT-Cat-0.5 + KL-4", "Clean")),),
         ),
         Claim(
-            "a larger weight of the divergence costs clean accuracy and adds robustness",
-            (
-                more(
-                    ("MAT-Cat-0.5 + KL-0.4", "Clean"),
-                    ("MAT-Cat-0.5 + KL-4", "Clean"),
-                ),
-                more(("MAT-Cat-0.5 + KL-4", "AA"), ("MAT-Cat-0.5 + KL-0.4", "AA")),
-            ),
+            "a larger weight of the divergence adds robustness",
+            (more(("MAT-Cat-0.5 + KL-4", "AA"), ("MAT-Cat-0.5 + KL-0.4", "AA")),),
         ),
     ),
 )

@@ -78,22 +78,22 @@ def _attacks(scale: Scale) -> dict[str, object]:
             tuple(below(row, "PGD - AA", GAP) for row in _SOUND),
             scales=("full",),
         ),
-        Claim(
-            "with batch norm MAT-Cat at gamma 0.5 loses more from PGD to AutoAttack than "
-            "the other methods; without norm, more at gamma 0.75 than at 0.5",
-            tuple(
-                more((false, "PGD - AA"), (row, "PGD - AA"))
-                for row, false in _BESIDE.items()
-            ),
+        *(
+            Claim(
+                f"{false} loses more from PGD to AutoAttack than {row}",
+                (more((false, "PGD - AA"), (row, "PGD - AA")),),
+            )
+            for row, false in _BESIDE.items()
         ),
-        Claim(
-            "a falsely robust model's features are further apart than a sound one's of the "
-            "same norm (about ten times in the paper), for every pair of domains",
-            tuple(
-                more((false, column), (row, column))
-                for column in _DISTANCES
-                for row, false in _BESIDE.items()
-            ),
+        *(
+            Claim(
+                f"{column}: a falsely robust model's features are further apart than a "
+                "sound one's of the same norm (about ten times in the paper)",
+                tuple(
+                    more((false, column), (row, column)) for row, false in _BESIDE.items()
+                ),
+            )
+            for column in _DISTANCES
         ),
         Claim(
             "every falsely robust model's features are further apart than every sound "
@@ -107,14 +107,17 @@ def _attacks(scale: Scale) -> dict[str, object]:
             ),
             scales=("full",),
         ),
-        Claim(
-            "AutoAttack's images fall in between the clean and PGD's where a model is "
-            "falsely robust (asked for: nearer to both than those to each other)",
-            tuple(
-                more((row, "Clean-PGD"), (row, column))
-                for row in _FALSE
-                for column in ("Clean-AA", "PGD-AA")
-            ),
+        *(
+            Claim(
+                f"{row}: AutoAttack's images fall in between the clean and PGD's where a "
+                "model is falsely robust (asked for: nearer to both than those to each "
+                "other)",
+                tuple(
+                    more((row, "Clean-PGD"), (row, column))
+                    for column in ("Clean-AA", "PGD-AA")
+                ),
+            )
+            for row in _FALSE
         ),
     ),
 )
@@ -169,9 +172,15 @@ _GAMMAS: dict[Scale, tuple[float, ...]] = {
 _FEWER = "PGD - AA, a quarter of the clean images"
 
 
-def _over_gammas(scale: Scale) -> tuple[Part, ...]:
+_COUNTS: dict[Scale, str] = {"reduced": "four", "full": "eight"}
+
+
+def _over_gammas(scale: Scale) -> dict[str, tuple[Part, ...]]:
     gammas = tuple(f"{gamma:g}" for gamma in _GAMMAS[scale])
-    return *rising("Clean", gammas), *rising("AA", gammas, down=True)
+    return {
+        "clean accuracy grows": rising("Clean", gammas),
+        "accuracy under AutoAttack falls": rising("AA", gammas, down=True),
+    }
 
 
 @artefact(
@@ -185,15 +194,10 @@ def _over_gammas(scale: Scale) -> tuple[Part, ...]:
         "PGD - AA": (9.85, 29.41),
     },
     claims=(
-        Claim(
-            "as gamma grows, clean accuracy grows and that under AutoAttack falls",
-            _over_gammas("reduced"),
-        ),
-        Claim(
-            "from each gamma of eight to the next clean accuracy grows and that under "
-            "AutoAttack falls",
-            _over_gammas("full"),
-            scales=("full",),
+        *(
+            Claim(f"from each gamma of {count} to the next {text}", parts, scales=(scale,))
+            for scale, count in _COUNTS.items()
+            for text, parts in _over_gammas(scale).items()
         ),
         Claim(
             f"PGD minus AA is below {GAP:g} points up to gamma 0.25 and above from 0.3 on",
@@ -263,7 +267,7 @@ def figure5(scale: Scale) -> Sequence[Job]:
 
 
 _PLACES: dict[Scale, tuple[str, ...]] = {
-    "full": ("blocks.0.norm1", "blocks.4.norm1", "norm"),
+    "full": ("blocks.0.norm1", "blocks.4.norm1", "blocks.7.norm2"),
     "reduced": ("convolutions.1", "convolutions.4", "hidden.1"),
     "smoke": ("convolutions.1", "convolutions.4", "hidden.1"),
 }

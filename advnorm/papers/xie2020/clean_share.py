@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advnorm.papers.artefact import Job, artefact
-from advnorm.papers.claims import Claim, more, within
+from advnorm.papers.claims import Claim, more, wider, within
 from advnorm.papers.xie2020.setting import (
     ADVERSARIAL,
     ALP,
@@ -13,6 +13,7 @@ from advnorm.papers.xie2020.setting import (
     line,
     point,
     recipe,
+    small_radius,
 )
 from advnorm.papers.xie2020.table import at_steps
 from advnorm.recipe import ObjectiveSpec, Recipe
@@ -21,6 +22,7 @@ from advnorm.records import Scale
 _SHARES = (0, 20, 40, 60, 80, 100)
 """Of the clean images of a batch, in percent."""
 _ROW = "PGD-2000"
+SMALL = f"{MIXED}, eps 8"
 
 
 def share(scale: Scale, percent: int) -> Recipe:
@@ -47,11 +49,15 @@ def share(scale: Scale, percent: int) -> Recipe:
         Claim(
             "without them it is 18.3 points above that with all of them (asked for: 9)",
             (more((_ROW, "0"), (_ROW, "100"), by=9),),
+            scales=("full",),
         ),
-        Claim(
-            "to remove a portion of the clean images helps too: 20 and 40% of them leave "
-            "more robustness than all",
-            tuple(more((_ROW, few), (_ROW, "100")) for few in ("20", "40")),
+        *(
+            Claim(
+                f"to remove a portion of the clean images helps too: {few}% of them leave "
+                "more robustness than all",
+                (more((_ROW, few), (_ROW, "100")),),
+            )
+            for few in ("20", "40")
         ),
     ),
     x="clean images, %",
@@ -63,20 +69,38 @@ def figure1(scale: Scale) -> Sequence[Job]:
 
     The loss is Eqn. 1 with alpha 0.5, the mean over the images that remain. The text says
     that to remove a portion helps; with 60 and 80% of them left the paper's model is less
-    robust than with all. At full the shares are 6, 13, 19 and 26 of each 32 images.
+    robust than with all. At full the shares are 6, 13, 19 and 26 of each 32 images. How
+    large the gap is, is a claim about full alone: section 4.2 expects a smaller one on sets
+    such as CIFAR-10.
     """
     shares = (0, 40, 100) if scale == "smoke" else _SHARES
     name = "PGD-20" if scale == "smoke" else _ROW
     return [point(scale, name, str(one), share(scale, one)) for one in shares]
 
 
-def flat(row: str) -> tuple[Claim, ...]:
-    """Claim that a curve does not fall any more from 500 to 2,000 steps."""
-    return (
-        Claim(
-            f"the curve of {row} is asymptotic: 500 to 2,000 steps cost under a point",
-            (within((row, "500"), (row, "2000"), 1),),
+def flat(row: str, beside: str) -> Claim:
+    """Claim that a curve does not fall any more from 500 to 2,000 steps.
+
+    That says something only where the curve ``beside`` falls by more: a claim of one that
+    is flat among flat ones cannot be told.
+    """
+    return Claim(
+        f"the curve of {row} is asymptotic: 500 to 2,000 steps cost under a point, and "
+        f"less than those of {beside}",
+        (
+            within((row, "500"), (row, "2000"), 1),
+            wider(((beside, "500"), (beside, "2000")), ((row, "500"), (row, "2000"))),
         ),
+    )
+
+
+def exception(row: str, why: str, *scales: Scale) -> Claim:
+    """Claim that training with clean images is asymptotic in a case that 4.2 names."""
+    return Claim(
+        f"exceptional case of section 4.2: {why} the curve of {row} is asymptotic too (500 "
+        "to 2,000 steps cost under a point)",
+        (within((row, "500"), (row, "2000"), 1),),
+        scales,
     )
 
 
@@ -86,14 +110,20 @@ def flat(row: str) -> tuple[Claim, ...]:
     columns=tuple(map(str, STEPS)),
     published={row: at_steps(row) for row in (MIXED, ALP, ADVERSARIAL)},
     claims=(
-        *flat(ADVERSARIAL),
+        flat(ADVERSARIAL, MIXED),
         Claim(
             "the curves of training with clean images still fall from 500 to 2,000 steps",
             tuple(more((row, "500"), (row, "2000"), by=2) for row in (MIXED, ALP)),
+            scales=("full",),
         ),
-        Claim(
-            "without clean images it is more robust than with them, and than with ALP",
-            tuple(more((ADVERSARIAL, "2000"), (row, "2000")) for row in (MIXED, ALP)),
+        *(exception(row, "on a small data set", "reduced") for row in (MIXED, ALP)),
+        exception(SMALL, "at eps 8", "reduced", "full"),
+        *(
+            Claim(
+                f"without clean images it is more robust than {how}",
+                (more((ADVERSARIAL, "2000"), (row, "2000")),),
+            )
+            for row, how in ((MIXED, "with them"), (ALP, "with them and ALP"))
         ),
         Claim(
             "ALP makes training with clean images a little more robust",
@@ -109,6 +139,10 @@ def figure2(scale: Scale) -> Sequence[Job]:
 
     At full a sample counts by the last iterate, as in the paper; at reduced by all that
     are drawn, so that the curve can only fall. The weight of the pairing is not stated:
-    0.5 as in Kannan et al.
+    0.5 as in Kannan et al. Section 4.2 names small data sets and eps 8 as exceptions, where
+    batch norm on both domains is robust: on CIFAR-10, at reduced, a curve that is flat is
+    as the paper expects. The last row is trained and tested at eps 8.
     """
-    return [line(scale, row, recipe(scale, row)) for row in (MIXED, ALP, ADVERSARIAL)]
+    rows = {row: recipe(scale, row) for row in (MIXED, ALP, ADVERSARIAL)}
+    rows[SMALL] = small_radius(recipe(scale, MIXED))
+    return [line(scale, row, training) for row, training in rows.items()]

@@ -54,9 +54,9 @@ def figure6(scale: Scale) -> Sequence[Job]:
     """Draw two adversarial mini-batches and the running statistics at 20 channels.
 
     The numbers are means over all channels and norms: differences of means in running
-    deviations, of variances relative to the running one. The paper compares by eye. Its
-    batches are presumably of training images, 32 a GPU; ours are of test images, 32 each
-    at full and 100, the batch size, at reduced. By chance a batch of n normal values is off
+    deviations, of variances relative to the running one. The paper compares by eye. Ours
+    are 20 batches of training images, others for each seed, of 32 as on one of its GPUs; at
+    reduced of 100, the batch size. By chance a batch of n normal values is off
     by about 1 / sqrt(n) in the mean and sqrt(2 / n) in the variance, so that the second is
     larger in any network: what is chance is measured too.
     """
@@ -82,7 +82,7 @@ def figure6(scale: Scale) -> Sequence[Job]:
     needs=NEEDS,
 )
 def table2(scale: Scale) -> Sequence[Job]:
-    """Train the last 10 of 110 epochs (*) with the running statistics; at reduced 2 of 10.
+    """Train the last 10 of 110 epochs (*) with the running statistics; at reduced 2 of 20.
 
     The paper prints differences; here are the accuracies. Clean ones are of its Table 7.
     """

@@ -64,10 +64,12 @@ _TOGETHER = 32
 _EPS = 16 / 255
 _TESTS: dict[Scale, tuple[str, ...]] = {
     "full": ("pgd-10+random+ratio=1", "pgd-10..2000+random+last+step=1/255"),
-    "reduced": ("pgd-10..2000+random+step=1/255",),
+    "reduced": ("pgd-10..200+random+step=1/255",),
     "smoke": ("pgd-10..20+random+step=1/255",),
 }
 """The curve of PGD, and before it attacks whose steps are longer than the curve's."""
+_LINE = EvaluationSpec(conditions=("clean", "pgd-10..2000+random+step=1/255"), samples=300)
+"""How Figures 2 and 3 are tested at reduced: over all steps, on fewer images."""
 STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000)
 """Where the curves of PGD are read; at smoke the first two."""
 
@@ -80,10 +82,10 @@ _SIZES: dict[Scale, RecipeChanges] = {
         "epochs": 110,
     },
     "reduced": {
-        "data": DataSpec(name="cifar10", size=16, train=5000),
+        "data": DataSpec(name="cifar10", size=16, train=20_000),
         "model": ModelSpec(name="cnn_small"),
-        "epochs": 10,
-        "evaluation": EvaluationSpec(samples=300),
+        "epochs": 20,
+        "evaluation": EvaluationSpec(samples=2000),
     },
     "smoke": {
         "data": DataSpec(train=100),
@@ -94,7 +96,7 @@ _SIZES: dict[Scale, RecipeChanges] = {
 }
 _DROPS: dict[Scale, tuple[int, ...]] = {
     "full": (35, 70, 95),
-    "reduced": (5, 8),
+    "reduced": (10, 16),
     "smoke": (1,),
 }
 """Epochs after which the learning rate is divided by 10."""
@@ -120,17 +122,18 @@ def recipe(
     decay 1e-4 on weights alone, and over 5 epochs a rise of the rate to 0.1 for each 256
     images of a batch, label smoothing of 0.1, and a last gamma of 0 in each block. PGD-10
     is tested in steps of 1.6/255, since there a step is eps / 10 at least. As on each of
-    its 128 GPUs, 32 images are normalized by themselves: a batch passes in such parts, one
-    after the other (``accumulate``). Running statistics then move once a part, here 128
-    times a step, on each GPU once a step.
+    its 128 GPUs, 32 images are normalized by themselves, whatever the ranks here: a rank's
+    share of a batch passes in such parts, one after the other (``together``), of which the
+    last moves the running statistics, as one GPU does, once a step.
 
     Otherwise than in that pipeline: no changes of colour and no cubic interpolation; inputs
     are standardized by the data's moments, there scaled to [-1, 1]; each image has its own
     chance to start clean, there all of a GPU together; and 0.1% of the training images are
     held out for validation.
 
-    Reduced: sridhar2021's small CNN on 5,000 images of CIFAR-10 at 16x16, same threat,
-    10 epochs, the rate divided by 10 after 5 and 8, PGD-5 in training, 300 test images.
+    Reduced: sridhar2021's small CNN on 20,000 images of CIFAR-10 at 16x16, same threat,
+    20 epochs, the rate divided by 10 after 10 and 16, PGD-5 in training. PGD-200 on 2,000
+    test images stands for PGD-2000; Figures 2 and 3 take all 2,000 steps on 300 of them.
     """
     name, star = strategy.removesuffix("*"), strategy.endswith("*")
     count, size = ATTACKS[scale][steps]
@@ -167,13 +170,22 @@ def _sgd(scale: Scale, rows: int) -> OptimizerSpec:
         nesterov=True,
         weight_decay=1e-4,
         decay_norms=False,
-        accumulate=rows // _TOGETHER if full else 1,
+        together=_TOGETHER if full else None,
     )
 
 
 def last(scale: Scale) -> str:
     """Return the column of the most steps: PGD-2000, at smoke PGD-20."""
     return f"PGD-{_counts(scale, STEPS)[-1]}"
+
+
+def small_radius(training: Recipe) -> Recipe:
+    """Return a recipe at eps 8, one of the exceptions that section 4.2 names."""
+    half = _EPS / 2
+    return training.replace(
+        threat=ThreatSpec(eps=half),
+        evaluation=EvaluationSpec(threat=EvaluationThreatSpec(eps=(half,))),
+    )
 
 
 def job(scale: Scale, row: str, training: Recipe, counts: Sequence[int] = ()) -> Job:
@@ -186,7 +198,9 @@ def job(scale: Scale, row: str, training: Recipe, counts: Sequence[int] = ()) ->
 
 def line(scale: Scale, row: str, training: Recipe) -> Job:
     """Return a line of a figure: accuracy over the steps of PGD."""
-    counts = _counts(scale, STEPS)
+    if scale == "reduced":
+        training = training.replace(evaluation=_LINE)
+    counts = STEPS if scale == "reduced" else _counts(scale, STEPS)
     return Job(row, training, {str(count): _number(training, count) for count in counts})
 
 
@@ -196,6 +210,9 @@ def point(scale: Scale, row: str, column: str, training: Recipe) -> Job:
 
 
 def _counts(scale: Scale, counts: Sequence[int]) -> list[int]:
+    """Return the steps that have a column: at reduced the last stands for PGD-200."""
+    if scale == "reduced":
+        return [count for count in counts if count <= 100 or count == STEPS[-1]]
     return [count for count in counts if scale != "smoke" or count <= 20]
 
 
@@ -203,9 +220,10 @@ def _number(training: Recipe, count: int) -> ResultNumber:
     """Return the accuracy after so many steps: of an own attack, or on the curve."""
     *others, curve = training.evaluation.conditions
     own = next((name for name in others if name.startswith(f"pgd-{count}+")), None)
-    return ResultNumber(
-        own or curve, eps=_EPS, branch=_branch(training), steps=None if own else count
-    )
+    longest = int(curve.partition("..")[2].partition("+")[0])
+    steps = None if own else min(count, longest)
+    (eps,) = training.evaluation.threat.eps
+    return ResultNumber(own or curve, eps=eps, branch=_branch(training), steps=steps)
 
 
 def _branch(training: Recipe) -> str | None:
