@@ -25,6 +25,7 @@ from advnorm.recipes import RECIPES
 from advnorm.records import Record, Scale, Verdict, counted
 from advnorm.registry import Registry, options, unknown
 from advnorm.runs.export import FORMATS
+from advnorm.surrogates import SURROGATES
 
 KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "recipes": RECIPES,
@@ -38,6 +39,7 @@ KINDS: dict[str, Registry] = {  # type: ignore[type-arg]
     "certificates": METHODS,
     "corruptions": CORRUPTIONS,
     "checks": CHECKS,
+    "surrogates": SURROGATES,
     "questions": QUESTIONS,
     "formats": FORMATS,
 }

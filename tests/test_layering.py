@@ -48,10 +48,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attacks": BASE | {"threat", "sparse_balls"},
     "bounds": BASE | {"norms", "threat"},
     "folding": BASE | {"norms", "bounds"},
+    "surrogates": BASE,
     "objectives": BASE | {"attacks", "bounds", "norms", "threat"},
     "gradients": BASE | {"objectives", "norms"},
     "evaluation": BASE
-    | {"attacks", "bounds", "folding", "norms", "threat", "data", "records"},
+    | {"attacks", "bounds", "folding", "norms", "surrogates", "threat", "data", "records"},
     "diagnosis": BASE
     | {"attacks", "bounds", "evaluation", "norms", "threat", "data", "records"},
     "report": {"records", "files", "registry", "text", "numbers", "significance"},

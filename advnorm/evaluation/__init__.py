@@ -1,5 +1,6 @@
 """Evaluation of any model: ``advnorm.evaluate(model, images, labels, Linf(8 / 255))``."""
 
+from advnorm.evaluation.adaptation import LOSSES, Adaptation, adapted
 from advnorm.evaluation.api import evaluate
 from advnorm.evaluation.checks import audit
 from advnorm.evaluation.condition_names import SUITES, parse_condition
@@ -15,10 +16,13 @@ from advnorm.evaluation.results import Evaluation
 from advnorm.evaluation.transferability import transfer
 
 __all__ = [
+    "LOSSES",
     "SUITES",
+    "Adaptation",
     "Condition",
     "Evaluation",
     "Perturbation",
+    "adapted",
     "audit",
     "certificate_condition",
     "check_radius",

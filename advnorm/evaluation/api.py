@@ -7,6 +7,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from advnorm.data import Batch
+from advnorm.evaluation.adaptation import Adapt, as_adaptation, bind
+from advnorm.evaluation.adaptive_stages import adapt_conditions
 from advnorm.evaluation.batch_api import evaluate_batches, refuse_alone
 from advnorm.evaluation.batch_statistics import Statistics, batch_statistics
 from advnorm.evaluation.certificates import refuse_broken_certificates
@@ -72,6 +74,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     keep: Literal["nothing", "adversarial"] = "nothing",
     radii: bool = False,
     search_precision: SearchPrecision = "float32",
+    adapt: Adapt | None = None,
     statistics: Statistics = "running",
     malicious: float = 0.0,
     attacked: float = 1.0,
@@ -120,6 +123,10 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         keep: ``"adversarial"`` keeps the images as well: ``Evaluation.adversarial``.
         search_precision: ``"bfloat16"`` lets attacks pass in this precision, which is
             faster on many machines; every success is confirmed in the model's own.
+        adapt: What searches pass in place of the model: ``{layer: surrogate}`` for the
+            backward pass of layers (BPDA), or an :class:`advnorm.evaluation.Adaptation`
+            with draws (EOT), another model, or a loss.
+            Verdicts are those of the plain model; names of conditions end in ``+adapt``.
         statistics: Whose statistics the model's batch norms take: the running ones, or
             those of the test batch, around its mean (``"batch"``) or its median. Then all
             batches must be full, verdicts depend on the batch, which they name, and
@@ -142,7 +149,9 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     samples = as_samples(images, labels, threats[0].bounds if threats else UNIT)
     tests = _conditions(conditions, threats, samples)
     if statistics != "running" or malicious or attacked != 1:
-        refuse_alone(radii, certificate, search_precision)
+        refuse_alone(
+            radii, certificate, search_precision, adapts=bool(as_adaptation(adapt))
+        )
         batches = batch_statistics(statistics, batch_size, malicious, attacked)
         return evaluate_batches(
             model, samples, tests, threats, batches, seed=seed, progress=progress, keep=keep
@@ -150,6 +159,7 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     tests = search_in(certify_first(tests, certificate), search_precision)
     with isolated():
         model = as_module(model)
+        tests = _adapted(adapt, tests, model, samples)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
@@ -172,10 +182,15 @@ def _run_all(
     tested = [_with_planted_test(setup, each, classes) for each in every]
     flags = contradictions(tests, [each.verdicts for each in tested])
     missed = any(each.result.flags for each in tested)  # plants, so far
-    if screening and (screening.masked or missed or any(flags)):
+    if screening and (screening.masked or missed or any(flags)) and not _by_draws(tests):
         tested = add_gradient_free(setup, tested)
     general = screening.flags() if screening else ()
     return tested, [(*general, *own) for own in flags]
+
+
+def _by_draws(tests: Sequence[Condition]) -> bool:
+    """Tell whether verdicts are those of draws, which the attacks added have none of."""
+    return any(test.adaptation and test.adaptation.changes_verdicts for test in tests)
 
 
 def _flagged(
@@ -208,6 +223,18 @@ def _with_tight_radii(
             update = {"radii": condition.summary(tight)}
             results[number], verdicts[number] = result.model_copy(update=update), tight
     return results, verdicts
+
+
+def _adapted(
+    adapt: Adapt | None, tests: list[Condition], model: nn.Module, samples: Samples
+) -> list[Condition]:
+    """Return the conditions with an adaptive search; what does not fit is refused."""
+    if not as_adaptation(adapt):
+        return tests
+    samples.check_images([])
+    with explain_shape(samples.images):
+        bound = bind(adapt, model, next(samples.batches(model, FEW)).images)
+    return adapt_conditions(tests, bound)
 
 
 def _screen(

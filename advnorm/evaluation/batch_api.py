@@ -16,8 +16,14 @@ from advnorm.records import Result, Verdicts
 from advnorm.threat import Threat
 
 
-def refuse_alone(radii: bool, certificate: str, precision: str) -> None:
+def refuse_alone(
+    radii: bool, certificate: str, precision: str, *, adapts: bool = False
+) -> None:
     """Refuse settings of an evaluation that are about each image by itself."""
+    if adapts:
+        raise ValueError(
+            "statistics of the batch and adapt are not combined: leave one of them out"
+        )
     if radii or certificate != "none" or precision != "float32":
         raise ValueError(
             "with statistics of the batch there are no radii, no certificates and no "

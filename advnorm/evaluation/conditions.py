@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor
@@ -50,11 +50,15 @@ from advnorm.records import (
     Setting,
     ThreatRecord,
     Verdicts,
+    draws_note,
     result_key,
     summarize_radii,
 )
 from advnorm.registry import unknown
 from advnorm.threat import Bounds, Threat
+
+if TYPE_CHECKING:
+    from advnorm.evaluation.adaptation import BoundAdaptation
 
 _QUERIES = 5000
 """AutoAttack's for Square, on a schedule for 10,000; a shorter search goes through all of
@@ -76,6 +80,8 @@ class Condition:
     """Of the passes of its searches; verdicts are in the model's own."""
     diameter: float | None = None
     """Of radii: the largest distance of two valid images."""
+    adaptation: "BoundAdaptation | None" = None
+    """What its search passes in place of the model."""
 
     @property
     def searches(self) -> bool:
@@ -119,11 +125,13 @@ class Condition:
     def notes(self, classes: int) -> tuple[str, ...]:
         """Say which of its attacks use a fallback with this number of classes."""
         reasons = ((name.text, name.entry.fallback(classes)) for name in self.attacks)
-        return tuple(f"{name}: {reason}" for name, reason in reasons if reason)
+        own = self.adaptation.notes if self.adaptation else ()
+        return (*(f"{name}: {reason}" for name, reason in reasons if reason), *own)
 
     def result_fields(self, verdicts: Verdicts, classes: int) -> dict[str, Any]:
         """Return the fields of a :class:`~advnorm.records.Result` that it decides."""
         (only,) = self.attacks if len(self.attacks) == 1 else (None,)
+        draws = verdicts.draws_summary()
         return {
             "condition": self.name,
             "kind": self.kind,
@@ -136,7 +144,8 @@ class Condition:
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(self.counts),
             "radii": self.summary(verdicts),
-            "notes": self.notes(classes),
+            "draws": draws,
+            "notes": (*self.notes(classes), *([draws_note(draws)] if draws else [])),
         }
 
 

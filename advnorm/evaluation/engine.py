@@ -1,6 +1,7 @@
 """Runs conditions over samples: resumable, with the same verdicts in any batching."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple
@@ -83,11 +84,11 @@ def run_condition(
     each batch with all verdicts so far, and with the examples of the first batch. Several
     ranks share each batch, and rank 0 saves. ``tally`` counts the passes.
     """
-    own_tally = PassTally()
-    verdicts, search = done or Verdicts(), SearchFunctions(model, condition, own_tally)
+    own_tally, verdicts = PassTally(), done or Verdicts()
+    search = SearchFunctions(model, condition, own_tally, seed=seed)
     progress, logits_fn = progress or Quiet(), own_tally.counting(logits_of(model))
     allocator = freed_memory_kept(next(model.parameters(), None))
-    with eval_mode(model), frozen_parameters(model), allocator:
+    with eval_mode(model), frozen_parameters(model), allocator, search.ready():
         for batch in batches:
             count = len(batch.samples)
             if not count:
@@ -106,6 +107,7 @@ def run_condition(
                     samples=batch.samples[rows],
                     fast_fn=search.fast_fn,
                     half_fn=search.half_fn,
+                    adapted_fn=search.adapted_fn,
                 )
                 own = condition.change.run(part)
                 for stage in condition.stages:
@@ -128,14 +130,26 @@ def run_condition(
 
 
 class SearchFunctions:
-    """The fast passes of a model under a condition, made at the first images."""
+    """What searches call: fast passes, made at the first images, or an adaptive search."""
 
-    def __init__(self, model: nn.Module, condition: Condition, tally: PassTally) -> None:
+    def __init__(
+        self, model: nn.Module, condition: Condition, tally: PassTally, *, seed: int = 0
+    ) -> None:
         self.model, self.condition, self.tally = model, condition, tally
         self.fast_fn: LogitsFn | None = None
         self.half_fn: LogitsFn | None = None
+        adaptation = condition.adaptation
+        self.adapted_fn = adaptation.search_fn(seed, tally.counting) if adaptation else None
         threat = condition.threat
-        self._ready = not condition.searches or (threat is not None and not threat.eps)
+        without_search = not condition.searches or (threat is not None and not threat.eps)
+        self._ready = (
+            without_search or adaptation is not None
+        )  # a folded model has no slots
+
+    def ready(self) -> AbstractContextManager[None]:
+        """Return the scope in which an adaptive search and its verdicts run."""
+        adaptation = self.condition.adaptation
+        return adaptation.ready() if adaptation else nullcontext()
 
     def prepare(self, images: Tensor) -> None:
         """Fold the model, if that is not done and there is something to search."""
@@ -223,6 +237,7 @@ def _extend(
     certified = tested.certified.tolist() if condition.certifies else []
     curve = [] if tested.curve is None else tested.curve.tolist()
     radii = [] if tested.radii is None else map(_bracket, tested.radii.tolist())
+    draws = [] if tested.draws is None else tested.draws.tolist()
     return Verdicts(
         fingerprint=done.fingerprint,
         samples=(*done.samples, *batch.samples.tolist()),
@@ -233,6 +248,7 @@ def _extend(
         certified=(*done.certified, *certified),
         curve=(*done.curve, *curve),
         radii=(*done.radii, *radii),
+        draws=(*done.draws, *draws),
     )
 
 

@@ -31,7 +31,7 @@ from advnorm.evaluation.readouts import readouts_in_place
 from advnorm.evaluation.samples import AnyModel, as_module
 from advnorm.evaluation.stages import AttackSearch, Certificate
 from advnorm.model_state import eval_mode
-from advnorm.records import Check, PlantedTest, Result, Verdicts
+from advnorm.records import ADAPTED, Check, PlantedTest, Result, Verdicts
 from advnorm.threat import Threat
 
 CHECK = "planted_test"
@@ -118,8 +118,11 @@ def planted_test_of(
     ``None`` where nothing was searched, or nothing is left: then there is nothing to
     doubt. ``load`` returns samples by their numbers.
     """
-    if condition.name not in SUITES_TESTED or not condition.searches:
+    adaptation = condition.adaptation
+    if condition.name.removesuffix(ADAPTED) not in SUITES_TESTED or not condition.searches:
         return None
+    if adaptation is not None and adaptation.changes_verdicts:
+        return None  # features are random, or those of a batch
     certified = verdicts.certified or (False,) * len(verdicts.samples)
     rows = zip(verdicts.samples, verdicts.robust, certified, strict=True)
     left = [sample for sample, robust, sure in rows if robust and not sure]

@@ -98,6 +98,8 @@ def _sample_rows(key: str, verdicts: Verdicts) -> list[dict[str, Any]]:
     )
     rows = zip(*columns, strict=True)
     table = [{"key": key, **dict(zip(names, row, strict=True))} for row in rows]
+    for line, frequency in zip(table, verdicts.frequencies, strict=False):
+        line["frequency"] = frequency
     for line, bracket in zip(table, verdicts.radii, strict=False):
         line["certified_radius"], line["broken_radius"] = bracket
     return table

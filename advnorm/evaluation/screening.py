@@ -41,7 +41,8 @@ class Screening:
     def refuse_blind(self, conditions: Iterable[Condition]) -> None:
         """Refuse attacks that need gradients on a model that has none."""
         for condition in conditions:
-            follows = condition.searches and condition.needs_gradients
+            own = condition.adaptation is not None and condition.adaptation.changes_search
+            follows = condition.searches and condition.needs_gradients and not own
             if follows and not has_gradients(self.checks):
                 raise ValueError(
                     f"{condition.name} follows gradients, and none reaches the images: "

@@ -6,12 +6,13 @@ of stages. Each sees what those before it left: samples that are robust and not 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from advnorm.attacks import GOALS, AttackName, LogitsFn, classify
+from advnorm.attacks import GOALS, AttackGoal, AttackName, LogitsFn, classify
 from advnorm.attacks.pgd import ascend, starting_point
 from advnorm.bounds import is_certified
 from advnorm.draws import Draws
@@ -36,19 +37,23 @@ class StageInput(NamedTuple):
     """What searches call, where it has the model's logits by faster passes."""
     half_fn: LogitsFn | None = None
     """The same in half precision: what searches call first, where there is one."""
+    adapted_fn: LogitsFn | None = None
+    """What an adaptive search calls, and nothing else."""
 
     @property
     def search_fn(self) -> LogitsFn:
         """What a search calls; only :attr:`logits_fn` confirms what it returns."""
-        return self.half_fn or self.exact_fn
+        return self.adapted_fn or self.half_fn or self.exact_fn
 
     @property
     def exact_fn(self) -> LogitsFn:
         """What a search calls in the model's own precision."""
-        return self.fast_fn or self.logits_fn
+        return self.adapted_fn or self.fast_fn or self.logits_fn
 
     def retries(self) -> list[tuple[LogitsFn, LogitsFn]]:
         """Return what a search called, and what to call where that alone was fooled."""
+        if self.adapted_fn is not None:
+            return []
         pairs = [(self.half_fn, self.exact_fn), (self.fast_fn, self.logits_fn)]
         return [(searched, retry) for searched, retry in pairs if searched is not None]
 
@@ -70,6 +75,8 @@ class BatchVerdicts(NamedTuple):
     """Of a curve: whether a sample is robust at each step count, ``(batch, counts)``."""
     radii: Tensor | None = None
     """Of radii: the largest certified and the smallest broken one, ``(batch, 2)``."""
+    draws: Tensor | None = None
+    """Of a randomized model: which draws are right, ``(batch, draws)``."""
 
     def to_attack(self) -> Tensor:
         """Return the rows that are robust so far, and that no certificate covers."""
@@ -94,6 +101,10 @@ class BoundAttack(NamedTuple):
     settings: dict[str, Setting]
     random_stream: str
     """The name of its random numbers."""
+
+    def with_goal(self, goal: AttackGoal) -> "BoundAttack":
+        """Return the attack with another goal, which its function must take."""
+        return self._replace(attack=partial(self.attack, goal=goal))
 
 
 def predict(logits_fn: LogitsFn, images: Tensor, labels: Tensor) -> Tensor:
@@ -171,7 +182,7 @@ class AttackSearch:
         """Attack what is robust so far."""
         logits_fn, threat = batch.logits_fn, self.threat
         verdicts = verdicts._replace(images=batch.clean.clone())
-        for number, attack, stream in self._restarts():
+        for number, attack, stream in self.restarts():
             rows = verdicts.to_attack()
             if not len(rows):
                 break
@@ -193,7 +204,7 @@ class AttackSearch:
             verdicts.robust[rows[broken]] = False
         return verdicts
 
-    def _restarts(self) -> Iterator[tuple[int, Callable[..., Tensor], tuple[str, int]]]:
+    def restarts(self) -> Iterator[tuple[int, Callable[..., Tensor], tuple[str, int]]]:
         """Yield the number of each attack, the attack, and the stream of a restart."""
         for number, bound in enumerate(self.attacks):
             for restart in range(bound.restarts if self.threat.eps else 0):

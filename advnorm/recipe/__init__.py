@@ -2,6 +2,7 @@
 
 from advnorm.recipe.data_and_model import DataSpec, ModelSpec, NormSpec
 from advnorm.recipe.evaluation import (
+    AdaptSpec,
     EvaluationSpec,
     EvaluationThreatSpec,
     MonitorSpec,
@@ -51,6 +52,7 @@ from advnorm.recipe.values import (
 )
 
 __all__ = [
+    "AdaptSpec",
     "AttackSpec",
     "Constant",
     "Cosine",

@@ -13,6 +13,7 @@ from advnorm.recipe.values import (
     Spec,
     Unit,
     Whole,
+    layer_names,
     number,
     sequence,
 )
@@ -63,6 +64,23 @@ class EvaluationThreatSpec(Spec):
     it."""
 
 
+class AdaptSpec(Spec):
+    """What attacks pass in place of the model; verdicts are the model's own.
+
+    See docs/how-to/adaptive.md.
+    """
+
+    layers: Annotated[dict[str, str], BeforeValidator(layer_names)] = {}
+    """Layer, by its name or that of its class -> ``advnorm list surrogates``: the backward
+    pass of the layer is that of the surrogate (BPDA)."""
+    draws: Count = 1
+    """Passes of a randomized model that a search averages (EOT), and draws of a verdict."""
+    noise: Annotated[Factor, Unit("pixel values")] = 0.0
+    """Standard deviation of an offset of the images in each of the ``draws``."""
+    loss: Literal["margin", "dlr"] | None = None
+    """What fgsm, bim, pgd and apgd maximize; by default the cross-entropy."""
+
+
 class EvaluationSpec(Spec):
     """What ``advnorm evaluate`` does."""
 
@@ -88,6 +106,8 @@ class EvaluationSpec(Spec):
     search_precision: Literal["float32", "bfloat16"] = "float32"
     """Of the passes of attacks: that of the model, or bfloat16, which is faster. Every
     success is confirmed in that of the model."""
+    adapt: AdaptSpec = AdaptSpec()
+    """An adaptive search, for a model that hides its gradients."""
     statistics: Literal["running", "batch", "median"] = "running"
     """Whose statistics batch norms take: the running ones, or those of each test batch,
     around its mean or its median. Then ``fgsm``, ``bim`` and ``pgd`` attack whole batches,

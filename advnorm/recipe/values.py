@@ -62,6 +62,23 @@ def sequence(value: object) -> object:
     return (value,) if single else value
 
 
+def layer_names(value: object) -> object:
+    """Turn whole numbers, which name the layers of a sequence, into names.
+
+    >>> layer_names({0: "identity", "hidden.1": "tanh"})
+    {'0': 'identity', 'hidden.1': 'tanh'}
+    """
+    if not isinstance(value, dict):
+        return value
+    for key in value:
+        if isinstance(key, float):
+            raise ValueError(
+                f"{key} is a number: write the name of a layer in quotes, such as '1.10'"
+            )
+    whole = {key: str(key) for key in value if type(key) is int}
+    return {whole.get(key, key): name for key, name in value.items()}
+
+
 Option = Annotated[bool | int | float | str | None, BeforeValidator(option)]
 """An argument of a norm or a model; ``1/100`` is a number."""
 Number = Annotated[float, BeforeValidator(number)]

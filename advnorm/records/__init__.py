@@ -26,6 +26,7 @@ from advnorm.records.base import Accuracy, Record, Setting, ThreatRecord
 from advnorm.records.compiling import CompileDecision
 from advnorm.records.completion import TrainingProgress, mark_of
 from advnorm.records.diagnoses import Diagnosis, Panel, Picture, Series
+from advnorm.records.draws import DrawsSummary, draws_note, summarize_draws
 from advnorm.records.environment import Environment
 from advnorm.records.headline import Headline, headlines, run_headlines
 from advnorm.records.monitoring import MonitoredStep, over_training
@@ -44,6 +45,7 @@ from advnorm.records.reproductions import (
     reproductions,
 )
 from advnorm.records.results import (
+    ADAPTED,
     ConditionKind,
     Epoch,
     Result,
@@ -55,6 +57,7 @@ from advnorm.records.run import Run, RunLostError
 from advnorm.records.studies import Study, StudyComparison, StudyNumber, StudyRow
 
 __all__ = [
+    "ADAPTED",
     "MARKS",
     "SCALES",
     "Accuracy",
@@ -65,6 +68,7 @@ __all__ = [
     "CompileDecision",
     "ConditionKind",
     "Diagnosis",
+    "DrawsSummary",
     "Environment",
     "Epoch",
     "Headline",
@@ -97,6 +101,7 @@ __all__ = [
     "Verdict",
     "Verdicts",
     "counted",
+    "draws_note",
     "first_mistake",
     "headlines",
     "holds_reproductions",
@@ -107,6 +112,7 @@ __all__ = [
     "reproductions",
     "result_key",
     "run_headlines",
+    "summarize_draws",
     "summarize_radii",
     "with_flags",
 ]

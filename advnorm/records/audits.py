@@ -60,6 +60,8 @@ class Audit(Record):
     """The strong attacks."""
     checks: tuple[Check, ...]
     """All checks, those not run included."""
+    proposal: str = ""
+    """The adaptive search that the flags call for, as a line of code; or empty."""
     weights: str = "given"
     """Which checkpoint, and its SHA-256; ``given`` for a model that is no run's."""
     training: TrainingProgress | None = None
@@ -111,7 +113,8 @@ class Audit(Record):
             head.append(f"pgd-10 {self.weak}{mark}; {strong}")
         count = len(self.flagged)
         end = f"{count} of {len(self.checks)} checks flagged" if count else "no flag"
-        return "\n".join([*head, *(str(check) for check in self.checks), end])
+        after = [f"next: {self.proposal}"] if self.proposal else []
+        return "\n".join([*head, *(str(check) for check in self.checks), end, *after])
 
 
 def with_flags(result: Result, audits: Sequence[Audit]) -> Result:

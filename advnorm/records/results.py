@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from advnorm.records.base import LARGE, Accuracy, Count, Record, Setting, ThreatRecord
 from advnorm.records.completion import TrainingProgress, mark_of
+from advnorm.records.draws import DrawsSummary, summarize_draws
 from advnorm.records.planted import PlantedTest
 from advnorm.records.radii import Bracket, RadiiSummary
 
@@ -55,6 +56,10 @@ ConditionKind = Literal[
 ``certificate``: it alone decided, a lower bound that no attack can refute. ``curve``: PGD
 at several step counts. ``statistics``: perturbed batch-norm statistics.
 """
+
+
+ADAPTED = "+adapt"
+"""The end of the name of a condition that is searched adaptively."""
 
 
 class Result(Record):
@@ -109,6 +114,8 @@ class Result(Record):
     """What a reader has to know about how it was measured, such as a fallback."""
     radii: RadiiSummary | None = None
     """Of the condition ``radii``: medians, the curve and its area."""
+    draws: DrawsSummary | None = None
+    """Of a randomized model: the accuracy over draws; ``accuracy`` is the first draw's."""
     planted: PlantedTest | None = None
     """Of ``standard`` and ``full``: whether its attacks find planted examples."""
     fingerprint: str = ""
@@ -119,6 +126,12 @@ class Result(Record):
         """A file name that says condition, norm and radius."""
         other = self.data if self.other else None
         return result_key(self.condition, self.threat, self.branch, other)
+
+    @property
+    def adaptation(self) -> tuple[tuple[str, Setting], ...]:
+        """The settings of an adaptive search; empty for any other."""
+        own = self.settings.items() if self.condition.endswith(ADAPTED) else ()
+        return tuple((key, value) for key, value in own if key.startswith("adapt."))
 
     @property
     def key_without_branch(self) -> str:
@@ -177,11 +190,25 @@ class Verdicts(Record):
     """Where norms used statistics of the batch: the number of each sample's batch."""
     malicious: tuple[tuple[int, ...], ...] = ()
     """Of each batch, the samples that an adversary moved against the others, if any."""
+    draws: tuple[tuple[bool, ...], ...] = ()
+    """Of a randomized model: whether a sample stayed right, in each draw.
+
+    The first draw is the verdict.
+    """
+
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """Of a randomized model: the share of draws in which a sample stayed right."""
+        return tuple(sum(row) / len(row) for row in self.draws)
+
+    def draws_summary(self) -> DrawsSummary | None:
+        """Return what the draws say together; ``None`` for a model that has none."""
+        return summarize_draws(self.draws) if self.draws else None
 
     def first(self, count: int) -> Self:
         """Return the verdicts on the first ``count`` samples."""
         each = ("samples", "labels", "predictions", "robust", "by", "certified", "curve")
-        rows = (*each, "radii", "batches")
+        rows = (*each, "radii", "draws", "batches")
         return self.model_copy(update={row: getattr(self, row)[:count] for row in rows})
 
     def accuracy(self) -> Accuracy:

@@ -1,12 +1,12 @@
 """Where the numbers of a run come from: digests, and the commands that make it again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePath
 from shlex import quote
 
-from advnorm.records import Result
+from advnorm.records import ADAPTED, Result, Setting
 from advnorm.report.groups import ReportRun
 
 
@@ -49,18 +49,19 @@ def commands(run: ReportRun) -> Iterator[str]:
 
 
 def _together(results: Sequence[Result]) -> list[list[Result]]:
-    """Group results that one command gives: of the same data and norm."""
-    groups: dict[tuple[str, str], list[Result]] = {}
+    """Group results that one command gives: of the same data, adaptation and norm."""
+    groups: dict[tuple[tuple[object, ...], str], list[Result]] = {}
     for result in sorted(results, key=lambda result: result.threat is None):
         norm = result.threat.norm if result.threat else ""
-        data = result.data if result.other else ""
+        data = (result.data if result.other else "", result.adaptation)
         first = next((key for key in groups if key[0] == data), (data, norm))
         groups.setdefault((data, norm) if norm else first, []).append(result)
     return list(groups.values())
 
 
 def _evaluate(target: str, results: Sequence[Result], run: ReportRun) -> str:
-    names = ", ".join(dict.fromkeys(result.condition for result in results))
+    conditions = (result.condition.removesuffix(ADAPTED) for result in results)
+    names = ", ".join(dict.fromkeys(conditions))
     radii = sorted({result.threat.eps for result in results if result.threat})
     settings = [f"conditions=[{names}]"]
     settings += [f"eps=[{', '.join(map(_radius, radii))}]"] if radii else []
@@ -70,11 +71,20 @@ def _evaluate(target: str, results: Sequence[Result], run: ReportRun) -> str:
     certificates = {r.settings.get("certificate") for r in results} - {None}
     settings += [f"certificate={name}" for name in sorted(map(str, certificates))]
     settings += [f"evaluation.data={first.data}"] if first.other else []
+    settings += _adaptive(dict(first.adaptation))
     settings += [f"samples={max(result.accuracy.n for result in results)}"]
     branches = {result.branch for result in results} - {None}
     if "clean" in branches:
         settings.append(f"evaluation.branch={'worst' if len(branches) > 1 else 'clean'}")
     return " ".join(["advnorm evaluate", target, *(f"--set {quote(s)}" for s in settings)])
+
+
+def _adaptive(adaptation: Mapping[str, Setting]) -> list[str]:
+    """Return the settings of an adaptive search."""
+    head = "adapt.layers."
+    layers = [f"'{k.removeprefix(head)}': {v}" for k, v in adaptation.items() if head in k]
+    others = [f"{k}={v}" for k, v in adaptation.items() if head not in k]
+    return [f"adapt.layers={{{', '.join(layers)}}}"] * bool(layers) + others
 
 
 def _radius(eps: float) -> str:

@@ -15,7 +15,7 @@ from advnorm.evaluation.batch_statistics import (
 )
 from advnorm.norms import Domain, route
 from advnorm.progress import Progress
-from advnorm.recipe import Recipe
+from advnorm.recipe import AdaptSpec, Recipe
 from advnorm.records import Result, Run, result_key, with_flags
 from advnorm.runs.condition import fingerprint_of, report, result_of, with_training
 from advnorm.runs.load import LoadedRun
@@ -26,7 +26,12 @@ def statistics_of(recipe: Recipe) -> BatchStatistics | None:
     spec = recipe.evaluation
     if spec.statistics == "running" and not spec.malicious and spec.attacked == 1:
         return None
-    refuse_alone(spec.radii, spec.certificate, spec.search_precision)
+    refuse_alone(
+        spec.radii,
+        spec.certificate,
+        spec.search_precision,
+        adapts=spec.adapt != AdaptSpec(),
+    )
     return batch_statistics(spec.statistics, spec.batch_size, spec.malicious, spec.attacked)
 
 

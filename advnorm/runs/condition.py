@@ -23,6 +23,7 @@ from advnorm.records import (
     Result,
     Run,
     Verdicts,
+    draws_note,
     mark_of,
     result_key,
     with_flags,
@@ -189,11 +190,15 @@ def worst_branch(
 ) -> Result:
     """Combine the results of all branches: a robust sample is robust on each of them."""
     verdicts = worst_of([run.verdicts(r.key).first(r.accuracy.n) for r in branches])
+    draws, own = verdicts.draws_summary(), branches[0].draws
+    more = [draws_note(draws)] if draws else []
     result = branches[0].model_copy(
         update={
             "branch": "worst",
             "accuracy": verdicts.accuracy(),
             "curve": verdicts.accuracies(condition.counts),
+            "draws": draws,
+            "notes": (*(n for n in branches[0].notes if n != draws_note(own)), *more),
             "seconds": sum(result.seconds for result in branches),
             "queries": sum(result.queries for result in branches),
             "gradients": sum(result.gradients for result in branches),
@@ -236,6 +241,10 @@ def worst_of(verdicts: Sequence[Verdicts]) -> Verdicts:
             "by": by,
             "certified": tuple(map(all, certified)),
             "curve": curve,
+            "draws": tuple(
+                tuple(map(all, zip(*rows, strict=True)))
+                for rows in zip(*(v.draws for v in verdicts), strict=True)
+            ),
             "radii": tuple(
                 map(_worst_bracket, zip(*(v.radii for v in verdicts), strict=True))
             ),

@@ -7,10 +7,18 @@ from pathlib import Path
 from advnorm import data as sets
 from advnorm import ranks
 from advnorm.bounds import METHODS
-from advnorm.evaluation import Condition, certificate_condition, parse_conditions
+from advnorm.evaluation import (
+    Adaptation,
+    Condition,
+    certificate_condition,
+    parse_conditions,
+)
+from advnorm.evaluation.adaptation import bind
+from advnorm.evaluation.adaptive_stages import adapt_conditions
 from advnorm.evaluation.certificates import refuse_broken_certificates
 from advnorm.evaluation.condition_names import RADII
 from advnorm.evaluation.conditions import certify_first, search_in
+from advnorm.evaluation.engine import search_dtype
 from advnorm.evaluation.radii import tighten
 from advnorm.norms import Domain
 from advnorm.progress import Progress
@@ -18,9 +26,11 @@ from advnorm.recipe import Recipe, RecipeError
 from advnorm.records import Result, Run
 from advnorm.runs.batch_statistics import evaluate_on_batches, statistics_of
 from advnorm.runs.condition import branches_of, evaluate_condition, worst_branch
-from advnorm.runs.load import LoadedRun, check_fit, open_run
+from advnorm.runs.load import LoadedRun, check_fit, first_samples, open_run
 from advnorm.training.components import evaluation_threats, load_data
 
+_FEW = 64
+"""Samples with which an adaptive search is checked."""
 EvaluateCondition = Callable[[Run, LoadedRun, Condition, Domain | None, Progress], Result]
 
 
@@ -128,7 +138,7 @@ def _run_conditions(
     results = []
     for tested in _on_each_set(loaded, root):
         branches = branches_of(tested)
-        for condition in conditions:
+        for condition in _adaptive(conditions, tested):
             each = []
             for branch in branches:
                 each.append(test(run, tested, condition, branch, progress))
@@ -138,6 +148,18 @@ def _run_conditions(
                 results += each
     refuse_broken_certificates((r, run.verdicts(r.key)) for r in run.results())
     return [_with_tight_radii(run, r, conditions, progress) for r in results]
+
+
+def _adaptive(conditions: Sequence[Condition], loaded: LoadedRun) -> list[Condition]:
+    """Return the conditions with the adaptive search that the recipe names, if any."""
+    spec, test = loaded.recipe.evaluation, loaded.data.test
+    adaptation = Adaptation(**dict(spec.adapt))
+    if not adaptation:
+        return list(conditions)
+    count = min(len(test), spec.samples or len(test))
+    batch = first_samples(loaded.data, min(count, _FEW), loaded.device)
+    bound = bind(adaptation, loaded.model, batch.images.to(search_dtype(loaded.model)))
+    return adapt_conditions(conditions, bound)
 
 
 def _with_tight_radii(

@@ -18,6 +18,10 @@ TITLES = {
     "certificates": ("Certificates", "`advnorm certify --method`."),
     "corruptions": ("Corruptions", "The condition `corruption-NAME-SEVERITY`."),
     "checks": ("Checks of an audit", "`advnorm audit`."),
+    "surrogates": (
+        "Surrogates of layers",
+        "`evaluation.adapt.layers`: [Adaptive attacks](../how-to/adaptive.md).",
+    ),
     "questions": ("Questions", "`advnorm diagnose RUN NAME`."),
     "formats": ("Export formats", "`advnorm export --to`."),
 }

@@ -146,3 +146,10 @@ def test_commands_of_the_tests_set_keys_of_today():
         if not any(key.endswith("." + name) for key in known)
     }
     assert not wrong
+
+
+def test_layers_are_named_and_numbers_are_not():
+    layers = override(Recipe(), ["adapt.layers={0: identity, a.1: tanh}"], "evaluation")
+    assert layers.evaluation.adapt.layers == {"0": "identity", "a.1": "tanh"}
+    with pytest.raises(RecipeError, match=r"1\.1 is a number: write the name of a layer"):
+        override(Recipe(), ["adapt.layers={1.10: identity}"], "evaluation")

@@ -49,6 +49,20 @@ def test_training_comes_first_and_then_every_evaluation(run):
     assert ("mnist-c:fog", ("clean",), None, (), 70) in tested and len(tested) == 3
 
 
+def test_an_adaptive_search_is_a_command_of_its_own(run, maker):
+    layers = {"adapt.layers.hidden.1": "identity", "adapt.layers.0": "tanh"}
+    settings = {"steps": 20, **layers, "adapt.draws": 5}
+    maker.result(run, "pgd-20+adapt", 5, eps=0.1, n=70, settings=settings)
+    lines = [shlex.split(line) for line in commands_of(run).commands.splitlines()]
+    specs = [
+        override(Recipe(), evaluation_settings(line[4::2])).evaluation for line in lines[1:]
+    ]
+    (adaptive,) = [spec for spec in specs if spec.adapt.layers]
+    assert adaptive.adapt.layers == {"hidden.1": "identity", "0": "tanh"}
+    assert (adaptive.adapt.draws, adaptive.conditions) == (5, ("pgd-20",))
+    assert len(specs) == 4
+
+
 def test_a_run_that_was_not_trained_is_evaluated_where_it_is(maker):
     run = maker.run("bare")
     maker.result(run, "clean", 5, n=9)

@@ -18,6 +18,7 @@ from advnorm.evaluation.checks import (  # noqa: F401
     memory,
     outputs,
     planted_check,
+    proposals,
     scores,
 )
 from advnorm.evaluation.checks.context import (
@@ -29,6 +30,7 @@ from advnorm.evaluation.checks.context import (
     NotRun,
 )
 from advnorm.evaluation.checks.history import History
+from advnorm.evaluation.checks.proposals import propose
 from advnorm.evaluation.checks.significance import count
 from advnorm.evaluation.checks.snapshot import TensorSnapshot
 from advnorm.evaluation.condition_names import parse_attacks
@@ -51,6 +53,7 @@ ALL_CHECKS = (
     *outputs.PROBES,
     "standardization_outside",
     "piecewise_constant",
+    "masking_layers",
     "unstable_predictions",
     "silent_success",
     "incomplete_optimization",
@@ -208,6 +211,7 @@ class Auditor:
                 **_accuracies(context, checks),
                 suite=context.suite,
                 checks=tuple(checks),
+                proposal=_proposal(context, checks),
                 branch=active_branch(model),
                 seed=self.seed,
                 seconds=perf_counter() - start,
@@ -220,6 +224,12 @@ def _accuracies(context: AuditContext, checks: Sequence[Check]) -> dict[str, Acc
     if any(c.name == "false_robustness" and c.numbers for c in checks):  # both were run
         robust |= {"weak": context.robust_under(WEAK), "strong": context.strongest}
     return {name: Accuracy(correct=count(s), n=len(s)) for name, s in robust.items()}
+
+
+def _proposal(context: AuditContext, checks: Sequence[Check]) -> str:
+    """Return the adaptive search that the flags call for."""
+    flagged = [check.name for check in checks if check.status == "flagged"]
+    return propose(context.layer_signs, flagged) if flagged else ""
 
 
 def run_check(context: AuditContext, name: str) -> Check:

@@ -13,6 +13,7 @@ from advnorm.attacks import classify
 from advnorm.data import Batch
 from advnorm.draws import Draws
 from advnorm.evaluation.checks.history import History
+from advnorm.evaluation.checks.layer_signs import LayerSigns, layer_signs
 from advnorm.evaluation.checks.pgd_path import PGDPath, join, trace_pgd
 from advnorm.evaluation.checks.significance import exceeds, rounding_of, share_differing
 from advnorm.evaluation.checks.slopes import Slopes, measure
@@ -203,6 +204,11 @@ class AuditContext:
         few = slice(SLOPES)
         draws = self.draws[few].stream("slopes")
         return measure(self.model, self.images[few], self.threat, draws)
+
+    @cached_property
+    def layer_signs(self) -> list[LayerSigns]:
+        """What single layers do to gradients."""
+        return layer_signs(self.model, self.images)
 
     @cached_property
     def path(self) -> PGDPath:
