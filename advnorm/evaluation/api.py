@@ -163,7 +163,8 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
         classes, screening = _screen(model, samples, tests, threats)
         kept = keep == "adversarial"
         setup = EvaluationSetup(model, samples, batch_size, seed, progress, kept)
-        tested, flags = _run_all(setup, tests, classes, screening)
+        run = [_run(setup, condition, classes) for condition in tests]
+        tested, flags = _examine(setup, run, classes, screening)
     verdicts = [each.verdicts for each in tested]
     results, verdicts = _with_tight_radii(tests, _flagged(tested, flags), verdicts)
     refuse_broken_certificates(zip(results, verdicts, strict=True))
@@ -171,15 +172,15 @@ def evaluate(  # noqa: PLR0913 (one flat call, for newcomers)
     return Evaluation(tuple(results), by_key, _kept_images(results, tested))
 
 
-def _run_all(
+def _examine(
     setup: EvaluationSetup,
-    tests: Sequence[Condition],
+    run: Sequence[ConditionResult],
     classes: int,
     screening: Screening | None,
 ) -> tuple[list[ConditionResult], list[Sequence[str]]]:
-    """Run all conditions, with what needs no gradient where they are masked; and flags."""
-    every = [_run(setup, condition, classes) for condition in tests]
-    tested = [_with_planted_test(setup, each, classes) for each in every]
+    """Add planted tests, and what needs no gradient where gradients are masked; flag."""
+    tested = [_with_planted_test(setup, each, classes) for each in run]
+    tests = [each.condition for each in run]
     flags = contradictions(tests, [each.verdicts for each in tested])
     missed = any(each.result.flags for each in tested)  # plants, so far
     if screening and (screening.masked or missed or any(flags)) and not _by_draws(tests):

@@ -10,7 +10,7 @@ from advnorm.evaluation.condition_names import SUITES
 from advnorm.recipe import Recipe, override
 from advnorm.report import comparison_text
 from advnorm.runs import evaluate_run
-from advnorm.threat import L0, L2, THREATS, Linf
+from advnorm.threat import L0, L1, L2, THREATS, Linf
 from advnorm.training import train
 
 DUALS = {"linf": 1, "l2": 2}
@@ -66,7 +66,7 @@ def test_every_suite_and_attack_breaks_what_the_closed_form_says(
 def test_fallbacks_are_noted_for_the_attack_and_in_the_suites(classes, told):
     for name in (*ATTACKS, *SUITES):
         norm = ATTACKS[name].norms[0] if name in ATTACKS else "linf"
-        threat = {"l2": L2(0.1), "l0": L0(1)}.get(norm, Linf(0.1))
+        threat = {"l2": L2(0.1), "l1": L1(0.1), "l0": L0(1)}.get(norm, Linf(0.1))
         (condition,) = parse_conditions([name], [threat], (0.0, 1.0))
         families = {attack.entry.name for attack in condition.attacks}
         notes = condition.notes(classes)

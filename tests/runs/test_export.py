@@ -22,7 +22,7 @@ FAMILIES = {  # a member of each family, as small as it gets, and its input
     "linear": ((1, 5, 5), {}),
     "mlp": ((7,), {"width": 8}),
     "lenet5": ((1, 8, 8), {}),
-    "cnn_small": ((1, 12, 12), {"width": 2}),
+    "cnn_small": ((1, 14, 14), {"width": 2}),
     "cnn_medium": ((1, 20, 20), {"width": 2}),
     "cnn_cleverhans": ((1, 28, 28), {}),
     "vgg11": ((3, 32, 32), {"width": 2}),
@@ -80,7 +80,7 @@ NAMES = [
     for norm in NORMS
     for branch in (DOMAINS if norm in BRANCHED else (None,))
 ]
-ONE_DOMAIN = ("batch", "group", "instance", "layer", "none")
+ONE_DOMAIN = ("batch", "group", "instance", "layer", "median", "none")
 ONNX = ["affine@adversarial", "borrowed", "dual", "mixture@clean", "one_domain"]
 """Each takes seconds; in ``one_domain`` all norms of one domain follow each other."""
 
@@ -88,10 +88,10 @@ ONNX = ["affine@adversarial", "borrowed", "dual", "mixture@clean", "one_domain"]
 def one_domain_norms():
     torch.manual_seed(0)
     layers = [models.PerImageStandardize()]
-    for channels, norm in zip((1, 4, 4, 4, 4), ONE_DOMAIN, strict=True):
+    for channels, norm in zip((1, 4, 4, 4, 4, 4), ONE_DOMAIN, strict=True):
         layers += [nn.Conv2d(channels, 4, 3), NORMS[norm]()(4), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * 2 * 2, 5))
-    model(torch.rand(16, 1, 12, 12))
+    model(torch.rand(16, 1, 14, 14))
     return model.eval()
 
 
@@ -104,7 +104,7 @@ def differences(tmp_path_factory):
         formats = FILES if name in ONNX else ["torch", "torchscript"]
         model = network(norm=norm)
         export_into(root / name, model, formats, shape=(1, 8, 8), branch=branch or None)
-    export_into(root / "one_domain", one_domain_norms(), FILES, shape=(1, 12, 12))
+    export_into(root / "one_domain", one_domain_norms(), FILES, shape=(1, 14, 14))
     for name, (shape, options) in FAMILIES.items():
         norm = "none" if "fixup" in name else "dual" if name == "resnet20" else "batch"
         model = network(name, norm, shape, options, per_image=name == "vgg11")
