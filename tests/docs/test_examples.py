@@ -70,6 +70,13 @@ def test_yaml_blocks_are_parts_of_a_recipe(page):
 
 
 def shape(output: str) -> list[str]:
-    """Return the words of an output without its numbers, which depend on the model."""
-    lines = [re.sub(r"[\d.]+", "0", line) for line in output.strip().splitlines()]
+    """Return the words of an output without what depends on the model.
+
+    These are its numbers, and which attacks broke samples.
+    """
+    without = [
+        re.sub(r"broken by [^(]*", "broken by ", line)
+        for line in output.strip().splitlines()
+    ]
+    lines = [re.sub(r"\d[\d,]*(\.\d+)?", "0", line) for line in without]
     return [" ".join(line.split()) for line in lines]
