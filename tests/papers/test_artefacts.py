@@ -50,9 +50,14 @@ def result_steps(job):
                 key = result_key(condition.name, condition.threat_record, branch, data)
                 steps[key] = condition.counts
     spec = job.recipe.perturbation
-    for direction, part, radius in product(spec.directions, spec.parts, spec.radii):
+    draws = range(spec.draws)
+    for direction, part, radius, draw in product(
+        spec.directions, spec.parts, spec.radii, draws
+    ):
         batch = spec.statistics == "batch"
-        perturbation = Perturbation(direction, part, batch=batch, groups=spec.groups)
+        perturbation = Perturbation(
+            direction, part, batch=batch, groups=spec.groups, draw=draw
+        )
         key = result_key(perturbation.name, ThreatRecord(norm=part, eps=radius))
         steps |= {key: ()} if job.perturbed else {}
     return steps
