@@ -163,7 +163,7 @@ def _section(paper: str, records: Mapping[str, Sequence[Reproduction]]) -> str:
     sentences = [
         _PLACE.sub(lambda m: _number(by_name, *m.groups()), text) for text in page[0]
     ]
-    return f"### {paper}\n\n" + " ".join([_counted(paper, records), *sentences])
+    return f"## {paper}\n\n" + " ".join([_counted(paper, records), *sentences])
 
 
 def _counted(paper: str, records: Mapping[str, Sequence[Reproduction]]) -> str:

@@ -143,7 +143,7 @@ def test_a_foreign_network_takes_every_step(name):
     assert {
         step: results[step].text for step in STEPS if results[step].status != "passed"
     } == {}
-    assert results["convert"].text.startswith("9 of 9 norms")
+    assert results["convert"].text.startswith("10 of 10 norms")
     assert results["train"].text == "mixture, resumed bitwise"
     assert results["load"].text.startswith("onnx")
 

@@ -145,7 +145,7 @@ def for_each_target(
 ) -> None:
     """Call a function of ``advnorm.runs`` on every run, and print all results."""
     from advnorm.progress import show_progress
-    from advnorm.records import run_headlines
+    from advnorm.records import mark_of, run_headlines
     from advnorm.report import comparison_text
 
     with show_progress() as progress:
@@ -159,8 +159,9 @@ def for_each_target(
                 progress=progress,
             )
     for run, _, name in targets:
+        marks = "".join(dict.fromkeys(mark_of(r.training) for r in run.results()))
         for headline in run_headlines(run):
-            say(f"{name}: {headline}")
+            say(f"{name}: {headline}{marks}")
     say(comparison_text([target.run for target in targets]))
 
 

@@ -49,14 +49,16 @@ def tuned_norms(  # noqa: PLR0913 (options of a question)
         raise ValueError("tuned_norms needs the training images of a run: ask about a run")
     if not any(True for _ in norm_parameters(model)):
         raise ValueError("tuned_norms needs norms with parameters, and this model has none")
-    samples = training_samples(tuned_on)
+    own, classes = training_samples(tuned_on)
+    samples = own.to(images), classes
     tuned = deepcopy(model)
 
     def search(batch: Tensor, targets: Tensor) -> Tensor:
         with frozen_eval(tuned):
             return attack_images(tuned, batch, targets, threat, attack=attack)
 
-    with route(tuned, domain=domain):
+    with torch.random.fork_rng(), route(tuned, domain=domain):
+        torch.manual_seed(0)  # a dropout layer draws in training
         tune_norms(
             tuned,
             samples,

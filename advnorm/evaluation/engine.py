@@ -120,7 +120,8 @@ def run_condition(
             verdicts = _extend(verdicts, batch, tested, condition)
             if save:
                 shown = batch._replace(images=images)
-                examples = _examples(logits_fn, shown, tested.images) if first else None
+                answers = logits_of(model)  # a few to look at, which count as no search
+                examples = _examples(answers, shown, tested.images) if first else None
                 ranks.run_on_first(partial(save, verdicts, examples))
             so_far = verdicts.accuracy()
             progress.update(so_far.n, total, f"{condition.key} {so_far.fraction:.1%}")

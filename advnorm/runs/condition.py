@@ -115,10 +115,13 @@ def _with_planted_test(
 ) -> Result:
     """Add what a suite's attacks find of planted examples."""
     data, spec = loaded.data.test, loaded.recipe.evaluation
+    position = {sample: place for place, sample in enumerate(verdicts.samples)}
 
     def load(numbers: Tensor) -> Batch:
-        size = len(numbers)
-        return next(data.batches(numbers, batch_size=size, device=loaded.device))
+        places = torch.tensor([position[int(number)] for number in numbers])
+        batch = next(data.batches(places, batch_size=len(places), device=loaded.device))
+        assert batch.samples.tolist() == numbers.tolist()  # verdicts are in this order
+        return batch
 
     domain: Domain = "clean" if result.branch == "clean" else "adversarial"
     with route(loaded.model, domain=domain):

@@ -12,7 +12,7 @@ import advnorm
 from advnorm.attacks import ATTACKS, GOALS, CWSettings, fgsm, fooling, pgd
 from advnorm.draws import Draws
 from advnorm.evaluation import audit, evaluate
-from advnorm.threat import L0, L2, Linf
+from advnorm.threat import L0, L1, L2, Linf
 
 PACKAGE = Path(advnorm.__file__).parent
 RANDOM = [name for name in ATTACKS if not ATTACKS[name].from_clean]
@@ -35,7 +35,7 @@ def problem():
 def call(name, problem, **source):
     """Call an attack of the registry for two steps."""
     entry = ATTACKS[name]
-    threat = {"l2": L2(1.5), "l0": L0(4)}.get(entry.norms[0], Linf(0.3))
+    threat = {"l2": L2(1.5), "l1": L1(4), "l0": L0(4)}.get(entry.norms[0], Linf(0.3))
     settings = {k: v for k, v in SETTINGS.items() if k in entry.parameters}
     return entry.function(*problem, threat, **settings, **source)
 

@@ -29,6 +29,16 @@ QUICK = {
     "source_target": {"steps": 3},
     "top_k": {"k": 2, "steps": 2},
     "minimal_examples": {"steps": 5, "count": 2},
+    "tuned_norms": {
+        "tuned_on": 24,
+        "batch_size": 12,
+        "attack": "pgd-1",
+        "test_attack": "pgd-2",
+        "training_samples": lambda count: (
+            torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(1)),
+            torch.arange(count) % 3,
+        ),
+    },
 }
 
 

@@ -27,7 +27,7 @@ def records():
 def test_every_paper_has_five_sentences_on_the_first_page(records):
     page = result_summary.summary_page(records)
     assert "{" not in page
-    sections = re.split("^### ", page, flags=re.MULTILINE)[1:]
+    sections = re.split("^## ", page, flags=re.MULTILINE)[1:]
     papers = [section.split()[0] for section in sections]
     assert papers == [*CAPTION_COUNTS]
     for section in sections:
@@ -49,4 +49,4 @@ def test_a_sentence_that_a_record_contradicts_is_refused(records):
 def test_a_paper_without_records_is_counted_as_not_measured(records):
     others = {name: each for name, each in records.items() if "xie2020" not in name}
     page = result_summary.summary_page(others)
-    assert "### xie2020\n\nNone of its 13 tables and figures is measured." in page
+    assert "## xie2020\n\nNone of its 13 tables and figures is measured." in page

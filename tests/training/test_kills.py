@@ -36,7 +36,10 @@ def process(*arguments: object) -> str:
 
 def written(run: Run) -> list[object]:
     """Return all that an evaluation leaves behind, but for the time that it took."""
-    results = [r.model_copy(update={"seconds": 0.0}) for r in run.results()]
+    results = [
+        r.model_copy(update={"seconds": 0.0, "queries": 0, "gradients": 0})
+        for r in run.results()
+    ]
     verdicts = {p.name: p.read_bytes() for p in (run.path / "verdicts").glob("[!.]*")}
     examples = {p.name: p.read_bytes() for p in (run.path / "examples").glob("[!.]*")}
     return [results, verdicts, examples]

@@ -201,7 +201,10 @@ class StopAfter(Quiet):
 
 
 def records(run: Run) -> list[object]:
-    results = [r.model_copy(update={"seconds": 0.0}) for r in run.results()]
+    results = [
+        r.model_copy(update={"seconds": 0.0, "queries": 0, "gradients": 0})
+        for r in run.results()
+    ]
     return [results, [run.verdicts(r.key) for r in results]]
 
 
